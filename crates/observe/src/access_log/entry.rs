@@ -51,6 +51,12 @@ pub struct AccessEntry {
     /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
     /// explanations.
     pub declined: Vec<String>,
+    /// How the cache handled the request, if there is one: `hit`, `miss`, `partial` or `stale`.
+    pub cache: Option<&'static str>,
+    /// The bytes of the body that were not in the cache when the response began.
+    pub origin_bytes: u64,
+    /// How long the response waited for the origin.
+    pub waited: Duration,
     /// The failure, if there was one: `changed`, `reset`, `shrank`, `timeout`.
     pub failure: Option<&'static str>,
     /// The `Referer` field; empty if there was none.
@@ -108,6 +114,9 @@ impl Default for AccessEntry {
             user_space_bytes: 0,
             usage: Usage::default(),
             declined: Vec::new(),
+            cache: None,
+            origin_bytes: 0,
+            waited: Duration::ZERO,
             failure: None,
             referer: Vec::new(),
             user_agent: Vec::new(),

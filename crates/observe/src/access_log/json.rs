@@ -38,6 +38,15 @@ pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) 
     number(out, "user_space_bytes", exchange.user_space_bytes);
     cost(out, exchange);
     declined(out, exchange);
+    if let Some(cache) = exchange.cache {
+        text(out, "cache", cache.as_bytes());
+        number(out, "origin_bytes", exchange.origin_bytes);
+        key(out, "waited_s");
+        escape::push_thousandths(
+            out,
+            u64::try_from(exchange.waited.as_millis()).unwrap_or(u64::MAX),
+        );
+    }
     text_or_null(out, "referer", &exchange.referer);
     text_or_null(out, "user_agent", &exchange.user_agent);
     out.push(b'}');

@@ -93,6 +93,11 @@ impl Exchange {
     fn note_response(&mut self) {
         self.entry.status = self.response.status;
         self.entry.body_len = self.response.len.unwrap_or(0);
+        if let Some(cache) = &self.response.cache {
+            self.entry.cache = Some(cache.word);
+            self.entry.origin_bytes = cache.origin_bytes;
+            self.entry.waited = cache.waited;
+        }
     }
 
     /// Returns whether the file may be found changed before its first byte is sent, so that another

@@ -1,5 +1,7 @@
 //! The outcome of sending a response.
 
+use std::time::Duration;
+
 use underpass_engine::{Error, Report, Usage};
 
 use crate::archive::ArchiveError;
@@ -11,6 +13,8 @@ pub(crate) struct SendOutcome {
     pub(crate) report: Report,
     /// The cost of moving them, if the log needs it.
     pub(crate) usage: Usage,
+    /// How long it waited for an origin.
+    pub(crate) waited: Duration,
     /// Whether the metrics have counted it already.
     pub(crate) is_counted: bool,
     /// The reason why not everything was sent. The connection has to be closed, which resets it if
@@ -25,6 +29,8 @@ pub(crate) enum Failure {
     Archive(ArchiveError),
     /// The engine failed.
     Engine(Error),
+    /// The rest will not come from the origin.
+    Origin(underpass_cache::Failure),
     /// The client took nothing for too long.
     Stalled,
     /// The helper that makes the body failed.
@@ -39,6 +45,7 @@ impl Failure {
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
             Self::Engine(_) | Self::Stream => "failed",
+            Self::Origin(failure) => failure.word(),
             Self::Stalled => "timeout",
         }
     }
@@ -49,6 +56,7 @@ impl Failure {
             Self::Archive(error) => Some(error.to_string()),
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
             Self::Engine(error) => Some(error.to_string()),
+            Self::Origin(failure) => Some(failure.to_string()),
             Self::Stalled => None,
             Self::Stream => Some("the folder could not be read to its end".to_owned()),
         }

@@ -1,5 +1,7 @@
 //! Sends one response: the only module of the server that moves bytes, through the engine.
 
+mod cached;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -68,6 +70,15 @@ impl<'a> Sending<'a> {
                 version = Some(file.version());
                 (file.chain(head), precautions)
             }
+            Body::Cached(body) => match body.present_chain(&head) {
+                Some((chain, is_resident)) => {
+                    (chain, Precautions { is_resident, ..Precautions::NONE })
+                }
+                None => {
+                    let slow = Slow::new(worker, peer, head_len, None, facts());
+                    return Self::Slow(Box::pin(slow.pieces(head, Body::Cached(body))));
+                }
+            },
             body => {
                 let mut slow = Slow::new(worker, peer, head_len, None, facts());
                 if let Body::Archive(_) = body {
@@ -211,11 +222,15 @@ impl<'a> Slow<'a> {
 
     /// Sends a body that is made piece by piece.
     async fn pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
+        if let Body::Cached(body) = body {
+            self.cached(head, &body).await;
+            return self.outcome;
+        }
         if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
             match body {
                 Body::Archive(archive) => self.archive(*archive).await,
                 Body::Stream { pieces, is_chunked } => self.stream(pieces, is_chunked).await,
-                Body::Nothing | Body::Memory(_) | Body::File(_) => {}
+                Body::Nothing | Body::Memory(_) | Body::File(_) | Body::Cached(_) => {}
             }
         }
         self.outcome

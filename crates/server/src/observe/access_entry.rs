@@ -101,7 +101,9 @@ pub(crate) fn finish(
     if !outcome.is_counted {
         metrics.record(&outcome.report);
     }
+    entry.waited += outcome.waited;
     entry.sent = outcome.report.bytes().saturating_sub(head_len as u64);
+    entry.origin_bytes = entry.origin_bytes.min(entry.sent);
     if let Some(failure) = &outcome.failure {
         entry.failure.get_or_insert(failure.word());
         metrics.failed(failure.word());

@@ -2,6 +2,7 @@
 
 use crate::auth::Right;
 use crate::routing::context::RequestContext;
+use crate::routing::origin;
 use crate::routing::response::Response;
 use crate::server::settings::Settings;
 use underpass_observe::metrics::MEDIA_TYPE;
@@ -82,7 +83,11 @@ impl Endpoint {
         let shared = ctx.shared();
         let (media_type, body) = match self {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
-            Self::Metrics => (MEDIA_TYPE, shared.metrics.render(shared.transfers.len())),
+            Self::Metrics => {
+                let cache = shared.settings.cache.as_ref().map(origin::metrics);
+                let text = shared.metrics.render(shared.transfers.len());
+                (MEDIA_TYPE, text + &cache.unwrap_or_default())
+            }
             Self::Transfers => {
                 let is_json = target.query.has("json")
                     || underpass_protocol::request::negotiate::wants_json(&ctx.request);

@@ -11,6 +11,7 @@ use crate::archive::layouts::LaidOut;
 use crate::connection::peer::Peer;
 use crate::files::open_files::{ResidentSince, Served};
 use crate::listing::make::Pieces;
+use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
 use crate::server::settings::Settings;
 use underpass_protocol::response::head::reason;
@@ -37,6 +38,8 @@ pub(crate) struct Response {
     pub(crate) closes: bool,
     /// The download to remember if it is interrupted.
     pub(crate) download: Option<Download>,
+    /// What the log says about the cache, if there is one.
+    pub(crate) cache: Option<CacheFacts>,
     /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
 }
@@ -50,6 +53,8 @@ pub(crate) enum Body {
     Memory(Cow<'static, [u8]>),
     /// A file or ranges of one.
     File(Box<FileBody>),
+    /// A body from the cache.
+    Cached(Box<CachedBody>),
     /// A folder as an archive.
     Archive(Box<ArchiveBody>),
     /// Pieces that helper threads make.
@@ -144,7 +149,16 @@ impl FileBody {
 
 impl Response {
     pub(crate) fn new(status: u16, fields: Vec<u8>, body: Body, len: Option<u64>) -> Self {
-        Self { status, fields, body, len, closes: false, download: None, is_logged: true }
+        Self {
+            status,
+            fields,
+            body,
+            len,
+            closes: false,
+            download: None,
+            cache: None,
+            is_logged: true,
+        }
     }
 
     /// Creates a response with a body from memory; for HEAD, the body is left out.

@@ -11,6 +11,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::endpoints::is_reserved;
 use crate::routing::https_redirect;
+use crate::routing::origin;
 use crate::routing::response::Response;
 use crate::uploads;
 use underpass_protocol::request::Method;
@@ -70,6 +71,11 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
 
 /// Answers an authorized request.
 async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if let Some(cache) = &ctx.settings().cache
+        && !is_reserved(&target.path)
+    {
+        return origin::respond(ctx, cache, target).await;
+    }
     if ctx.is_partial {
         return partial(ctx, target).await;
     }

@@ -85,6 +85,10 @@ impl Server {
         let fail = |action| move |source| ServeError::Io { action, source };
         self.shared.listen_to(log, notes);
         let shared = Arc::new(self.shared);
+        if let Some(cache) = &shared.settings.cache {
+            let notes = Arc::downgrade(&shared);
+            cache.start(move |report| notes.upgrade().iter().for_each(|it| it.filled(report)));
+        }
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {
             let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use underpass_cache::Cache;
 use underpass_engine::{Integrity, Policy};
 
 use crate::auth::Access;
@@ -101,6 +102,8 @@ pub struct Settings {
     pub transfers: bool,
     /// The format of the access log's lines; `None` for no access log.
     pub log: Option<LogFormat>,
+    /// The cache from which every request is answered, if the server stands before an origin.
+    pub cache: Option<Cache>,
     /// The time that transfers may take to end once the server is to end.
     pub drain: Duration,
 }
@@ -270,6 +273,23 @@ pub enum Note {
     },
     /// Connections cannot be accepted at the moment; reported at most once a minute.
     AcceptFailed(io::Error),
+    /// A fill of the cache has ended.
+    Filled {
+        /// The path at the origin.
+        target: String,
+        /// Host and port of the origin.
+        origin: String,
+        /// The number of bytes that were stored.
+        bytes: u64,
+        /// The bytes copied between user and kernel space, in either direction.
+        user_space_bytes: u64,
+        /// The mechanism that has moved most of them.
+        mechanism: Option<&'static str>,
+        /// How long that took.
+        elapsed: Duration,
+        /// Why it was given up, if it was.
+        failure: Option<String>,
+    },
     /// A response was aborted because of its file; the client has seen a reset.
     Failed {
         /// The requested path.

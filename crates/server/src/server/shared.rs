@@ -8,6 +8,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
+use underpass_cache::FillReport;
 
 use crate::archive::layouts::Layouts;
 use crate::auth::hosts::Hosts;
@@ -131,6 +132,19 @@ impl Shared {
             noted_at: AtomicU64::new(0),
             settings,
         })
+    }
+
+    /// Reports a fill of the cache.
+    pub(crate) fn filled(&self, report: &FillReport<'_>) {
+        self.note(Note::Filled {
+            target: report.key.to_owned(),
+            origin: report.origin.to_owned(),
+            bytes: report.bytes,
+            user_space_bytes: report.user_space_bytes,
+            mechanism: report.mechanism,
+            elapsed: report.elapsed,
+            failure: report.failure.map(|failure| failure.to_string()),
+        });
     }
 
     /// Sets the receivers of log lines and notes.

@@ -37,6 +37,9 @@ pub(crate) struct ServeArgs {
     pub(super) pages: PageArgs,
 
     #[command(flatten)]
+    pub(super) origin: OriginArgs,
+
+    #[command(flatten)]
     pub(super) limits: LimitArgs,
 
     #[command(flatten)]
@@ -52,6 +55,41 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(super) setup: SetupArgs,
+}
+
+/// Origin.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Origin")]
+pub(super) struct OriginArgs {
+    /// Serve the files of this server, http:// or https://, from a folder that is filled with what is
+    /// asked for; can be repeated: several are tried in order
+    #[arg(long, value_name = "URL")]
+    pub(super) origin: Vec<String>,
+
+    /// Keep files of the origin in this folder, which one process uses
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache: Option<PathBuf>,
+
+    /// Limit the size of all kept files, such as 500G; those used least make room for others
+    #[arg(long, value_name = "SIZE")]
+    pub(super) cache_size: Option<Size>,
+
+    /// Leave this much of the disk free: 10G or 5%
+    #[arg(long, value_name = "SIZE|PERCENT", default_value = "5%", value_parser = min_free)]
+    pub(super) cache_free: MinFree,
+
+    /// Take a file without a word about caching as fresh for this time, such as 60s [default: a
+    /// tenth of the time since it was changed]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) fresh: Option<Duration>,
+
+    /// Serve a file for this time after it has become stale if the origin fails, such as 1d
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
+    pub(super) stale_if_error: Duration,
+
+    /// Trust the certificate authorities in this PEM file instead of the system's for origins
+    #[arg(long, value_name = "FILE")]
+    pub(super) origin_cacert: Option<PathBuf>,
 }
 
 /// Listening.
@@ -380,6 +418,24 @@ fn min_free(text: &str) -> Result<MinFree, String> {
             percent.map(MinFree::Percent).ok_or_else(fail)
         }
         None => text.parse().map(|Size(bytes)| MinFree::Bytes(bytes)).map_err(|_| fail()),
+    }
+}
+
+/// A time such as `90`, `60s`, `5m`, `2h` or `1d`.
+fn time(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => 0,
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    match seconds {
+        Some(seconds) if scale > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err("write seconds, or a number with s, m, h or d".to_owned()),
     }
 }
 

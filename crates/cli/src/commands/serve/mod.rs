@@ -5,6 +5,7 @@ mod certificate;
 mod confine;
 mod control;
 mod log_file;
+mod origin;
 mod print;
 mod run;
 mod settings;

@@ -18,6 +18,8 @@ use crate::output::{error_line, note};
 pub(crate) struct Served<'a> {
     /// The folder or file.
     pub(crate) root: &'a Path,
+    /// The origin in front of which it stands.
+    pub(crate) origin: Option<String>,
     /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
     /// The addresses without TLS that redirect there.
@@ -38,7 +40,10 @@ pub(crate) struct Served<'a> {
 /// Prints where a server can be reached: always, for there may be no other way to know the port.
 /// Unless it is to be quiet, also how to open it to the network, and what confines it.
 pub(crate) fn started(served: &Served<'_>) {
-    let root = served.root.display();
+    let root = match &served.origin {
+        Some(origin) => format!("{origin} through {}", served.root.display()),
+        None => served.root.display().to_string(),
+    };
     let scheme = if served.certificate.is_some() { "https" } else { "http" };
     for address in served.addresses {
         let at = served_at(scheme, address, served.prefix);
@@ -83,7 +88,7 @@ pub(crate) fn started(served: &Served<'_>) {
 }
 
 /// Prints an event of a running server.
-pub(crate) fn event(event: &Note) {
+pub(crate) fn event(event: &Note, is_quiet: bool) {
     match event {
         // What was cut off stands in the summary, which follows.
         Note::Drained { .. } | Note::Draining { open: 0 } => {}
@@ -92,6 +97,19 @@ pub(crate) fn event(event: &Note) {
             if *open == 1 { "transfer is" } else { "transfers are" }
         )),
         Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
+        Note::Filled { .. } if is_quiet => {}
+        Note::Filled { target, origin, bytes, user_space_bytes, mechanism, elapsed, failure } => {
+            let (amount, by) = (BinaryBytes(*bytes), mechanism.unwrap_or("nothing"));
+            let seconds = elapsed.as_secs_f64();
+            let end = match failure {
+                Some(failure) => format!("; given up: {failure}"),
+                None => String::new(),
+            };
+            error_line(&format!(
+                "filled {target}: {amount} from {origin} by {by} in {seconds:.3} s, \
+                 {user_space_bytes} bytes in user space{end}"
+            ));
+        }
         Note::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }

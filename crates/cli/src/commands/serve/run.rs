@@ -21,7 +21,9 @@ use crate::failure::{Failure, Result};
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let certificate = Certificate::of(args)?;
-    let settings = settings_of(args, certificate.as_ref().map(Certificate::credentials))?;
+    let cache = args.origin.open(args)?;
+    let ports = args.origin.ports();
+    let settings = settings_of(args, certificate.as_ref().map(Certificate::credentials), cache)?;
     let inherited = sockets::inherited()?;
     let addresses = match inherited.is_empty() || !args.binds().is_empty() {
         true => sockets::addresses(args.binds(), args.port())?,
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let log_file = log_file.transpose()?;
     let bounds = Bounds {
         certificates: certificate.iter().flat_map(Certificate::folders).collect(),
+        ports,
         ..bounds(&settings, &addresses, log_file.as_ref())
     };
     let prefix = settings.path_prefix.clone();
@@ -55,6 +58,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let confinement = confine.apply()?;
     print::started(&Served {
         root: &bounds.root,
+        origin: args.origin.first(),
         addresses: &server.addresses(),
         redirects: &server.redirects(),
         certificate: certificate.as_ref(),
@@ -64,7 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         confinement: &confinement,
         quiet: args.is_quiet(),
     });
-    serve(server, signals, log_file, certificate)
+    serve(server, signals, log_file, certificate, args.is_quiet())
 }
 
 /// Runs the server, its log and its signals, and returns what it did.
@@ -73,6 +77,7 @@ fn serve(
     signals: Signals,
     log_file: Option<LogFile>,
     certificate: Option<Certificate>,
+    is_quiet: bool,
 ) -> Result<()> {
     let (log, writer) = log_file.map(AccessLog::start).unzip();
     let control = Control::new();
@@ -80,7 +85,7 @@ fn serve(
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
-    let outcome = server.run(control, line, |note| print::event(&note));
+    let outcome = server.run(control, line, move |note| print::event(&note, is_quiet));
     log.iter().for_each(AccessLog::end);
     // A panic of the thread was already reported.
     let _ = writer.map(JoinHandle::join);
@@ -104,9 +109,11 @@ fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> 
         reads_everywhere: settings.allows_symlinks_outside,
         uploads: settings.changes.upload,
         deletes: settings.changes.delete,
+        caches: settings.cache.is_some(),
         clones: settings.integrity == Integrity::Snapshot,
         log: log.and_then(LogFile::folder).map(Path::to_owned),
         certificates: Vec::new(),
+        ports: Vec::new(),
         sockets: addresses.iter().filter_map(folder).collect(),
     }
 }

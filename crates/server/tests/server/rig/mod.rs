@@ -228,6 +228,7 @@ pub fn settings(root: &Path) -> Settings {
         metrics: true,
         transfers: true,
         log: Some(LogFormat::Json),
+        cache: None,
         drain: PATIENCE,
         drops_behind: false,
         trusted_proxies: TrustedProxies::default(),

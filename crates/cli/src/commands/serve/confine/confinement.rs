@@ -66,7 +66,11 @@ impl Confine<'_> {
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
         let landlock = self.bounds.confine();
-        Ok(Confinement { privileges, sandbox: Some((landlock, seccomp::restrict())), warnings })
+        Ok(Confinement {
+            privileges,
+            sandbox: Some((landlock, seccomp::restrict(self.bounds.caches))),
+            warnings,
+        })
     }
 
     /// Returns what the serving user lacks, or has too much of.

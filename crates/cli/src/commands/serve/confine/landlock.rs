@@ -7,8 +7,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, RestrictionStatus,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
 };
 
 /// The access that the process needs from now on.
@@ -22,6 +23,10 @@ pub(crate) struct Bounds {
     pub(crate) clones: bool,
     /// Whether files are uploaded, and folders created.
     pub(crate) uploads: bool,
+    /// Whether a cache is kept in the root, and filled from origins.
+    pub(crate) caches: bool,
+    /// The ports of the origins.
+    pub(crate) ports: Vec<u16>,
     /// Whether files and folders are removed, or with uploads moved.
     pub(crate) deletes: bool,
     /// The folder in which the log is created again.
@@ -67,11 +72,15 @@ impl Bounds {
             root |= AccessFs::WriteFile;
         }
         let zones = env::var_os("TZDIR").map(PathBuf::from);
-        let also_read = ALSO_READ.into_iter().map(PathBuf::from).chain(zones);
+        let for_caches = if self.caches { FOR_CACHES.as_slice() } else { &[] };
+        let also_read = ALSO_READ.iter().chain(for_caches).map(PathBuf::from).chain(zones);
         let mut rules = vec![(vec![self.root.clone()], root)];
         if !self.reads_everywhere {
             let also_read = also_read.chain(self.certificates.iter().cloned());
             rules.push((also_read.collect(), reads));
+        }
+        if self.caches {
+            rules.push((vec![PathBuf::from("/dev/null")], AccessFs::WriteFile.into()));
         }
         rules.push((self.log.iter().cloned().collect(), AccessFs::WriteFile | AccessFs::MakeReg));
         rules.push((self.sockets.clone(), AccessFs::RemoveFile.into()));
@@ -81,6 +90,9 @@ impl Bounds {
             .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
             .scope(scopes())?
             .create()?;
+        for port in &self.ports {
+            ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+        }
         for (paths, access) in rules.into_iter().filter(|(_, access)| !access.is_empty()) {
             ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
         }
@@ -96,6 +108,10 @@ impl Bounds {
             access |= AccessFs::MakeDir | AccessFs::RemoveFile;
             // Copies of folders contain links, and have other names until they are complete.
             access |= AccessFs::MakeSym | AccessFs::RemoveDir;
+        }
+        if self.caches {
+            access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
+            access |= AccessFs::MakeDir | AccessFs::RemoveFile;
         }
         if self.deletes {
             access |= AccessFs::RemoveFile | AccessFs::RemoveDir;
@@ -141,6 +157,10 @@ impl fmt::Display for Bounds {
             (false, true) => Some("deletions in"),
             (true, true) => Some("changes of"),
         };
+        if self.caches {
+            let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();
+            write!(f, ", filling it from port {}", ports.join(" and "))?;
+        }
         if let Some(changes) = changes {
             write!(f, ", {changes} {}", self.root.display())?;
         }
@@ -187,6 +207,19 @@ const NEWEST: ABI = ABI::V6;
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
+/// Files that a cache reads: those by which names of origins are looked up, what discards bytes, and
+/// what tells a restart of the process from one of the machine.
+const FOR_CACHES: [&str; 8] = [
+    "/dev/null",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/proc/sys/kernel/random/boot_id",
+    "/run/systemd/resolve",
+];
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -219,6 +252,8 @@ mod tests {
             clones: false,
             uploads: false,
             deletes: false,
+            caches: false,
+            ports: Vec::new(),
             log: None,
             certificates: Vec::new(),
             sockets: Vec::new(),

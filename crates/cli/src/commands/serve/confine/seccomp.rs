@@ -25,15 +25,15 @@ pub(super) enum Seccomp {
 }
 
 /// Restricts this thread, and those that it starts from now on, to the calls of the server.
-pub(super) fn restrict() -> Seccomp {
-    match install() {
+pub(super) fn restrict(connects: bool) -> Seccomp {
+    match install(connects) {
         Ok(count) => Seccomp::Filtered(count),
         Err(error) => Seccomp::Refused(error.to_string()),
     }
 }
 
-fn install() -> Result<usize, Error> {
-    let rules = rules()?;
+fn install(connects: bool) -> Result<usize, Error> {
+    let rules = rules(connects)?;
     let count = rules.len();
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let without_clone3 = filter(clone3, SeccompAction::Allow, errno(libc::ENOSYS))?;
@@ -56,7 +56,7 @@ fn errno(number: i32) -> SeccompAction {
 }
 
 /// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
-fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn rules(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Already allowed by its own filter, and by this one, as its refusal is that of the other.
     rules.insert(libc::SYS_clone3, Vec::new());
@@ -66,8 +66,13 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
     // Unix sockets are for messages to systemd; netlink shows what a peer has received.
-    let families = [libc::AF_UNIX, libc::AF_NETLINK];
-    rules.insert(libc::SYS_socket, one_of(0, &families.map(|family| family as u64))?);
+    let mut families = vec![libc::AF_UNIX as u64, libc::AF_NETLINK as u64];
+    if connects {
+        families.extend([libc::AF_INET as u64, libc::AF_INET6 as u64]);
+        // The resolver asks for both kinds of addresses at once.
+        rules.insert(libc::SYS_sendmmsg, Vec::new());
+    }
+    rules.insert(libc::SYS_socket, one_of(0, &families)?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
     rules.insert(libc::SYS_ioctl, one_of(1, &REQUESTS)?);
     Ok(rules)

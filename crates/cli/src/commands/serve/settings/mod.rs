@@ -6,6 +6,8 @@ mod responses;
 use std::fs;
 use std::thread;
 
+use underpass_cache::Cache;
+use underpass_engine::Integrity;
 use underpass_engine::hint::Action;
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::{Access, RuleError};
@@ -16,9 +18,14 @@ use crate::failure::{Failure, Result, WithPath};
 use underpass_engine::Size;
 
 /// Returns the settings that these arguments ask for. Raises the limit of open files on the way.
-pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Settings> {
+pub(crate) fn settings(
+    args: &ServeArgs,
+    tls: Option<Credentials>,
+    cache: Option<Cache>,
+) -> Result<Settings> {
     let ServeArgs {
         root,
+        origin: _,
         place,
         tls: _,
         access,
@@ -38,7 +45,11 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
     let descriptors = limits::raise_descriptors();
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
-        root: fs::canonicalize(root).with_path(Action::Serving, root)?,
+        root: match &cache {
+            // Nothing is served from it but through the cache.
+            Some(cache) => cache.folder().to_owned(),
+            None => fs::canonicalize(root).with_path(Action::Serving, root)?,
+        },
         tls,
         trusted_proxies: trusted_proxies(place)?,
         proxy_protocol: place.proxy_protocol,
@@ -49,7 +60,8 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         timeout: limits.timeout,
         rate: limits.rate.map(|Size(bytes)| bytes),
         drops_behind: limits.drop_behind,
-        integrity: *integrity,
+        // The cache never changes bytes that have arrived.
+        integrity: if cache.is_some() { Integrity::Fast } else { *integrity },
         policy: engine.policy(),
         step: engine.step(),
         // The rule is not repeated in the message: it contains a password.
@@ -75,6 +87,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         metrics: !pages.no_metrics,
         transfers: !pages.no_transfers,
         log: (!logging.quiet).then(|| log_format(&logging.log_format)).transpose()?,
+        cache,
         drain: limits.drain,
     })
 }

@@ -1,0 +1,435 @@
+//! The cache as a server uses it: objects by their keys, and readers of them.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
+
+use crate::failure::{Failure, OpenError};
+use crate::fill::{self, Wanted};
+use crate::generation::{Generation, Step};
+use crate::key::Key;
+use crate::node::{Counters, Counts, FillReport, Node};
+use crate::object::{Asking, Contact, Object, Outcome};
+use crate::options::CacheOptions;
+use crate::store::{Head, replayed};
+
+/// A cache. It is cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    node: Arc<Node>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The part that is wanted, if it is known before the length is: then this is fetched first.
+    pub range: Option<Range<u64>>,
+    /// The value of the request's `CDN-Loop`, with which it is passed on.
+    pub passed: String,
+}
+
+/// What the cache has for a request.
+#[derive(Debug)]
+pub enum Found {
+    /// An object, all of which is here or can be fetched.
+    Entry(Box<Entry>),
+    /// A status of the origin: there is no such object, or the origin has failed.
+    Status {
+        /// The status.
+        status: u16,
+        /// When to ask again, if that is known.
+        retry_after: Option<Duration>,
+        /// How the cache handled the request.
+        cache: CacheStatus,
+    },
+    /// There is no answer of the origin that could be used.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// When to ask again, if that is known.
+        retry_after: Option<Duration>,
+        /// How the cache handled the request.
+        cache: CacheStatus,
+    },
+}
+
+/// An object in one version.
+#[derive(Debug)]
+pub struct Entry {
+    node: Arc<Node>,
+    object: Arc<Object>,
+    generation: Arc<Generation>,
+    head: Arc<Head>,
+    freshness: Freshness,
+    /// How the cache handled the request.
+    pub cache: CacheStatus,
+    passed: String,
+}
+
+impl Cache {
+    /// Opens the folder for this process alone. Fills can begin after [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open(options: CacheOptions) -> Result<Self, OpenError> {
+        Ok(Self { node: Arc::new(Node::open(options)?) })
+    }
+
+    /// Begins to look through the folder and to sync what arrives. `observe` is called with the
+    /// report of each fill, by the thread that ran it.
+    pub fn start(&self, observe: impl Fn(&FillReport<'_>) + Send + Sync + 'static) {
+        self.node.observe(Box::new(observe));
+        let node = Arc::downgrade(&self.node);
+        // Without this thread, less is known after a power cut and about the room.
+        let _ = std::thread::Builder::new().name("cache".to_owned()).spawn(move || keep(&node));
+    }
+
+    /// Returns the absolute path of the folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.node.folder.path()
+    }
+
+    /// Returns by which name this node recognizes its own requests (RFC 8586).
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.node.origins.id
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.node.counters()
+    }
+
+    /// Removes an object; returns whether there was one. It waits for the disk.
+    #[must_use]
+    pub fn purge(&self, key: &Key) -> bool {
+        let object = self.node.object(key);
+        object.state().missing = None;
+        self.node.remove(key.digest())
+    }
+
+    /// Finds an object: here, or at the origin. Of several requests for one object, one asks.
+    pub async fn find(&self, key: &Key, wish: &Wish) -> Found {
+        let object = self.node.object(key);
+        let mut is_collapsed = false;
+        for _ in 0..MAX_ATTEMPTS {
+            let (contact, is_own) = match self.look(&object, wish) {
+                Look::Found(found) => return *found,
+                Look::Wait(contact, is_own) => (contact, is_own),
+            };
+            if !is_own {
+                is_collapsed = true;
+                Counts::add(&self.node.counters.collapsed, 1);
+            }
+            let outcome = contact.outcome().await;
+            if let Some(found) = self.found(&object, outcome, is_own, is_collapsed, wish) {
+                return found;
+            }
+        }
+        let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
+        Found::Failed { failure: Failure::Busy, retry_after: None, cache }
+    }
+
+    /// Looks at what is known now, and asks if that is not enough.
+    fn look(&self, object: &Arc<Object>, wish: &Wish) -> Look {
+        let now = SystemTime::now();
+        let mut state = object.state();
+        if let Some((status, _)) = state.missing.filter(|(_, until)| Instant::now() < *until) {
+            let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
+            return Look::Found(Box::new(Found::Status { status, retry_after: None, cache }));
+        }
+        let current = state.current.clone().filter(|current| current.broken().is_none());
+        let usage = current
+            .as_ref()
+            .map(|current| current.head().freshness(&self.node.options.rules).usage(now));
+        let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
+        match (current, usage) {
+            (Some(current), Some(Use::Fresh)) => {
+                drop(state);
+                let cache = CacheStatus::default();
+                return Look::Found(Box::new(self.entry(object, current, cache, wish)));
+            }
+            (Some(current), Some(Use::WhileRevalidating)) => {
+                let begun = state.contact.is_none().then(|| begin(&mut state.contact));
+                drop(state);
+                if let Some(contact) = begun {
+                    self.ask(object, contact, Wish { range: None, passed: wish.passed.clone() });
+                }
+                let detail = Some("revalidating");
+                let cache = CacheStatus { detail, ..CacheStatus::default() };
+                return Look::Found(Box::new(self.entry(object, current, cache, wish)));
+            }
+            (None, _) if is_private && state.contact.is_some() => {
+                drop(state);
+                let contact = Arc::new(Contact::default());
+                self.ask(object, Arc::clone(&contact), wish.clone());
+                return Look::Wait(contact, true);
+            }
+            _ => {}
+        }
+        if let Some(contact) = &state.contact {
+            return Look::Wait(Arc::clone(contact), false);
+        }
+        let contact = begin(&mut state.contact);
+        let is_loaded = state.is_loaded;
+        drop(state);
+        if is_loaded {
+            self.ask(object, Arc::clone(&contact), wish.clone());
+        } else {
+            let asking = Asking { object: Arc::clone(object), contact: Arc::clone(&contact) };
+            let (node, wanted) = (Arc::clone(&self.node), wanted(wish.clone()));
+            self.node.loads.run(move || fill::load(&node, asking, wanted));
+        }
+        Look::Wait(contact, true)
+    }
+
+    /// Has a thread ask the origin.
+    fn ask(&self, object: &Arc<Object>, contact: Arc<Contact>, wish: Wish) {
+        let asking = Asking { object: Arc::clone(object), contact };
+        let node = Arc::clone(&self.node);
+        let wanted = wanted(wish);
+        // If there is no place, dropping the question ends it.
+        self.node.fills.run(move || fill::fetch(&node, &asking, &wanted));
+    }
+
+    /// Returns what an outcome means for a request; `None` if it has to ask for itself.
+    fn found(
+        &self,
+        object: &Arc<Object>,
+        outcome: Outcome,
+        is_own: bool,
+        is_collapsed: bool,
+        wish: &Wish,
+    ) -> Option<Found> {
+        let asked = |forward, status| CacheStatus {
+            forward: Some(forward),
+            forward_status: status,
+            is_collapsed,
+            ..CacheStatus::default()
+        };
+        Some(match outcome {
+            Outcome::Loaded(current) => self.entry(object, current, CacheStatus::default(), wish),
+            Outcome::Sent(current, status) => {
+                let is_stored = current.is_stored();
+                if !is_stored && !is_own {
+                    return None;
+                }
+                let cache = CacheStatus { is_stored, ..asked(Forward::UriMiss, Some(status)) };
+                self.entry(object, current, cache, wish)
+            }
+            Outcome::Valid(current) => {
+                let cache = CacheStatus { is_stored: true, ..asked(Forward::Stale, Some(304)) };
+                self.entry(object, current, cache, wish)
+            }
+            Outcome::Stale(current, failure) => {
+                let cache = CacheStatus { detail: Some(failure.word()), ..CacheStatus::default() };
+                self.entry(object, current, cache, wish)
+            }
+            Outcome::Status(status, retry_after) => {
+                let cache = asked(Forward::UriMiss, Some(status));
+                Found::Status { status, retry_after, cache }
+            }
+            Outcome::Failed(failure, retry_after) => {
+                let detail = Some(failure.word());
+                let cache = CacheStatus { detail, ..asked(Forward::UriMiss, None) };
+                Found::Failed { failure, retry_after, cache }
+            }
+        })
+    }
+
+    fn entry(
+        &self,
+        object: &Arc<Object>,
+        generation: Arc<Generation>,
+        cache: CacheStatus,
+        wish: &Wish,
+    ) -> Found {
+        self.node.room.touch(object.key.digest());
+        let head = generation.head();
+        let freshness = head.freshness(&self.node.options.rules);
+        let ttl = Some(freshness.remaining(SystemTime::now()));
+        Found::Entry(Box::new(Entry {
+            node: Arc::clone(&self.node),
+            object: Arc::clone(object),
+            generation,
+            head,
+            freshness,
+            cache: CacheStatus { ttl, ..cache },
+            passed: wish.passed.clone(),
+        }))
+    }
+}
+
+/// What is to be done about a request.
+enum Look {
+    Found(Box<Found>),
+    /// Wait for a question; `true` if it was begun for this request.
+    Wait(Arc<Contact>, bool),
+}
+
+fn begin(contact: &mut Option<Arc<Contact>>) -> Arc<Contact> {
+    Arc::clone(contact.insert(Arc::default()))
+}
+
+/// Returns what to ask for first: whole MiB.
+fn wanted(wish: Wish) -> Wanted {
+    let range = wish.range.map(|range| {
+        range.start / UNIT * UNIT..range.end.max(range.start + 1).next_multiple_of(UNIT)
+    });
+    Wanted { range, passed: wish.passed }
+}
+
+impl Entry {
+    /// Returns the length in bytes, once it is known: chunks tell it at their end.
+    #[must_use]
+    pub fn len(&self) -> Option<u64> {
+        self.generation.len()
+    }
+
+    /// Returns whether the object is known to have no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Returns the value of a field of the origin, whose name is in lower case.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.field(name)
+    }
+
+    /// Returns the fields that clients get as the origin has sent them.
+    pub fn replayed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.head.fields.iter().filter(|(name, _)| replayed(name));
+        fields.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Returns its age in seconds, for `Age`.
+    #[must_use]
+    pub fn age(&self, now: SystemTime) -> u64 {
+        self.freshness.age(now).as_secs()
+    }
+
+    /// Returns how many bytes of a range are here already.
+    #[must_use]
+    pub fn present(&self, range: &Range<u64>) -> u64 {
+        self.generation.count_in(range)
+    }
+
+    /// Begins to read. Each range that is read is given to [`Reader::arrive`].
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.generation.enter();
+        Reader {
+            node: Arc::clone(&self.node),
+            object: Arc::clone(&self.object),
+            generation: Arc::clone(&self.generation),
+            seen: self.generation.failures(),
+            passed: self.passed.clone(),
+        }
+    }
+}
+
+/// A reader of an object.
+#[derive(Debug)]
+pub struct Reader {
+    node: Arc<Node>,
+    object: Arc<Object>,
+    generation: Arc<Generation>,
+    seen: u64,
+    passed: String,
+}
+
+impl Reader {
+    /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
+    #[must_use]
+    pub fn file(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.generation.file)
+    }
+
+    /// Returns the length once it is known.
+    #[must_use]
+    pub fn len(&self) -> Option<u64> {
+        self.generation.len()
+    }
+
+    /// Returns whether the object is known to have no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Returns how many bytes of a range are here already.
+    #[must_use]
+    pub fn present(&self, range: &Range<u64>) -> u64 {
+        self.generation.count_in(range)
+    }
+
+    /// Waits until the byte `at` has arrived, and returns up to where all have, at most `end`. It
+    /// has them fetched if nothing else does. It returns `at` itself where the object ends.
+    ///
+    /// # Errors
+    ///
+    /// Why they will not come. Bytes of another version are no continuation of what was read.
+    pub async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
+        poll_fn(|context| self.poll(at, end, context)).await
+    }
+
+    fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, Failure>> {
+        match self.generation.step(at, end, self.seen, context.waker()) {
+            Step::Send(end) => Poll::Ready(Ok(end)),
+            Step::Fail(failure) => Poll::Ready(Err(failure)),
+            Step::Wait => Poll::Pending,
+            Step::Begin(id, range) => {
+                let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
+                let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
+                let job =
+                    move || fill::fill_hole(&node, &object, &generation, (id, range), &passed);
+                if self.node.fills.run(job) {
+                    return Poll::Pending;
+                }
+                self.generation.end_fill(id, Some(Failure::Busy));
+                Poll::Ready(Err(Failure::Busy))
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.generation.leave();
+    }
+}
+
+/// Looks through the folder once, and then brings to the disk what arrives, as long as the cache
+/// lives.
+fn keep(node: &Weak<Node>) {
+    if let Some(node) = node.upgrade() {
+        node.folder.scan(&mut |digest, bytes| node.room.found(&digest, bytes));
+    }
+    loop {
+        std::thread::sleep(SAVE_INTERVAL);
+        let Some(node) = node.upgrade() else { return };
+        let generations = node.generations();
+        drop(node);
+        generations.iter().for_each(|generation| generation.save());
+    }
+}
+
+/// How often a request begins anew because the question that it waited for was not for it.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// Questions are for whole multiples of this.
+const UNIT: u64 = 1 << 20;
+
+/// How often what arrives is brought to the disk: a power cut loses little more.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,0 +1,142 @@
+//! Why the origin or the store failed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use underpass_client::ClientError;
+
+/// Why something could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The origin's answer contradicts the request or itself, or cannot be used.
+    BadAnswer,
+    /// More fills are wanted than may run and wait.
+    Busy,
+    /// The origin has another version now.
+    Changed,
+    /// The origin does not let this node in.
+    Denied,
+    /// The disk failed.
+    Disk,
+    /// There is no room for it, and nothing can make some.
+    NoRoom,
+    /// The origin redirects elsewhere, which is not followed.
+    Redirected,
+    /// The origin did not answer in time, or stopped in the middle.
+    TimedOut,
+    /// The origin cannot be reached.
+    Unreachable,
+}
+
+impl Failure {
+    /// Returns the status for a client that has nothing of the response yet.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::BadAnswer | Self::Changed | Self::Denied | Self::Redirected => 502,
+            Self::Busy | Self::Disk => 503,
+            Self::NoRoom => 507,
+            Self::TimedOut | Self::Unreachable => 504,
+        }
+    }
+
+    /// Returns one word for `Cache-Status` and the log.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::BadAnswer => "origin-invalid",
+            Self::Busy => "busy",
+            Self::Changed => "origin-changed",
+            Self::Denied => "origin-denied",
+            Self::Disk => "disk",
+            Self::NoRoom => "no-room",
+            Self::Redirected => "origin-redirects",
+            Self::TimedOut => "origin-timeout",
+            Self::Unreachable => "origin-unreachable",
+        }
+    }
+
+    /// Returns whether the same may succeed in a moment.
+    pub(crate) fn may_pass(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Unreachable)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadAnswer => "the origin's answer cannot be used",
+            Self::Busy => "too many requests to the origin are under way; try again soon",
+            Self::Changed => "the file has changed at the origin",
+            Self::Denied => "the origin does not let this server in",
+            Self::Disk => "the disk of the cache failed",
+            Self::NoRoom => "there is no room for it in the cache",
+            Self::Redirected => "the origin redirects elsewhere",
+            Self::TimedOut => "the origin did not answer in time",
+            Self::Unreachable => "the origin cannot be reached",
+        })
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<&ClientError> for Failure {
+    fn from(error: &ClientError) -> Self {
+        match error {
+            ClientError::Stalled => Self::TimedOut,
+            ClientError::Network { .. } | ClientError::Closed | ClientError::Cancelled => {
+                Self::Unreachable
+            }
+            ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
+                Self::Redirected
+            }
+            _ => Self::BadAnswer,
+        }
+    }
+}
+
+/// Why a cache cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process uses the folder.
+    InUse(PathBuf),
+    /// The folder was written by another version of the program, or holds something else.
+    Format(PathBuf),
+    /// The system refused something.
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse(path) => {
+                write!(f, "{} is in use by another process: give each its own", path.display())
+            }
+            Self::Format(path) => {
+                write!(f, "{} is no folder of a cache: give an empty one", path.display())
+            }
+            Self::Io { action, path, source } => {
+                write!(f, "{action} {}: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

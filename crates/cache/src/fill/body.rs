@@ -1,0 +1,373 @@
+//! Moves the bodies of answers to the disk, resumes them where they break off, and finds out when
+//! the object has changed.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use underpass_client::Connection;
+use underpass_client::backoff::{Backoff, sleep};
+use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
+use underpass_engine::Report;
+use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
+
+use super::origins::Asked;
+use super::request::{fields, file_request};
+use crate::failure::Failure;
+use crate::generation::Generation;
+use crate::node::{Counts, FillReport, Node};
+use crate::object::Object;
+
+/// A running fill of one version of an object. Dropping it ends it.
+pub(super) struct Fill {
+    node: Arc<Node>,
+    object: Arc<Object>,
+    generation: Arc<Generation>,
+    id: u64,
+    /// The bytes that are still to come; up to the end of the body if the length is not known.
+    rest: Range<u64>,
+    /// The bytes that are reserved and not yet written.
+    reserved: u64,
+    passed: String,
+    failure: Option<Failure>,
+    started: Instant,
+    origin: String,
+    from: u64,
+    report: Report,
+}
+
+/// Fills a hole of a version. The fill was registered by this number.
+pub(crate) fn fill_hole(
+    node: &Arc<Node>,
+    object: &Arc<Object>,
+    generation: &Arc<Generation>,
+    (id, range): (u64, Range<u64>),
+    passed: &str,
+) {
+    let mut fill = Fill::new(node, object, generation, (id, range.clone()), passed);
+    match node.reserve(range.end - range.start) {
+        Ok(()) => {
+            fill.reserved = range.end - range.start;
+            fill.run(None);
+        }
+        Err(failure) => fill.failure = Some(failure),
+    }
+}
+
+impl Fill {
+    pub(super) fn new(
+        node: &Arc<Node>,
+        object: &Arc<Object>,
+        generation: &Arc<Generation>,
+        (id, rest): (u64, Range<u64>),
+        passed: &str,
+    ) -> Self {
+        Self {
+            node: Arc::clone(node),
+            object: Arc::clone(object),
+            generation: Arc::clone(generation),
+            id,
+            from: rest.start,
+            rest,
+            reserved: 0,
+            passed: passed.to_owned(),
+            failure: None,
+            started: Instant::now(),
+            origin: String::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// Notes how many bytes were reserved for it.
+    pub(super) fn reserved(mut self, bytes: u64) -> Self {
+        self.reserved = bytes;
+        self
+    }
+
+    /// Runs the fill to its end, beginning with an answer if there is one.
+    pub(super) fn run(&mut self, mut first: Option<Asked>) {
+        let mut backoff = Backoff::new(RETRIES);
+        loop {
+            let before = self.rest.start;
+            let opened = match first.take() {
+                Some(asked) => Ok(asked),
+                None => self.open(),
+            };
+            let failure = match opened.and_then(|asked| self.receive(asked)) {
+                Ok(()) if self.rest.is_empty() => return,
+                Ok(()) => continue,
+                Err(failure) => failure,
+            };
+            if self.rest.start > before {
+                backoff.reset();
+            }
+            let may_resume = failure.may_pass()
+                && self.generation.version().is_some()
+                && self.generation.len().is_some()
+                && self.generation.broken().is_none();
+            // An origin that is gone is not waited for as long as one that only stumbles.
+            let wait = backoff.next(None).filter(|_| may_resume);
+            match wait {
+                Some(wait) => drop(sleep(wait, &NEVER)),
+                None => {
+                    self.give_up(failure);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        let cannot_go_on = self.generation.version().is_none() || self.generation.len().is_none();
+        if cannot_go_on {
+            // No other answer is known to be of the same version.
+            self.node.discard(&self.object, &self.generation, failure);
+        }
+    }
+
+    /// Requests what is still to come.
+    fn open(&mut self) -> Result<Asked, Failure> {
+        let len = self.generation.len();
+        let version = self.generation.version().cloned().map(|version| (version, len));
+        let range = Some((self.rest.start, Some(self.rest.end)));
+        let asked = file_request(range, version.clone());
+        let lines = fields(&asked, &self.node.origins.id, &self.passed);
+        let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Counts::add(&self.node.counters.requests, 1);
+        let found = self.node.origins.ask(&self.object.key, &lines, true);
+        let mut found = found.map_err(|silence| silence.failure)?;
+        let response = &found.answer.response;
+        let interpreted = interpret_response(&asked, response);
+        match interpreted.map_err(|_| Failure::BadAnswer)? {
+            Interpretation::Part { range, .. } if framed_len(&found).is_some() => {
+                self.rest.end = self.rest.end.min(range.end);
+                Ok(found)
+            }
+            Interpretation::Part { .. } => Err(Failure::BadAnswer),
+            Interpretation::Whole { .. } if self.rest.start == 0 => Ok(found),
+            Interpretation::Changed if response.status == 200 => {
+                let same = version.as_ref().map(|(version, _)| version);
+                if Version::of(response).as_ref() == same && framed_len(&found) == len {
+                    // It has no ranges: what is here already is passed over.
+                    self.pass_over(&mut found.answer.connection)?;
+                    return Ok(found);
+                }
+                Err(self.changed())
+            }
+            Interpretation::Changed => Err(self.changed()),
+            _ => Err(match response.status {
+                401 | 403 | 407 => Failure::Denied,
+                404 | 410 => self.changed(),
+                429 | 500..=599 => Failure::Unreachable,
+                _ => Failure::BadAnswer,
+            }),
+        }
+    }
+
+    /// Notes that the origin has another version.
+    fn changed(&self) -> Failure {
+        Counts::add(&self.node.counters.changed, 1);
+        self.node.discard(&self.object, &self.generation, Failure::Changed);
+        Failure::Changed
+    }
+
+    /// Discards the beginning of a body, which is here already.
+    fn pass_over(&self, connection: &mut Connection<'static>) -> Result<(), Failure> {
+        self.generation.set_no_ranges();
+        let sink = File::options().write(true).open("/dev/null").map_err(|_| Failure::Disk)?;
+        let options = ReceiveOptions { pipes: Some(&self.node.pipes), ..ReceiveOptions::default() };
+        let framing = BodyFraming::Length(self.rest.start);
+        let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
+        Counts::add(&self.node.counters.origin_bytes, received.report.bytes());
+        received.outcome.map_err(|_| Failure::TimedOut)
+    }
+
+    /// Moves a body to its place.
+    fn receive(&mut self, asked: Asked) -> Result<(), Failure> {
+        let Asked { answer, origin } = asked;
+        let (mut connection, response) = (answer.connection, answer.response);
+        connection.address().clone_into(&mut self.origin);
+        let file = File::from(self.generation.file.try_clone().map_err(|_| Failure::Disk)?);
+        let piece = self.generation.begin_piece(&self.rest);
+        let begun = self.rest.start;
+        let whole_body = self.rest.end == u64::MAX;
+        while !self.rest.is_empty() {
+            let border = (self.rest.start / BORDER + 1) * BORDER;
+            let framing = match whole_body {
+                true => response.framing,
+                false => BodyFraming::Length(self.rest.end.min(border) - self.rest.start),
+            };
+            self.move_body(&mut connection, framing, &file, (piece, begun))?;
+            if whole_body {
+                self.rest.end = self.rest.start;
+                self.generation.set_len(self.rest.start);
+                return self.keep(connection, origin, response.keeps_alive);
+            }
+            if self.is_deserted() {
+                self.rest.end = self.rest.start;
+                return Ok(());
+            }
+            let present = self.generation.present_end(self.rest.start).min(self.rest.end);
+            if present - self.rest.start >= MIN_PASSED {
+                // Another fill was here before: its bytes are not fetched again.
+                self.rest.start = present;
+                return Ok(());
+            }
+        }
+        self.keep(connection, origin, response.keeps_alive && is_at_end(&response, self.rest.end))
+    }
+
+    fn keep(
+        &self,
+        connection: Connection<'static>,
+        origin: usize,
+        keeps_alive: bool,
+    ) -> Result<(), Failure> {
+        if keeps_alive {
+            self.node.origins.keep(origin, connection);
+        }
+        Ok(())
+    }
+
+    /// Moves a part of a body, and tells readers what has come.
+    fn move_body(
+        &mut self,
+        connection: &mut Connection<'static>,
+        framing: BodyFraming,
+        file: &File,
+        (piece, begun): (Option<usize>, u64),
+    ) -> Result<(), Failure> {
+        let start = self.rest.start;
+        let (generation, id) = (Arc::clone(&self.generation), self.id);
+        let (mut told, mut noted) = (start, start);
+        let mut tell = |at: u64, is_end: bool| {
+            if at > told {
+                generation.arrived(id, told..at);
+                told = at;
+            }
+            if at > noted && (is_end || at - noted >= NOTE_EVERY) {
+                generation.note(piece, at - begun);
+                noted = at;
+            }
+        };
+        let options = ReceiveOptions {
+            policy: self.node.options.policy,
+            pipes: Some(&self.node.pipes),
+            progress_every: Some(1),
+            limit: Some(MAX_UNKNOWN),
+            ..ReceiveOptions::default()
+        };
+        let received =
+            connection.incoming().body(framing, file, start, &options, &mut |progress| {
+                tell(start + progress.bytes, false);
+            });
+        let bytes = received.report.bytes();
+        tell(start + bytes, true);
+        self.rest.start = start + bytes;
+        self.report.add(&received.report);
+        Counts::add(&self.node.counters.origin_bytes, bytes);
+        received.outcome.map_err(|error| failure_of(&error))?;
+        match framing {
+            BodyFraming::Length(len) if bytes != len => Err(Failure::TimedOut),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether it can stop here: all readers have left, and most is still to come.
+    fn is_deserted(&self) -> bool {
+        let is_small = self.rest.end - self.rest.start <= BORDER;
+        let len = self.generation.len().unwrap_or(0);
+        if self.generation.readers() == 0 && self.generation.broken().is_some() {
+            return true;
+        }
+        self.generation.readers() == 0 && !is_small && self.generation.count() < len / 2
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        let written = self.report.bytes();
+        let is_stored = self.generation.is_stored();
+        let digest = self.object.key.digest();
+        let kept = self.reserved.min(written);
+        self.node.room.settle(is_stored.then_some(digest), kept, self.reserved - kept);
+        if is_stored && written > kept {
+            self.node.room.settle(Some(digest), written - kept, 0);
+        }
+        if std::thread::panicking() {
+            self.failure = Some(Failure::Disk);
+        }
+        self.generation.end_fill(self.id, self.failure);
+        self.node.report(&FillReport {
+            key: self.object.key.as_str(),
+            origin: &self.origin,
+            from: self.from,
+            bytes: written,
+            user_space_bytes: self.report.user_space_bytes(),
+            mechanism: self.report.main_mechanism().map(underpass_engine::Mechanism::name),
+            elapsed: self.started.elapsed(),
+            failure: self.failure,
+        });
+    }
+}
+
+/// Returns the length of an answer's body, if its head has it.
+fn framed_len(asked: &Asked) -> Option<u64> {
+    match asked.answer.response.framing {
+        BodyFraming::Length(len) => Some(len),
+        BodyFraming::Chunked | BodyFraming::UntilEnd => None,
+    }
+}
+
+/// Returns whether a body that was taken up to here was taken to its end.
+fn is_at_end(response: &underpass_client::Response, end: u64) -> bool {
+    let range = response.fields.text("content-range").unwrap_or_default();
+    let last = range.split(['-', '/']).nth(1).and_then(|last| last.parse::<u64>().ok());
+    match response.status {
+        206 => last.is_some_and(|last| last + 1 == end),
+        _ => response.framing == BodyFraming::Length(end),
+    }
+}
+
+/// Returns what an error in the middle of a body means.
+fn failure_of(error: &underpass_transport::incoming::ReceiveError) -> Failure {
+    use underpass_engine::Error;
+    use underpass_transport::incoming::ReceiveError;
+    match error {
+        ReceiveError::Engine(error) => match &**error {
+            Error::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    Failure::NoRoom
+                }
+                std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::TimedOut => {
+                    Failure::TimedOut
+                }
+                _ => Failure::Disk,
+            },
+            _ => Failure::Disk,
+        },
+        ReceiveError::Chunk(_) | ReceiveError::TooLong => Failure::BadAnswer,
+        _ => Failure::TimedOut,
+    }
+}
+
+/// Nothing cancels the wait between two attempts.
+const NEVER: [&AtomicBool; 0] = [];
+
+/// How often a fill is resumed without progress before it is given up.
+const RETRIES: u32 = 3;
+
+/// A fill without readers stops at multiples of this.
+const BORDER: u64 = 64 << 20;
+
+/// A fill begins anew after what another one has fetched if that is at least this much.
+const MIN_PASSED: u64 = 8 << 20;
+
+/// How often the journal notes what has come.
+const NOTE_EVERY: u64 = 1 << 20;
+
+/// The most that is accepted of a body whose length is not known.
+const MAX_UNKNOWN: u64 = 1 << 40;

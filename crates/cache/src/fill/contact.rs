@@ -1,0 +1,277 @@
+//! The first question about an object, and the later ones whether it is still valid.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_client::Response;
+use underpass_client::download::interpret::{
+    FileRequest, Interpretation, Version, interpret_response,
+};
+use underpass_protocol::caching::{Use, may_store};
+use underpass_transport::incoming::BodyFraming;
+
+use super::body::Fill;
+use super::origins::{Asked, Silence};
+use super::request::{Wanted, fields, file_request};
+use crate::failure::Failure;
+use crate::generation::Generation;
+use crate::node::{Counts, Node};
+use crate::object::{Asking, Object, Outcome};
+use crate::ranges::RangeSet;
+use crate::store::{Head, kept_fields, millis};
+
+/// Looks for an object that an earlier process has stored, and asks the origin if there is none
+/// that may be used.
+pub(crate) fn load(node: &Arc<Node>, asking: Asking, wanted: Wanted) {
+    let object = &asking.object;
+    let digest = object.key.digest();
+    if let Some((kept, contents)) = node.folder.load(digest, object.key.as_str()) {
+        let present: RangeSet = contents.present.into_iter().collect();
+        node.room.found(digest, present.count());
+        let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
+        object.state().current = Some(Arc::new(generation));
+    }
+    let current = {
+        let mut state = object.state();
+        state.is_loaded = true;
+        state.current.clone()
+    };
+    let now = SystemTime::now();
+    let usable = current
+        .filter(|current| current.head().freshness(&node.options.rules).usage(now) == Use::Fresh);
+    match usable {
+        Some(current) => asking.finish(Outcome::Loaded(current)),
+        None => {
+            let for_job = Arc::clone(node);
+            // If there is no place, dropping the question ends it.
+            node.fills.run(move || fetch(&for_job, &asking, &wanted));
+        }
+    }
+}
+
+/// Asks the origin for an object, or whether the one that is stored is still valid.
+pub(crate) fn fetch(node: &Arc<Node>, asking: &Asking, wanted: &Wanted) {
+    let question = Question { node, asking, wanted, requested: SystemTime::now() };
+    match asking.object.current().filter(|current| current.broken().is_none()) {
+        Some(current) => question.validate(&current),
+        None => question.first(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
+    }
+}
+
+struct Question<'q> {
+    node: &'q Arc<Node>,
+    asking: &'q Asking,
+    wanted: &'q Wanted,
+    requested: SystemTime,
+}
+
+impl Question<'_> {
+    fn object(&self) -> &Arc<Object> {
+        &self.asking.object
+    }
+
+    fn ask(&self, asked: &FileRequest, more: &[(&'static str, String)]) -> Result<Asked, Silence> {
+        let mut lines = fields(asked, &self.node.origins.id, &self.wanted.passed);
+        lines.extend_from_slice(more);
+        let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Counts::add(&self.node.counters.requests, 1);
+        self.node.origins.ask(&self.object().key, &lines, false)
+    }
+
+    /// Asks whether what is stored is still valid.
+    fn validate(&self, current: &Arc<Generation>) {
+        let head = current.head();
+        let condition = match (head.field("etag"), head.field("last-modified")) {
+            (Some(tag), _) => vec![("If-None-Match", tag.to_owned())],
+            (None, Some(date)) => vec![("If-Modified-Since", date.to_owned())],
+            (None, None) => Vec::new(),
+        };
+        match self.ask(&file_request(None, None), &condition) {
+            Ok(asked) if asked.answer.response.status == 304 && !condition.is_empty() => {
+                let Asked { answer, origin } = asked;
+                current.describe(|head| head.freshen(&answer.response, self.requested));
+                if let Some(connection) = answer.connection.finish(&answer.response) {
+                    self.node.origins.keep(origin, connection);
+                }
+                self.asking.finish(Outcome::Valid(Arc::clone(current)));
+            }
+            Ok(asked) => self.answered(asked, &file_request(None, None), Some(current)),
+            Err(silence) => self.silent(silence, Some(current)),
+        }
+    }
+
+    /// Asks for an object of which nothing is known.
+    fn first(&self, range: Option<(u64, Option<u64>)>) {
+        let asked = file_request(range, None);
+        match self.ask(&asked, &[]) {
+            // An empty object has no byte that could be asked for, and others may be shorter.
+            Ok(found) if found.answer.response.status == 416 && range.is_some() => {
+                if let Some(connection) = found.answer.connection.finish(&found.answer.response) {
+                    self.node.origins.keep(found.origin, connection);
+                }
+                self.first(None);
+            }
+            Ok(found) => self.answered(found, &asked, None),
+            Err(silence) => self.silent(silence, None),
+        }
+    }
+
+    /// Uses what is stored if that is allowed when the origin fails.
+    fn silent(&self, silence: Silence, current: Option<&Arc<Generation>>) {
+        let Silence { failure, retry_after } = silence;
+        let now = SystemTime::now();
+        let usable = current.filter(|current| {
+            current.head().freshness(&self.node.options.rules).is_usable_on_error(now)
+        });
+        self.asking.finish(match usable {
+            Some(current) => Outcome::Stale(Arc::clone(current), failure),
+            None => Outcome::Failed(failure, retry_after),
+        });
+    }
+
+    /// Handles an answer other than that nothing has changed.
+    fn answered(&self, found: Asked, asked: &FileRequest, current: Option<&Arc<Generation>>) {
+        let response = &found.answer.response;
+        let retry_after = response.retry_after(SystemTime::now());
+        match response.status {
+            200 | 206 => match interpret_response(asked, response) {
+                Ok(Interpretation::Whole { total }) => {
+                    self.sent(found, total, 0, asked.range.is_some());
+                }
+                Ok(Interpretation::Part { .. })
+                    if !matches!(response.framing, BodyFraming::Length(_)) =>
+                {
+                    self.failed(Failure::BadAnswer);
+                }
+                Ok(Interpretation::Part { range, total }) if Version::of(response).is_some() => {
+                    self.sent(found, Some(total), range.start, false);
+                }
+                // Without a version, no other part is known to fit to this one.
+                Ok(Interpretation::Part { .. }) if asked.range.is_some() => {
+                    drop(found);
+                    self.first(None);
+                }
+                _ => self.silent(Silence { failure: Failure::BadAnswer, retry_after: None }, None),
+            },
+            status @ (404 | 410) => {
+                let is_kept = may_store(&kept_fields(response)).is_ok();
+                self.node.remove(self.object().key.digest());
+                if is_kept {
+                    let until = Instant::now() + MISSING_TIME;
+                    self.object().state().missing = Some((status, until));
+                }
+                self.keep(found);
+                self.asking.finish(Outcome::Status(status, None));
+            }
+            401 | 403 | 407 => self.failed(Failure::Denied),
+            300..=399 => self.failed(Failure::Redirected),
+            status @ (429 | 500..=599) => {
+                let failure = Failure::Unreachable;
+                let now = SystemTime::now();
+                let is_usable = current.is_some_and(|current| {
+                    current.head().freshness(&self.node.options.rules).is_usable_on_error(now)
+                });
+                match is_usable {
+                    true => self.silent(Silence { failure, retry_after }, current),
+                    false => self.asking.finish(Outcome::Status(status, retry_after)),
+                }
+            }
+            _ => self.failed(Failure::BadAnswer),
+        }
+    }
+
+    fn failed(&self, failure: Failure) {
+        self.asking.finish(Outcome::Failed(failure, None));
+    }
+
+    fn keep(&self, found: Asked) {
+        if let Some(connection) = found.answer.connection.finish(&found.answer.response) {
+            self.node.origins.keep(found.origin, connection);
+        }
+    }
+
+    /// Begins a version with an answer whose body begins at `start`, and fills it.
+    fn sent(&self, found: Asked, total: Option<u64>, start: u64, has_no_ranges: bool) {
+        let status = found.answer.response.status;
+        let end = match (&found.answer.response.framing, total) {
+            (BodyFraming::Length(len), Some(_)) => start + len,
+            _ => u64::MAX,
+        };
+        // Chunks tell their end; without them a body that was cut looks like a whole one.
+        let is_complete_at_end = found.answer.response.framing != BodyFraming::UntilEnd;
+        let is_stored =
+            is_complete_at_end && may_store(&kept_fields(&found.answer.response)).is_ok();
+        let reserved = if end == u64::MAX { 0 } else { end - start };
+        if let Err(failure) = self.node.reserve(reserved) {
+            return self.failed(failure);
+        }
+        let generation = match self.create(&found.answer.response, total, is_stored) {
+            Ok(generation) => Arc::new(generation),
+            Err(error) => {
+                self.node.room.settle(None, 0, reserved);
+                return self.failed(match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::NoRoom,
+                    _ => Failure::Disk,
+                });
+            }
+        };
+        if has_no_ranges {
+            generation.set_no_ranges();
+        }
+        let id = generation.begin_fill(start, (end != u64::MAX).then_some(end));
+        let mut fill =
+            Fill::new(self.node, self.object(), &generation, (id, start..end), &self.wanted.passed)
+                .reserved(reserved);
+        if is_stored {
+            self.node.room.removed(self.object().key.digest());
+            if self.object().replace(Some(Arc::clone(&generation)), Failure::Changed) {
+                Counts::add(&self.node.counters.changed, 1);
+            }
+        } else {
+            self.node.remove(self.object().key.digest());
+            self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
+        }
+        self.asking.finish(Outcome::Sent(Arc::clone(&generation), status));
+        if end == start {
+            // An empty object.
+            generation.set_len(total.unwrap_or(0));
+        } else {
+            fill.run(Some(found));
+        }
+        drop(fill);
+    }
+
+    fn create(
+        &self,
+        response: &Response,
+        size: Option<u64>,
+        is_stored: bool,
+    ) -> io::Result<Generation> {
+        let mut head = Head {
+            key: self.object().key.as_str().to_owned(),
+            body: String::new(),
+            inode: 0,
+            version: Version::of(response),
+            size,
+            fields: kept_fields(response),
+            requested: millis(self.requested),
+            received: millis(SystemTime::now()),
+        };
+        let digest = self.object().key.digest();
+        let nothing = RangeSet::default();
+        if !is_stored {
+            let file = self.node.folder.create_unnamed(digest, &mut head)?;
+            return Ok(Generation::new(file, head, None, nothing));
+        }
+        let kept = self.node.folder.create(digest, head)?;
+        let head = kept.journal.subject().clone();
+        Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
+    }
+}
+
+/// How long it is believed that an object is not there.
+const MISSING_TIME: Duration = Duration::from_secs(10);
+
+/// How long it is believed that each client has to ask for itself.
+const PRIVATE_TIME: Duration = Duration::from_secs(10);

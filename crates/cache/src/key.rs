@@ -1,0 +1,85 @@
+//! The key of an object: its path and query at the origin.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use underpass_protocol::encode_segment;
+
+/// The name of an object on disk: the digest of its key.
+pub(crate) type Digest = [u8; 32];
+
+/// The path of an object at the origin, with its query, in the only form in which it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    text: String,
+    digest: Digest,
+}
+
+impl Key {
+    /// Creates the key of a decoded path without a slash at either end, such as `a/b`. `is_folder`
+    /// adds a slash at its end. `None` if it is longer than 8 KiB.
+    #[must_use]
+    pub fn new(path: &[u8], is_folder: bool, query: &[u8]) -> Option<Self> {
+        let mut text = String::with_capacity(path.len() + query.len() + 2);
+        for segment in path.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
+            text.push('/');
+            text.push_str(&encode_segment(segment));
+        }
+        if is_folder || text.is_empty() {
+            text.push('/');
+        }
+        if !query.is_empty() {
+            text.push('?');
+        }
+        for &byte in query {
+            // What is left unchanged here is left unchanged by every parser of URLs.
+            match byte {
+                b'!' | b'$'..=b'&' | b'('..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'~' => {
+                    text.push(char::from(byte));
+                }
+                _ => text.push_str(&encode_segment(&[byte])),
+            }
+        }
+        let digest = Sha256::digest(text.as_bytes()).into();
+        (text.len() <= MAX_LEN).then_some(Self { text, digest })
+    }
+
+    /// Returns the path and query.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the digest that names the object on disk.
+    pub(crate) fn digest(&self) -> &Digest {
+        &self.digest
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The maximum length of a key in bytes.
+const MAX_LEN: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_object_has_one_key() {
+        for (path, is_folder, query, text) in [
+            (&b"a/b"[..], false, &b""[..], "/a/b"),
+            (b"", true, b"", "/"),
+            (b"a b/\xff?#", true, b"", "/a%20b/%FF%3F%23/"),
+            (b"a", false, b"x=1&y=%20'\"<>", "/a?x=1&y=%20%27%22%3C%3E"),
+            (b"a", false, b"\\a|^`", "/a?\\a|^%60"),
+        ] {
+            assert_eq!(Key::new(path, is_folder, query).map(|key| key.text), Some(text.to_owned()));
+        }
+        assert_eq!(Key::new(&[b'a'; 9 << 10], false, b""), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! The options of a cache.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use underpass_client::{TlsSetup, Url};
+use underpass_engine::Policy;
+use underpass_protocol::caching::FreshnessRules;
+
+/// The options of a cache.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// The folder on disk, which is created if there is none.
+    pub folder: PathBuf,
+    /// The origins, in the order in which they are tried; all have the same objects.
+    pub origins: Vec<Url>,
+    /// Which servers of `https` are trusted.
+    pub tls: TlsSetup,
+    /// The maximum size of all stored objects in bytes, if limited.
+    pub size: Option<u64>,
+    /// The space of the file system that fills leave free.
+    pub keep_free: KeepFree,
+    /// What is not said by the origin about freshness.
+    pub rules: FreshnessRules,
+    /// The time without progress after which the origin is given up.
+    pub timeout: Duration,
+    /// The mechanisms that may move the bytes.
+    pub policy: Policy,
+}
+
+/// Space of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepFree {
+    /// A number of bytes.
+    Bytes(u64),
+    /// A percentage of the whole file system.
+    Percent(u8),
+}

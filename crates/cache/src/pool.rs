@@ -1,0 +1,101 @@
+//! A pool of threads for work that waits: for the origin, or for the disk.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A pool of at most a number of threads, which end when they have had nothing to do for a while.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+struct Inner {
+    name: &'static str,
+    max_threads: usize,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Pool {
+    /// Creates a pool.
+    pub(crate) fn new(name: &'static str, max_threads: usize) -> Self {
+        let (state, arrived) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Inner { name, max_threads, state, arrived }))
+    }
+
+    /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
+    /// can be had.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = self.0.lock();
+        if state.jobs.len() >= MAX_WAITING {
+            return false;
+        }
+        state.jobs.push_back(Box::new(job));
+        if state.idle >= state.jobs.len() {
+            self.0.arrived.notify_one();
+        } else if state.threads < self.0.max_threads {
+            let inner = Arc::clone(&self.0);
+            let thread = std::thread::Builder::new().name(self.0.name.to_owned());
+            match thread.spawn(move || inner.work()) {
+                Ok(_) => state.threads += 1,
+                // The threads there are will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(_) => {
+                    state.jobs.pop_back();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Inner {
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                // A job that panics has reported it; the thread is needed for others.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let (next, timeout) =
+                self.arrived.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pool").field(&self.0.name).finish()
+    }
+}
+
+/// The maximum number of jobs that wait for a thread.
+const MAX_WAITING: usize = 1024;
+
+/// How long a thread waits for another job.
+const IDLE_TIME: Duration = Duration::from_secs(10);

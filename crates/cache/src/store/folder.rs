@@ -1,0 +1,269 @@
+//! The folder of the cache: one process, one format, one file for each object and one journal
+//! beside it.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, mkdirat, openat, unlinkat,
+};
+use rustix::io::Errno;
+use underpass_client::journal::{self, Journal, JournalContents};
+
+use super::head::{Head, millis};
+use crate::failure::OpenError;
+use crate::key::Digest;
+
+/// The open folder of a cache.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    objects: OwnedFd,
+    /// The number of the next file.
+    next: AtomicU64,
+    /// Files of lower numbers were made by earlier processes.
+    first: u64,
+    _lock: File,
+}
+
+/// A file with the bytes of an object, and its journal.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) file: File,
+    pub(crate) journal: Journal<Head>,
+}
+
+impl Folder {
+    /// Opens or creates the folder, for this process alone.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let fail = |action| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { action, path, source }
+        };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(fail("creating"))?;
+        let path = fs::canonicalize(path).map_err(fail("opening"))?;
+        let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
+        if !path.join(FORMAT).exists() {
+            // What somebody else keeps there must not be taken for objects, or be removed.
+            let is_begun = path.join(LOCK).exists();
+            if !is_begun && !is_empty(&path).map_err(fail("reading"))? {
+                return Err(OpenError::Format(path));
+            }
+        }
+        let lock = File::options().write(true).create(true).truncate(false).open(path.join(LOCK));
+        let lock = lock.map_err(fail("opening the lock of"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path)),
+            locked => locked.map_err(|errno| fail("locking")(errno.into()))?,
+        }
+        match fs::read_to_string(path.join(FORMAT)) {
+            Ok(text) if text.trim_end() == VERSION => {}
+            Ok(_) => return Err(OpenError::Format(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let written = File::create(path.join(FORMAT));
+                let written = written.and_then(|mut file| writeln!(file, "{VERSION}"));
+                written.map_err(fail("writing to"))?;
+            }
+            Err(error) => return Err(fail("reading")(error)),
+        }
+        let objects = path.join(OBJECTS);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&objects);
+        made.map_err(fail("creating"))?;
+        let objects = File::open(objects).map_err(fail("opening"))?.into();
+        // Later processes begin with later numbers, also after the clock was set back a little.
+        let first = millis(SystemTime::now()) << 12;
+        Ok(Self { path, objects, next: AtomicU64::new(first), first, _lock: lock })
+    }
+
+    /// Returns its absolute path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the descriptor of a folder on its file system.
+    pub(crate) fn objects(&self) -> &OwnedFd {
+        &self.objects
+    }
+
+    /// Creates the file and the journal of an object, in the place of those that it had.
+    pub(crate) fn create(&self, digest: &Digest, mut head: Head) -> io::Result<Kept> {
+        let shard = self.shard(digest)?;
+        let before = journal::read::<Head>(&shard, name(digest).as_ref());
+        let file = self.create_body(&shard, digest, &mut head)?;
+        let body = head.body.clone();
+        match Journal::create(shard.try_clone()?, name(digest).as_ref(), head) {
+            Ok(journal) => {
+                if let Some(before) = before {
+                    // Its readers have it open.
+                    let _ = unlinkat(&shard, before.subject.body.as_str(), AtFlags::empty());
+                }
+                Ok(Kept { file, journal })
+            }
+            Err(error) => {
+                let _ = unlinkat(&shard, body.as_str(), AtFlags::empty());
+                Err(error)
+            }
+        }
+    }
+
+    /// Creates a file without a name, for a response that is not to be stored.
+    pub(crate) fn create_unnamed(&self, digest: &Digest, head: &mut Head) -> io::Result<File> {
+        let shard = self.shard(digest)?;
+        let file = self.create_body(&shard, digest, head)?;
+        unlinkat(&shard, head.body.as_str(), AtFlags::empty())?;
+        Ok(file)
+    }
+
+    fn create_body(&self, shard: &OwnedFd, digest: &Digest, head: &mut Head) -> io::Result<File> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        head.body = format!("{}.{number:016x}", hex(digest));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = openat(shard, head.body.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&file, head.size.unwrap_or(0))?;
+        head.inode = fstat(&file)?.st_ino;
+        Ok(file.into())
+    }
+
+    /// Opens an object that an earlier process has stored, with the contents of its journal.
+    pub(crate) fn load(&self, digest: &Digest, key: &str) -> Option<(Kept, JournalContents<Head>)> {
+        let shard = self.shard(digest).ok()?;
+        let contents = journal::read::<Head>(&shard, name(digest).as_ref())?;
+        let opened = self.open_body(&shard, &contents, key);
+        let Some(file) = opened else {
+            self.remove(digest);
+            return None;
+        };
+        let again = journal::read::<Head>(&shard, name(digest).as_ref())?;
+        let journal = Journal::resume(shard, name(digest).as_ref(), again).ok()?;
+        Some((Kept { file, journal }, contents))
+    }
+
+    fn open_body(
+        &self,
+        shard: &OwnedFd,
+        contents: &JournalContents<Head>,
+        key: &str,
+    ) -> Option<File> {
+        let head = &contents.subject;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(openat(shard, head.body.as_str(), flags, Mode::empty()).ok()?);
+        let found = file.metadata().ok()?;
+        // Without a length it was not complete, and without a version no other bytes fit to it.
+        let size = head.size?;
+        let is_whole = match contents.present.as_slice() {
+            [] => size == 0,
+            [all] => *all == (0..size),
+            _ => false,
+        };
+        let is_same = found.ino() == head.inode && found.len() == size && head.key == key;
+        (is_same && (is_whole || head.version.is_some())).then_some(file)
+    }
+
+    /// Removes an object. Its readers have it open.
+    pub(crate) fn remove(&self, digest: &Digest) {
+        let Ok(shard) = self.shard(digest) else { return };
+        let contents = journal::read::<Head>(&shard, name(digest).as_ref());
+        // Without its journal a file counts for nothing, so the journal goes first.
+        journal::remove(&shard, name(digest).as_ref());
+        if let Some(contents) = contents {
+            let _ = unlinkat(&shard, contents.subject.body.as_str(), AtFlags::empty());
+        }
+    }
+
+    /// Removes an object if its bytes are in the file of this name.
+    pub(crate) fn remove_version(&self, digest: &Digest, body: &str) -> bool {
+        let shard = self.shard(digest);
+        let contents =
+            shard.ok().and_then(|shard| journal::read::<Head>(&shard, name(digest).as_ref()));
+        let is_it = contents.is_some_and(|contents| contents.subject.body == body);
+        if is_it {
+            self.remove(digest);
+        }
+        is_it
+    }
+
+    /// Calls `note` with each stored object and the bytes that it takes on the disk, and removes
+    /// what broken processes have left.
+    pub(crate) fn scan(&self, note: &mut dyn FnMut(Digest, u64)) {
+        let objects = self.path.join(OBJECTS);
+        let Ok(shards) = fs::read_dir(objects) else { return };
+        for shard in shards.flatten() {
+            let Ok(files) = fs::read_dir(shard.path()) else { continue };
+            for file in files.flatten() {
+                self.scan_file(&shard.path(), &file, note);
+            }
+        }
+    }
+
+    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, note: &mut dyn FnMut(Digest, u64)) {
+        let name_of_file = file.file_name();
+        let Some((digest, number)) = parse(&name_of_file) else { return };
+        let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
+        let named = journal::read::<Head>(&shard, name(&digest).as_ref());
+        let is_named = named.is_some_and(|named| *named.subject.body == *name_of_file);
+        match file.metadata() {
+            Ok(found) if is_named => note(digest, found.blocks() * 512),
+            // A file of this process may get its journal in a moment.
+            _ if number >= self.first => {}
+            _ => drop(fs::remove_file(file.path())),
+        }
+    }
+
+    /// Opens the folder in which an object is.
+    fn shard(&self, digest: &Digest) -> io::Result<OwnedFd> {
+        let name = format!("{:02x}", digest[0]);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let open = || openat(&self.objects, name.as_str(), flags, Mode::empty());
+        match open() {
+            Err(Errno::NOENT) => match mkdirat(&self.objects, name.as_str(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => Ok(open()?),
+                Err(errno) => Err(errno.into()),
+            },
+            opened => Ok(opened?),
+        }
+    }
+}
+
+/// Returns the name of an object's journal.
+fn name(digest: &Digest) -> String {
+    hex(digest) + ".json"
+}
+
+fn hex(digest: &Digest) -> String {
+    use std::fmt::Write;
+    digest.iter().fold(String::with_capacity(80), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads the name of a file with the bytes of an object.
+fn parse(name: &OsStr) -> Option<(Digest, u64)> {
+    let (digest, number) = name.to_str()?.split_once('.')?;
+    let number = u64::from_str_radix(number, 16).ok().filter(|_| number.len() == 16)?;
+    let mut bytes = [0; 32];
+    if digest.len() != 64 || !digest.is_ascii() {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digest[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some((bytes, number))
+}
+
+const LOCK: &str = "lock";
+
+const FORMAT: &str = "format";
+
+const OBJECTS: &str = "objects";
+
+/// The contents of the file `format`.
+const VERSION: &str = "underpass cache 1";

@@ -1,0 +1,202 @@
+//! Which object is removed next: S3-FIFO (Yang and others, SOSP 2023).
+//!
+//! New objects enter a small queue, and those that nobody asks for again leave from its end; the
+//! others move to the main queue. So a scan of everything passes through a tenth of the space and
+//! leaves the rest alone. Objects that were removed from the small queue are remembered for a
+//! while, and enter the main one if they come back.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::key::Digest;
+
+/// The queues of one cache.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    units: HashMap<Digest, Unit>,
+    small: VecDeque<Digest>,
+    main: VecDeque<Digest>,
+    small_bytes: u64,
+    bytes: u64,
+    ghosts: VecDeque<Digest>,
+    remembered: HashSet<Digest>,
+}
+
+#[derive(Debug)]
+struct Unit {
+    bytes: u64,
+    /// How often it was used lately, at most 3.
+    uses: u8,
+    is_main: bool,
+}
+
+impl Queue {
+    /// Returns the bytes of all objects.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Returns whether an object is in the queues.
+    pub(crate) fn has(&self, digest: &Digest) -> bool {
+        self.units.contains_key(digest)
+    }
+
+    /// Notes that an object was used.
+    pub(crate) fn touch(&mut self, digest: &Digest) {
+        if let Some(unit) = self.units.get_mut(digest) {
+            unit.uses = (unit.uses + 1).min(3);
+        }
+    }
+
+    /// Adds bytes to an object, which may be new.
+    pub(crate) fn add(&mut self, digest: &Digest, bytes: u64) {
+        let is_main = match self.units.get(digest) {
+            Some(unit) => unit.is_main,
+            None => self.remembered.remove(digest),
+        };
+        let (small, main) = (&mut self.small, &mut self.main);
+        let unit = self.units.entry(*digest).or_insert_with(|| {
+            if is_main { main } else { small }.push_back(*digest);
+            Unit { bytes: 0, uses: 0, is_main }
+        });
+        unit.bytes += bytes;
+        self.bytes += bytes;
+        if !is_main {
+            self.small_bytes += bytes;
+        }
+    }
+
+    /// Removes an object; returns its bytes.
+    pub(crate) fn remove(&mut self, digest: &Digest) -> u64 {
+        // Its place in a queue is passed over when it comes to the front.
+        let Some(unit) = self.units.remove(digest) else { return 0 };
+        self.bytes -= unit.bytes;
+        if !unit.is_main {
+            self.small_bytes -= unit.bytes;
+        }
+        let queue = if unit.is_main { &mut self.main } else { &mut self.small };
+        queue.retain(|known| known != digest);
+        unit.bytes
+    }
+
+    /// Returns the object to remove next, which stays until [`remove`](Self::remove); `None` if
+    /// there is none that may be removed.
+    pub(crate) fn next(&mut self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
+        // Each object passes the front at most four times before its uses are gone.
+        for _ in 0..4 * self.units.len() + 4 {
+            let is_small_due = self.small_bytes * SMALL_SHARE >= self.bytes || self.main.is_empty();
+            let from_small = is_small_due && !self.small.is_empty();
+            let queue = if from_small { &mut self.small } else { &mut self.main };
+            let digest = queue.pop_front()?;
+            let Some(unit) = self.units.get_mut(&digest) else { continue };
+            if is_pinned(&digest) {
+                queue.push_back(digest);
+                unit.uses = unit.uses.saturating_sub(1);
+            } else if from_small && unit.uses > 1 {
+                (unit.uses, unit.is_main) = (0, true);
+                self.small_bytes -= unit.bytes;
+                self.main.push_back(digest);
+            } else if !from_small && unit.uses > 0 {
+                unit.uses -= 1;
+                self.main.push_back(digest);
+            } else {
+                queue.push_front(digest);
+                if from_small {
+                    self.remember(digest);
+                }
+                return Some(digest);
+            }
+        }
+        None
+    }
+
+    /// Remembers an object that leaves the small queue.
+    fn remember(&mut self, digest: Digest) {
+        if self.remembered.insert(digest) {
+            self.ghosts.push_back(digest);
+        }
+        while self.ghosts.len() > self.main.len().max(MIN_GHOSTS) {
+            if let Some(oldest) = self.ghosts.pop_front() {
+                self.remembered.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// The small queue has this share of all bytes: a tenth.
+const SMALL_SHARE: u64 = 10;
+
+/// The number of removed objects that are remembered at least.
+const MIN_GHOSTS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: u32) -> Digest {
+        let mut digest = [0; 32];
+        digest[..4].copy_from_slice(&number.to_le_bytes());
+        digest
+    }
+
+    fn make_room(queue: &mut Queue, limit: u64) {
+        while queue.bytes() > limit {
+            let next = queue.next(|_| false).expect("an object");
+            queue.remove(&next);
+        }
+    }
+
+    #[test]
+    fn a_scan_leaves_what_is_used_often() {
+        let mut queue = Queue::default();
+        let hot = 0..90_u32;
+        for round in 0..3 {
+            for number in hot.clone() {
+                match round {
+                    0 => queue.add(&digest(number), 1),
+                    _ => queue.touch(&digest(number)),
+                }
+            }
+        }
+        // Ten times the budget passes by.
+        for number in 1000..2000 {
+            queue.add(&digest(number), 1);
+            make_room(&mut queue, 100);
+            if number % 4 == 0 {
+                queue.touch(&digest(number / 4 % 90));
+            }
+        }
+        let left = hot.filter(|number| queue.has(&digest(*number))).count();
+        assert!(left >= 86, "{left} of 90");
+        assert_eq!(queue.bytes(), 100);
+        assert_eq!(queue.len(), 100);
+    }
+
+    #[test]
+    fn what_comes_back_soon_is_kept_longer() {
+        let mut queue = Queue::default();
+        (0..10).for_each(|number| queue.add(&digest(number), 10));
+        make_room(&mut queue, 90);
+        assert!(!queue.has(&digest(0)));
+        queue.add(&digest(0), 10);
+        make_room(&mut queue, 20);
+        assert!(queue.has(&digest(0)));
+    }
+
+    #[test]
+    fn what_is_pinned_stays_and_all_may_be() {
+        let mut queue = Queue::default();
+        queue.add(&digest(1), 10);
+        queue.add(&digest(2), 10);
+        assert_eq!(queue.next(|digest| digest[0] == 1), Some(digest(2)));
+        assert_eq!(queue.next(|_| true), None);
+        assert_eq!(queue.remove(&digest(1)), 10);
+        assert_eq!(queue.remove(&digest(1)), 0);
+        assert_eq!(queue.bytes(), 10);
+        assert_eq!(Queue::default().next(|_| false), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! When the origin is asked again, and what happens when it does not answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::node::{Node, until_stored};
+use crate::rig::until;
+use crate::wicked::{Object, Origin};
+
+fn object(lines: &str) -> Object {
+    Object::new(b"hello".to_vec(), "a").with(lines)
+}
+
+#[test]
+fn what_is_stale_is_validated_and_sent_once() {
+    let object = object("Cache-Control: no-cache\nX-Other: 1\nContent-Language: en");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    let first = node.get("/a");
+    first.is(200, b"hello");
+    assert_eq!(first.field("content-language"), Some("en"));
+    assert_eq!(first.field("x-other"), None);
+    until_stored(&node, 5);
+    let second = node.get("/a");
+    second.is(200, b"hello");
+    assert!(second.cache().contains("fwd=stale; fwd-status=304"), "{}", second.cache());
+    let asked = origin.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].field("if-none-match"), Some("\"a\""));
+    assert_eq!(origin.sent(), 5);
+}
+
+#[test]
+fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
+    for (args, expected) in [(&["--fresh", "1h"][..], 1), (&[][..], 2)] {
+        let object = object("Content-Type: text/plain");
+        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let node = Node::new(&origin.url(), args);
+        node.get("/a").is(200, b"hello");
+        until_stored(&node, 5);
+        node.get("/a").is(200, b"hello");
+        assert_eq!(origin.asked().len(), expected);
+    }
+}
+
+#[test]
+fn a_stale_object_is_served_while_it_is_validated() {
+    let object = object("Cache-Control: max-age=0, stale-while-revalidate=1000");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    let second = node.get("/a");
+    second.is(200, b"hello");
+    assert!(second.cache().ends_with("detail=revalidating"), "{}", second.cache());
+    until("a validation", || origin.asked().len() == 2);
+}
+
+#[test]
+fn what_is_not_there_is_not_asked_for_again_at_once() {
+    let origin = Origin::new(|_, sending| {
+        sending.answer("HTTP/1.1 404 Not Found\nContent-Type: text/xml", b"<secret/>");
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let first = node.get("/a");
+    assert_eq!(first.status, 404);
+    assert!(!String::from_utf8_lossy(&first.body).contains("secret"));
+    let second = node.get("/a");
+    assert_eq!(second.status, 404);
+    assert_eq!(second.cache(), "underpass; hit; detail=negative");
+    assert_eq!(origin.asked().len(), 1);
+}
+
+#[test]
+fn an_object_that_is_gone_is_removed() {
+    let count = AtomicUsize::new(0);
+    let object = object("Cache-Control: max-age=0");
+    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => object.send(asked, sending),
+        _ => sending.answer("HTTP/1.1 410 Gone", b""),
+    });
+    let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    assert_eq!(node.get("/a").status, 410);
+    assert_eq!(node.metric("used_bytes"), 0);
+}
+
+#[test]
+fn what_is_for_one_client_is_passed_on_and_not_stored() {
+    for line in [
+        "Cache-Control: no-store",
+        "Cache-Control: private",
+        "Cache-Control: max-age=1000\nSet-Cookie: a=b",
+        "Cache-Control: max-age=1000\nVary: Cookie",
+    ] {
+        let object = object(line);
+        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let node = Node::new(&origin.url(), &[]);
+        for _ in 0..2 {
+            let reply = node.get("/a");
+            reply.is(200, b"hello");
+            assert!(!reply.cache().contains("stored"), "{}", reply.cache());
+            assert_eq!(reply.field("set-cookie"), None);
+        }
+        assert_eq!(origin.asked().len(), 2, "{line}");
+        assert_eq!(node.metric("objects"), 0);
+    }
+}
+
+#[test]
+fn an_origin_that_is_gone_is_no_reason_to_forget() {
+    let object = object("Cache-Control: max-age=0");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    origin.end();
+    for _ in 0..2 {
+        let stale = node.get("/a");
+        stale.is(200, b"hello");
+        assert!(stale.cache().contains("detail=origin-"), "{}", stale.cache());
+    }
+    let other = node.get("/b");
+    assert_eq!(other.status, 504);
+    assert!(other.field("retry-after").is_some());
+    assert!(other.cache().contains("detail=origin-unreachable"), "{}", other.cache());
+}
+
+#[test]
+fn what_must_not_be_used_stale_is_not() {
+    let object = object("Cache-Control: max-age=0, must-revalidate");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    origin.end();
+    assert_eq!(node.get("/a").status, 504);
+}
+
+#[test]
+fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
+    for (status, told) in [(500, 500), (503, 503), (429, 429), (403, 502), (401, 502), (302, 502)] {
+        let origin = Origin::new(move |_, sending| {
+            let head = format!("HTTP/1.1 {status} No\nRetry-After: 7\nLocation: http://localhost/");
+            sending.answer(&head, b"<Error><SecretKey/></Error>");
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        assert_eq!(reply.status, told, "{status}");
+        assert!(!String::from_utf8_lossy(&reply.body).contains("Secret"), "{status}");
+        if matches!(status, 429 | 500 | 503) {
+            assert_eq!(reply.field("retry-after"), Some("7"), "{status}");
+        }
+        assert_eq!(node.metric("objects"), 0);
+    }
+}
+
+#[test]
+fn the_next_origin_answers_for_one_that_fails() {
+    let object = object("Cache-Control: max-age=1000");
+    let gone = Origin::new(|_, _| {});
+    gone.end();
+    let broken = Origin::new(|_, sending| sending.answer("HTTP/1.1 503 No", b""));
+    let good = Origin::new(move |asked, sending| object.send(asked, sending));
+    let (second, third) = (broken.url(), good.url());
+    let node = Node::new(&gone.url(), &["--origin", &second, "--origin", &third]);
+    for path in ["/a", "/b", "/c"] {
+        node.get(path).is(200, b"hello");
+    }
+    // The ones that fail are left alone after that.
+    assert_eq!(broken.asked().len(), 1);
+    assert_eq!(good.asked().len(), 3);
+}
+
+#[test]
+fn a_crowd_is_answered_by_one_validation() {
+    let object = object("Cache-Control: max-age=0");
+    let count = Arc::new(AtomicUsize::new(0));
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                node.get("/a").is(200, b"hello");
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(count.load(Ordering::Relaxed), 20);
+    assert_eq!(origin.sent(), 5);
+}

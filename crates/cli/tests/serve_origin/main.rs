@@ -1,0 +1,18 @@
+//! A node in front of an origin: what clients get, what the origin is asked, and what happens when
+//! it fails.
+
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod budget;
+mod fills;
+mod freshness;
+mod node;
+mod ranges;
+mod restarts;
+mod usage;
+mod versions;
+mod wicked;
+mod wrong;

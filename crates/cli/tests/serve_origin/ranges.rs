@@ -1,0 +1,118 @@
+//! Ranges: only what is missing is fetched, and parts of one version make the whole.
+
+use crate::node::{Node, until_stored};
+use crate::rig::noise;
+use crate::wicked::{Gate, Object, Origin};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
+    let object = Object::new(noise(10 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    let part = node.range("/a", &format!("{}-{}", 5 * MIB + 7, 5 * MIB + 99));
+    part.is(206, &bytes[5 * MIB + 7..5 * MIB + 100]);
+    assert_eq!(part.field("content-range"), Some("bytes 5242887-5242979/10485760"));
+    until_stored(&node, MIB as u64);
+    assert_eq!(origin.sent(), MIB as u64);
+    // The same and its neighbours are here.
+    node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1)).is(206, &bytes[5 * MIB..6 * MIB]);
+    assert_eq!(origin.asked().len(), 1);
+    node.range("/a", "-3").is(206, &bytes[10 * MIB - 3..]);
+    node.range("/a", "0-0,9999999-9999999");
+    node.get("/a").is(200, &bytes);
+    until_stored(&node, 10 * MIB as u64);
+    assert_eq!(origin.sent(), 10 * MIB as u64, "{:#?}", origin.asked());
+    let asked = origin.asked();
+    assert!(asked[1..].iter().all(|asked| asked.field("if-range") == Some("\"a\"")), "{asked:?}");
+}
+
+#[test]
+fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
+    let object = Object::new(noise(20 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let (head, body) = object.answer(asked);
+        sending.head(&head);
+        if asked.field("range").is_none() {
+            sending.body(&body[..MIB]);
+            held.wait();
+            sending.body(&body[MIB..]);
+        } else {
+            sending.body(body);
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut whole = node.client("GET", "/a", &[]);
+    whole.read_body(MIB);
+    node.range("/a", &format!("{}-", 15 * MIB)).is(206, &bytes[15 * MIB..]);
+    gate.open();
+    whole.finish().is(200, &bytes);
+}
+
+#[test]
+fn an_origin_without_ranges_is_read_from_the_start_once() {
+    let object = Object::new(noise(12 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |_, sending| {
+        let lines = "HTTP/1.1 200 OK\nETag: \"a\"\nCache-Control: max-age=1000";
+        sending.head(&format!("{lines}\nContent-Length: {}", 12 * MIB));
+        sending.body(&object.bytes[..MIB]);
+        held.wait();
+        sending.body(&object.bytes[MIB..]);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let tail = node.client("GET", "/a", &[&format!("Range: bytes={}-{}", 11 * MIB, 12 * MIB - 1)]);
+    let mut first = node.client("GET", "/a", &["Range: bytes=0-9"]);
+    first.read_body(10);
+    gate.open();
+    tail.finish().is(206, &bytes[11 * MIB..]);
+    until_stored(&node, 12 * MIB as u64);
+    assert_eq!((origin.asked().len(), origin.sent()), (1, 12 * MIB as u64));
+}
+
+#[test]
+fn an_empty_object_and_ranges_beyond_the_end_have_their_answers() {
+    let object = Object::new(Vec::new(), "a");
+    let small = Object::new(noise(100), "b");
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/empty" => object.send(asked, sending),
+        _ => small.send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.range("/empty", "0-9").is(200, b"");
+    node.get("/empty").is(200, b"");
+    let beyond = node.range("/small", "5000000-");
+    assert_eq!(beyond.status, 416);
+    assert_eq!(beyond.field("content-range"), Some("bytes */100"));
+}
+
+#[test]
+fn ranges_at_random_are_slices_of_the_object() {
+    let object = Object::new(noise(30 * MIB + 12345), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    let mut state = 7_u64;
+    let mut next = |most: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % most
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..60 {
+            let start = next(bytes.len());
+            let end = (start + 1 + next(3 * MIB)).min(bytes.len());
+            let (node, bytes) = (&node, &bytes);
+            scope.spawn(move || {
+                node.range("/a", &format!("{start}-{}", end - 1)).is(206, &bytes[start..end]);
+            });
+        }
+    });
+    node.get("/a").is(200, &bytes);
+}

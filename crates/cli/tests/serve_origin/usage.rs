@@ -1,0 +1,85 @@
+//! Wrong usage, rights, and what is not served.
+
+use std::process::Stdio;
+
+use crate::node::{Node, until_stored};
+use crate::rig::{Running, folder, underpass};
+use crate::wicked::{Object, Origin};
+
+fn refused(args: &[&str], words: &[&str]) {
+    let cache = folder();
+    let mut command = underpass();
+    command.args(["serve", "--port", "0"]).args(args).current_dir(cache.path());
+    command.stdin(Stdio::null());
+    Running::start(command).finish().failed(2, words);
+}
+
+#[test]
+fn wrong_usage_is_one_line() {
+    refused(&["--origin", "http://localhost/"], &["--origin needs --cache"]);
+    refused(&["--cache", "c"], &["--cache needs --origin"]);
+    refused(&["--fresh", "1m"], &["--fresh needs --origin"]);
+    let with = |url: &str, words: &[&str]| refused(&["--origin", url, "--cache", "c"], words);
+    with("nowhere", &["--origin", "http://HOST/"]);
+    with("ftp://user:secret@localhost/", &["ftp is not supported"]);
+    with("http://localhost/?a", &["no ?"]);
+    for option in ["--allow-upload", "-A", "--render-spa"] {
+        let args = ["--origin", "http://localhost/", "--cache", "c", option];
+        refused(&args, &["cannot be combined with --origin"]);
+    }
+    refused(&["--origin", "http://localhost/", "--cache", "c", "--fresh", "1w"], &["--fresh"]);
+}
+
+#[test]
+fn rules_hold_before_anything_is_looked_up() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let object = object.with("Cache-Control: max-age=1000\nContent-Type: Text/HTML");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let args = ["--auth", "a:b@/:rw", "--auth", "r:r@/", "--auth", "@/open"];
+    let node = Node::new(&origin.url(), &args);
+    for path in ["/a", "/open/../a", "/open/%2e%2e/a", "//a"] {
+        assert_eq!(node.get(path).status, 401, "{path}");
+    }
+    assert!(origin.asked().is_empty());
+    let open = node.get("/open/a");
+    open.is(200, b"hello");
+    assert_eq!(open.field("content-security-policy"), Some("sandbox"));
+    // Not a field of the client reaches the origin.
+    let name = "Authorization: Basic YTpi"; // a:b
+    node.ask("GET", "/a", &[name, "Cookie: x", "X-Forwarded-Host: y"]).is(200, b"hello");
+    let asked = origin.asked();
+    for name in ["authorization", "cookie", "x-forwarded-host"] {
+        assert_eq!(asked[1].field(name), None, "{name}");
+    }
+    let reader = "Authorization: Basic cjpy"; // r:r
+    assert_eq!(node.ask("PURGE", "/a", &[reader]).status, 403);
+    assert_eq!(node.ask("PURGE", "/a", &[]).status, 401);
+    assert_eq!(node.ask("PURGE", "/a", &[name]).status, 200);
+    assert_eq!(node.ask("PURGE", "/a", &[name]).status, 404);
+    assert_eq!(node.ask("PUT", "/a", &[name, "Content-Length: 0"]).status, 405);
+}
+
+#[test]
+fn a_purged_object_is_fetched_again() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    node.get("/a").is(200, b"hello");
+    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(node.ask("PURGE", "/a", &["X-Forwarded-For: 1.2.3.4"]).status, 403);
+    assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
+    node.get("/a").is(200, b"hello");
+    assert_eq!(origin.asked().len(), 2);
+}
+
+#[test]
+fn the_folder_of_the_cache_itself_is_not_served() {
+    let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 404 No", b""));
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/format", "/objects/", "/lock", "/"] {
+        assert_eq!(node.get(path).status, 404, "{path}");
+    }
+    assert_eq!(origin.asked().len(), 4);
+}

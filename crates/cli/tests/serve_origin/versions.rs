@@ -1,0 +1,116 @@
+//! One version or a visible failure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::node::{End, Node, until_stored};
+use crate::rig::noise;
+use crate::wicked::{Object, Origin};
+
+const MIB: usize = 1 << 20;
+
+/// Two versions of an object.
+fn versions() -> (Object, Object) {
+    let new: Vec<u8> = noise(4 * MIB).into_iter().map(|byte| !byte).collect();
+    (Object::new(noise(4 * MIB), "old"), Object::new(new, "new"))
+}
+
+#[test]
+fn a_new_version_resets_those_in_the_middle_and_serves_those_who_come() {
+    let (old, new) = versions();
+    let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
+    let origin = Origin::new(move |asked, sending| {
+        let (head, body) = match asked.field("range").or(asked.field("if-none-match")) {
+            None if asked.path == "/a" => old.answer(asked),
+            _ => new.answer(asked),
+        };
+        sending.head(&head);
+        let is_old = head.contains("old");
+        // The old version breaks off, and is a new one by the time it is resumed.
+        sending.closes = is_old;
+        sending.body(if is_old { &body[..MIB] } else { body });
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let broken = node.get("/a");
+    assert_eq!((broken.status, broken.end), (200, End::Reset));
+    assert_eq!(broken.field("etag"), Some("\"old\""));
+    assert!(old_bytes.starts_with(&broken.body));
+    let changed = node.metric("changed_total");
+    assert_eq!(changed, 1);
+    // What comes then is of the new version alone.
+    let next = node.range("/a", "0-99");
+    next.is(206, &new_bytes[..100]);
+    assert_eq!(next.field("etag"), Some("\"new\""));
+}
+
+#[test]
+fn a_hole_is_never_filled_with_another_version() {
+    for of_206 in [true, false] {
+        let (old, new) = versions();
+        let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
+        let asked_before = AtomicUsize::new(0);
+        let origin = Origin::new(move |asked, sending| {
+            if asked_before.fetch_add(1, Ordering::Relaxed) == 0 {
+                return old.send(asked, sending);
+            }
+            let mut asked = asked.clone();
+            if of_206 {
+                // It sends a part of another version than the one that was asked for.
+                asked.fields.retain(|(name, _)| name != "If-Range");
+            }
+            new.send(&asked, sending);
+        });
+        let node = Node::new(&origin.url(), &[]);
+        node.range("/a", "0-99").is(206, &old_bytes[..100]);
+        until_stored(&node, MIB as u64);
+        // Nothing was sent of it, so the client gets the new version.
+        let reply = node.range("/a", &format!("{}-", 2 * MIB));
+        reply.is(206, &new_bytes[2 * MIB..]);
+        node.range("/a", "0-99").is(206, &new_bytes[..100]);
+    }
+}
+
+#[test]
+fn readers_of_an_old_version_keep_what_is_there() {
+    let (old, new) = versions();
+    let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
+    let current = Arc::new(Mutex::new(old.with("Cache-Control: max-age=0")));
+    let served = Arc::clone(&current);
+    let origin = Origin::new(move |asked, sending| {
+        let object = served.lock().unwrap().clone();
+        object.send(asked, sending);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut slow = node.client("GET", "/a", &[]);
+    slow.read_body(1);
+    until_stored(&node, 4 * MIB as u64);
+    *current.lock().unwrap() = new;
+    node.get("/a").is(200, &new_bytes);
+    slow.finish().is(200, &old_bytes);
+}
+
+#[test]
+fn every_body_that_ends_well_is_one_version() {
+    let count = AtomicUsize::new(0);
+    let origin = Origin::new(move |asked, sending| {
+        // Each answer is of another version.
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let letter = b'a' + u8::try_from(number % 26).unwrap();
+        let object = Object::new(vec![letter; 3 * MIB], &number.to_string());
+        object.with("Cache-Control: max-age=0").send(asked, sending);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    std::thread::scope(|scope| {
+        for number in 0..40_usize {
+            let node = &node;
+            scope.spawn(move || {
+                let reply = match number % 2 {
+                    0 => node.get("/a"),
+                    _ => node.range("/a", &format!("{}-", number % 3 * MIB)),
+                };
+                let Some(first) = reply.body.first() else { return };
+                assert!(reply.body.iter().all(|byte| byte == first), "{}", reply.head);
+            });
+        }
+    });
+}

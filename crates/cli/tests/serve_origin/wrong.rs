@@ -1,0 +1,124 @@
+//! Answers that no origin should send: none of them gets into the cache.
+
+use crate::node::{End, Node};
+use crate::rig::noise;
+use crate::wicked::{Object, Origin};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_part_that_is_not_what_was_asked_for_is_refused() {
+    let all = noise(4 * MIB);
+    for head in [
+        // Another start, another end, another total, none, and a length that contradicts.
+        "Content-Range: bytes 1-1048576/4194304\nContent-Length: 1048576",
+        "Content-Range: bytes 0-2097151/4194304\nContent-Length: 2097152",
+        "Content-Range: bytes 0-1048575/*\nContent-Length: 1048576",
+        "Content-Length: 1048576",
+        "Content-Range: bytes 0-1048575/4194304\nContent-Length: 1048570",
+        "Content-Range: bytes 0-1048575/4194304\nTransfer-Encoding: chunked",
+        "Content-Range: bytes 5-4/4194304\nContent-Length: 0",
+        "Content-Range: octets 0-1048575/4194304\nContent-Length: 1048576",
+        "Content-Range: bytes 0-1048575/4194304\nContent-Length: 1048576\nContent-Encoding: gzip",
+    ] {
+        let all = all.clone();
+        let origin = Origin::new(move |asked, sending| {
+            sending.closes = true;
+            if asked.field("range").is_some() {
+                sending.head(&format!("HTTP/1.1 206 Partial\nETag: \"a\"\n{head}"));
+                sending.body(&all[..MIB]);
+            }
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.range("/a", "0-99");
+        assert_eq!(reply.status, 502, "{head}: {}", reply.head);
+        assert_eq!(node.metric("objects"), 0, "{head}");
+    }
+}
+
+#[test]
+fn parts_without_a_version_are_not_combined() {
+    let all = noise(4 * MIB);
+    let bytes = all.clone();
+    for tag in ["ETag: W/\"a\"", "X: y"] {
+        let all = all.clone();
+        let origin = Origin::new(move |asked, sending| match asked.range(4 * MIB) {
+            Some((start, end)) => {
+                let range = format!("Content-Range: bytes {start}-{}/{}", end - 1, 4 * MIB);
+                sending.answer(&format!("HTTP/1.1 206 Partial\n{tag}\n{range}"), &all[start..end]);
+            }
+            None => sending.answer(&format!("HTTP/1.1 200 OK\n{tag}"), &all),
+        });
+        let node = Node::new(&origin.url(), &[]);
+        node.range("/a", "2000000-2000099").is(206, &bytes[2_000_000..2_000_100]);
+    }
+}
+
+#[test]
+fn a_body_that_is_shorter_than_it_says_is_never_taken_for_the_whole() {
+    let origin = Origin::new(|asked, sending| {
+        sending.closes = true;
+        if asked.field("range").is_none() {
+            sending.head("HTTP/1.1 200 OK\nContent-Length: 100\nCache-Control: max-age=1000");
+            sending.body(&[b'x'; 60]);
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let reply = node.get("/a");
+    assert_eq!((reply.end, reply.body.len()), (End::Reset, 60));
+    let chunked = Origin::new(|_, sending| {
+        sending.closes = true;
+        sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=1000");
+        sending.body(b"5\r\nhello\r\n");
+    });
+    let node = Node::new(&chunked.url(), &[]);
+    let reply = node.get("/a");
+    assert_eq!((reply.end, reply.body.as_slice()), (End::Reset, &b"hello"[..]));
+    assert_eq!(node.metric("objects"), 0);
+}
+
+#[test]
+fn heads_that_contradict_themselves_are_refused() {
+    for head in [
+        "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
+        "HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5",
+        "HTTP/1.1 200 OK\nTransfer-Encoding: gzip",
+        "HTTP/1.1 204 No Content",
+        "HTTP/1.1 206 Partial\nContent-Range: bytes 0-4/5\nContent-Length: 5",
+        "SSH-2.0-wicked",
+    ] {
+        let origin = Origin::new(move |_, sending| {
+            sending.head(head);
+            sending.body(b"hello");
+            sending.closes = true;
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        assert_eq!(reply.status, 502, "{head}: {}", reply.head);
+    }
+}
+
+#[test]
+fn requests_that_come_back_end() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.ask("GET", "/a", &["CDN-Loop: other; x=1"]).is(200, b"hello");
+    let passed = origin.asked()[0].field("cdn-loop").unwrap().to_owned();
+    assert!(passed.starts_with("other; x=1, underpass-"), "{passed}");
+    assert_eq!(node.ask("GET", "/b", &[&format!("CDN-Loop: {passed}")]).status, 508);
+    assert_eq!(origin.asked().len(), 1);
+}
+
+#[test]
+fn an_origin_that_says_nothing_is_given_up() {
+    let origin = Origin::new(|_, sending| {
+        // Longer than the node waits.
+        std::thread::sleep(std::time::Duration::from_secs(20));
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &["--timeout", "1"]);
+    let reply = node.get("/a");
+    assert_eq!(reply.status, 504);
+    assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+}

@@ -1,0 +1,76 @@
+//! Sends bodies from the cache: what has arrived, as it arrives.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+use underpass_engine::{Chain, Confirm};
+
+use crate::connection::outcome::Failure;
+use crate::connection::peer::Doing;
+use crate::connection::send::Slow;
+use crate::routing::cached::CachedBody;
+
+impl Slow<'_> {
+    /// Sends a body from the cache after the head.
+    pub(super) async fn cached(&mut self, head: Vec<u8>, body: &CachedBody) {
+        let mut before = head;
+        for (header, range) in &body.parts {
+            before.extend_from_slice(header);
+            let mut at = range.start;
+            while at < range.end {
+                let Some(end) = self.arrive(body, at, range.end).await else { return };
+                if end == at {
+                    break;
+                }
+                let mut chain = Chain::new();
+                if body.is_chunked {
+                    before.extend_from_slice(format!("{:x}\r\n", end - at).as_bytes());
+                }
+                if !before.is_empty() {
+                    chain = chain.bytes(std::mem::take(&mut before));
+                }
+                chain = chain.source(body.source(at..end));
+                if body.is_chunked {
+                    before.extend_from_slice(b"\r\n");
+                }
+                if !self.send(chain, Confirm::HandedOver).await {
+                    return;
+                }
+                at = end;
+            }
+        }
+        if body.is_chunked {
+            before.extend_from_slice(b"0\r\n\r\n");
+        }
+        before.extend_from_slice(&body.closing);
+        if !before.is_empty() {
+            self.send(Chain::new().bytes(before), Confirm::HandedOver).await;
+        }
+    }
+
+    /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
+    async fn arrive(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
+        let began = Instant::now();
+        let mut arriving = pin!(body.arrive(at, end));
+        let arrived = loop {
+            match timeout(TICK, &mut arriving).await {
+                Ok(arrived) => break arrived,
+                Err(_) if !self.goes_on() => return None,
+                // It is not the client that is waited for.
+                Err(_) => self.peer.begins(Doing::Sending, Instant::now()),
+            }
+        };
+        self.outcome.waited += began.elapsed();
+        match arrived {
+            Ok(end) => Some(end),
+            Err(failure) => {
+                self.fail(Failure::Origin(failure));
+                None
+            }
+        }
+    }
+}
+
+/// How often a response that waits for the origin checks its client.
+const TICK: Duration = Duration::from_millis(500);

@@ -1,0 +1,295 @@
+//! Answers requests with what an origin has, through the cache.
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+use underpass_cache::{Cache, Entry, Failure, Found, Key, Wish};
+use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
+use underpass_protocol::request::target::Target;
+use underpass_protocol::request::{Method, Request};
+use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
+use underpass_protocol::response::media::is_active;
+use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
+use underpass_protocol::response::validator::parse_date;
+
+use crate::auth::Right;
+use crate::auth::access;
+use crate::routing::cached::{CacheFacts, CachedBody};
+use crate::routing::context::RequestContext;
+use crate::routing::response::{Body, Response};
+
+/// Answers an authorized request.
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+) -> Response {
+    if ctx.is_partial {
+        return access::denied(ctx);
+    }
+    let Some(key) = Key::new(&target.path, target.is_folder, target.query.raw) else {
+        return ctx.error(414, "");
+    };
+    if ctx.request.verb == PURGE {
+        return purge(ctx, cache, target, key).await;
+    }
+    if !matches!(ctx.request.method, Method::Get | Method::Head) {
+        let mut response = ctx.error(405, "");
+        response.add_field("Allow", "GET, HEAD, OPTIONS, PURGE");
+        return response;
+    }
+    if has_passed(&ctx.request, cache.id()) {
+        return ctx.error(508, "the origin leads back to this server");
+    }
+    let passed = ctx.request.fields("cdn-loop");
+    let passed: Vec<_> = passed.filter_map(|value| str::from_utf8(value).ok()).collect();
+    let passed = passed.join(", ");
+    if passed.len() > MAX_PASSED {
+        return ctx.error(508, "the request has passed too many caches");
+    }
+    let wish = Wish { range: wanted(&ctx.request), passed };
+    let began = Instant::now();
+    for _ in 0..MAX_ATTEMPTS {
+        // There is no one to answer if the client has left.
+        let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else { break };
+        match found {
+            Found::Status { status, retry_after, cache } => {
+                return refused(ctx, status, "", retry_after, &cache);
+            }
+            Found::Failed { failure, retry_after, cache } => {
+                return failed(ctx, failure, retry_after, &cache);
+            }
+            Found::Entry(entry) => match serve(ctx, &target.path, &entry).await {
+                Ok(mut response) => {
+                    let is_hit = entry.cache.forward.is_none();
+                    if let Some(facts) = response.cache.as_mut().filter(|_| !is_hit) {
+                        facts.waited = began.elapsed();
+                    }
+                    return response;
+                }
+                // Nothing was sent, so the new version can be.
+                Err(Failure::Changed) => {}
+                Err(failure) => return failed(ctx, failure, None, &entry.cache),
+            },
+        }
+    }
+    let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
+    failed(ctx, Failure::Changed, None, &cache)
+}
+
+/// Returns the part of an object that a request asks for, as far as that is known before its length
+/// is.
+fn wanted(request: &Request<'_, '_>) -> Option<Range<u64>> {
+    if request.method == Method::Head {
+        return Some(0..1);
+    }
+    let text = str::from_utf8(request.single("range")?).ok()?;
+    let list = text.trim().strip_prefix("bytes=")?;
+    let first = list.split(',').next()?.trim();
+    let (start, end) = first.split_once('-')?;
+    if start.is_empty() {
+        // The last bytes: the length shows where they are.
+        return Some(0..1);
+    }
+    let start: u64 = start.parse().ok()?;
+    if end.is_empty() {
+        return (start > 0).then_some(start..start.saturating_add(FIRST_PART));
+    }
+    let end: u64 = end.parse().ok()?;
+    (start <= end && end < u64::MAX - FIRST_PART).then_some(start..end + 1)
+}
+
+/// Answers with an object, as soon as its first bytes have come.
+async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<Response, Failure> {
+    let reader = entry.reader();
+    let needs_len = ctx.request.method == Method::Head
+        || ctx.request.has("range")
+        || ctx.request.minor_version == 0;
+    let mut at = 0;
+    while needs_len && entry.len().is_none() {
+        at = reader.arrive(at, u64::MAX).await?;
+    }
+    let media_type = ctx.shared().path_fields.media_type(path);
+    let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
+    let mut plan = match entry.len() {
+        Some(len) => {
+            let facts = Representation {
+                len,
+                etag: entry.field("etag").unwrap_or_default(),
+                modified: entry.field("last-modified").and_then(|it| parse_date(it.as_bytes())),
+                media_type,
+                coding: None,
+                varies: false,
+                file_name: None,
+                is_download: false,
+            };
+            plan(&ctx.request, &facts, ctx.now)
+        }
+        None => unknown_length(entry, media_type),
+    };
+    push_fields(ctx, entry, &mut plan);
+    if matches!(plan.status, 200 | 206 | 304) {
+        ctx.shared().path_fields.push(path, &mut plan.fields);
+        if ctx.shared().sandboxes && is_active(&media_type.to_ascii_lowercase()) {
+            push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
+        }
+    }
+    let (status, len) = (plan.status, entry.len().map(|_| plan.body_len));
+    let mut origin_bytes = 0;
+    let body = match plan.body {
+        PlannedBody::Nothing => Body::Nothing,
+        PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+        content => {
+            let body = CachedBody::new(reader, content, entry.len());
+            origin_bytes = match entry.cache.forward {
+                Some(Forward::UriMiss) => u64::MAX,
+                _ => body.missing_at(entry),
+            };
+            body.first_byte().await?;
+            Body::Cached(Box::new(body))
+        }
+    };
+    let mut response = Response::new(status, plan.fields, body, len);
+    let waited = Duration::ZERO;
+    response.cache = Some(CacheFacts { word: entry.cache.word(), origin_bytes, waited });
+    Ok(response)
+}
+
+/// Returns the plan for an object whose length the last chunk will tell.
+fn unknown_length(entry: &Entry, media_type: &str) -> Plan {
+    let mut fields = Vec::with_capacity(256);
+    push_field(&mut fields, "Content-Type", media_type.as_bytes());
+    push_field(&mut fields, "Transfer-Encoding", b"chunked");
+    for (name, known) in [("ETag", "etag"), ("Last-Modified", "last-modified")] {
+        if let Some(value) = entry.field(known) {
+            push_field(&mut fields, name, value.as_bytes());
+        }
+    }
+    Plan { status: 200, fields, body: PlannedBody::Whole, body_len: 0 }
+}
+
+/// Adds what the origin says about the object, and what the cache did.
+fn push_fields(ctx: &RequestContext<'_>, entry: &Entry, plan: &mut Plan) {
+    let fields = &mut plan.fields;
+    if matches!(plan.status, 200 | 206 | 304) {
+        let own = ctx.settings().cache_control.as_deref();
+        for (name, value) in entry.replayed() {
+            let is_of_body = matches!(plan.status, 200 | 206);
+            let is_known = matches!(name, "cache-control" | "expires" | "vary");
+            let is_replaced = own.is_some() && matches!(name, "cache-control" | "expires");
+            if (is_of_body || is_known) && !is_replaced {
+                push_field(fields, &title(name), value.as_bytes());
+            }
+        }
+        if let Some(value) = own {
+            push_field(fields, "Cache-Control", value.as_bytes());
+        }
+        push_number_field(fields, "Age", entry.age(ctx.now));
+    }
+    push_field(fields, "Via", b"1.1 underpass");
+    push_field(fields, "Cache-Status", entry.cache.to_string().as_bytes());
+}
+
+/// Returns a name of a field as it is usually written.
+fn title(name: &str) -> String {
+    let mut is_first = true;
+    let letters = name.chars().map(|letter| {
+        let letter = if is_first { letter.to_ascii_uppercase() } else { letter };
+        is_first = letter == '-';
+        letter
+    });
+    letters.collect()
+}
+
+/// Answers with a failure.
+fn failed(
+    ctx: &RequestContext<'_>,
+    failure: Failure,
+    retry_after: Option<Duration>,
+    cache: &CacheStatus,
+) -> Response {
+    let default = matches!(failure.status(), 503 | 504).then_some(Duration::from_secs(1));
+    let cache = CacheStatus { detail: Some(failure.word()), ..*cache };
+    refused(ctx, failure.status(), &failure.to_string(), retry_after.or(default), &cache)
+}
+
+/// Answers with a status and an explanation.
+fn refused(
+    ctx: &RequestContext<'_>,
+    status: u16,
+    detail: &str,
+    retry_after: Option<Duration>,
+    cache: &CacheStatus,
+) -> Response {
+    let mut response = ctx.error(status, detail);
+    if let Some(wait) = retry_after {
+        let seconds = wait.as_millis().div_ceil(1000).max(1);
+        response.add_field("Retry-After", &seconds.to_string());
+    }
+    response.add_field("Via", "1.1 underpass");
+    response.add_field("Cache-Status", &cache.to_string());
+    response.cache =
+        Some(CacheFacts { word: cache.word(), origin_bytes: 0, waited: Duration::ZERO });
+    response
+}
+
+/// Removes an object from the cache, which needs the right to write.
+async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key: Key) -> Response {
+    let settings = ctx.settings();
+    let is_allowed = match settings.access.has_users() {
+        true => ctx.user.is_some() && ctx.can(&target.path, Right::Write),
+        // Without users clients cannot be told apart.
+        false => ctx.peer.is_from_here() && !ctx.request.has("x-forwarded-for"),
+    };
+    if !is_allowed {
+        return access::denied(ctx);
+    }
+    let cache = cache.clone();
+    let removed = spawn_blocking(move || cache.purge(&key)).await;
+    let (status, text) = match removed {
+        Ok(true) => (200, "removed from the cache\n"),
+        Ok(false) => (404, "not in the cache\n"),
+        Err(_) => (500, "removing it failed\n"),
+    };
+    Response::memory(status, PLAIN_TEXT, text.as_bytes(), false)
+}
+
+/// Returns the metrics of a cache in the format of Prometheus.
+pub(crate) fn metrics(cache: &Cache) -> String {
+    let counters = cache.counters();
+    let mut text = String::new();
+    for (name, kind, help, value) in [
+        ("requests_total", "counter", "Requests to origins.", counters.requests),
+        ("fills_failed_total", "counter", "Fills that were given up.", counters.failed),
+        ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
+        ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
+        ("evicted_total", "counter", "Objects removed to make room.", counters.evicted),
+        ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
+        ("used_bytes", "gauge", "Bytes of all stored objects.", counters.used_bytes),
+        ("objects", "gauge", "Stored objects.", counters.objects),
+        ("reserved_bytes", "gauge", "Bytes that fills still write.", counters.reserved_bytes),
+    ] {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP underpass_cache_{name} {help}");
+        let _ = writeln!(text, "# TYPE underpass_cache_{name} {kind}");
+        let _ = writeln!(text, "underpass_cache_{name} {value}");
+    }
+    text
+}
+
+/// How often a request begins anew because the object has changed.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// The maximum length of the list of caches that a request has passed.
+const MAX_PASSED: usize = 1 << 10;
+
+/// How much is asked for first of a range without an end.
+const FIRST_PART: u64 = 1 << 20;
+
+/// The media type of objects without one.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
+/// The method that removes an object from the cache.
+const PURGE: &str = "PURGE";
