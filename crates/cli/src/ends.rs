@@ -287,7 +287,7 @@ fn open(path: &Path, how: &OpenOptions, cancel: &AtomicBool) -> io::Result<File>
     interruptible(cancel, move || how.open(path))
 }
 
-/// The same file without `O_NONBLOCK`.
+/// Returns the file without `O_NONBLOCK`.
 fn blocking(file: File) -> io::Result<File> {
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)

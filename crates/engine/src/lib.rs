@@ -54,7 +54,7 @@ pub use mechanisms::{
     Mechanism, PipePool, Policy, Refusal, SMALL_TRANSFER, UnknownMechanism, Wait,
 };
 pub use report::{Decline, Declined, Report, Tally};
-pub use size::{NotASize, Size};
+pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered};
 pub use underpass_sys::{Kind, Usage, processor_time};

@@ -1,4 +1,4 @@
-//! Sizes in the form that users type.
+//! Sizes in the form that users type, and numbers in the form that they read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,6 +39,23 @@ impl fmt::Display for NotASize {
 
 impl std::error::Error for NotASize {}
 
+/// A number that is written with a comma between each three digits: `262,144`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +67,12 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let texts = [0, 999, 1_000, 262_144, 1_234_567].map(|number| Grouped(number).to_string());
+        assert_eq!(texts, ["0", "999", "1,000", "262,144", "1,234,567"]);
     }
 
     #[test]

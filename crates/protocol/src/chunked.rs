@@ -11,16 +11,16 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Chunked {
     state: ChunkState,
-    /// How many more bytes of framing are allowed, chunk extensions and trailers together.
+    /// The number of bytes of framing still allowed, chunk extensions and trailers together.
     allowance: usize,
 }
 
-/// What [`Chunked::step`] found at the start of the bytes.
+/// The result of [`Chunked::step`] for the start of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkStep {
-    /// How many of the bytes belong to this step; the next one begins after them.
+    /// The number of bytes that belong to this step; the next one begins after them.
     pub consumed: usize,
-    /// Where among them the data is; empty if they were framing only.
+    /// The range of the data among them; empty if they were framing only.
     pub data: Range<usize>,
     /// Whether the body ends here. What follows is the next request.
     pub is_done: bool,

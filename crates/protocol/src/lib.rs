@@ -1,4 +1,4 @@
-//! What HTTP means to a file server and its client: requests, answers, fields and formats.
+//! The meaning of HTTP to a file server and its client: requests, answers, fields and formats.
 //!
 //! Everything here is pure: bytes and metadata go in, values and bytes come out. The crate uses
 //! no file, clock, socket or transfer; clippy.toml lists the functions of std that it must not

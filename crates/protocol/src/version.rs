@@ -1,6 +1,6 @@
 //! The metadata of a file from which validators and archives are made.
 
-/// One version of a file, as fstat(2) describes it.
+/// A version of a file, as fstat(2) describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
     /// The number of the file system.
@@ -9,10 +9,11 @@ pub struct FileVersion {
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,
-    /// When the contents were last changed: seconds and nanoseconds since 1970.
+    /// The time at which the contents were last changed: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
-    /// When the file or its facts were last changed: seconds and nanoseconds since 1970.
+    /// The time at which the file or its attributes were last changed: seconds and nanoseconds since
+    /// 1970.
     pub changed: (i64, i64),
-    /// How many names the file has; none once the last was removed.
+    /// The number of names of the file; 0 once the last was removed.
     pub links: u64,
 }

@@ -29,9 +29,9 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     // `ethtool_sset_info`: how many names there are in one set.
     let mut info = [SSET_INFO, 0, 1 << FEATURES, 0, 0];
     ask(socket, interface, &mut info)?;
-    let count = info[4].min(MOST);
+    let count = info[4].min(MAX_FEATURES);
     // `ethtool_gstrings`, of which the kernel fills in as many as it has just said.
-    let mut strings = vec![0; 3 + MOST as usize * NAME / 4];
+    let mut strings = vec![0; 3 + MAX_FEATURES as usize * NAME / 4];
     strings[..3].copy_from_slice(&[STRINGS, FEATURES, count]);
     ask(socket, interface, &mut strings)?;
     let bytes: Vec<u8> = strings[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -62,7 +62,8 @@ fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(),
     // SAFETY: the request names the interface by text that ends in a zero, and points to words that
     // are borrowed exclusively until the call returns. Only `features` calls this: each of its
     // questions has room for the longest answer, which for names is the number of features that
-    // the kernel knows, a constant of it far below `MOST`. Proved by the tests of diagnose's `probe::card`.
+    // the kernel knows, a constant of it far below `MAX_FEATURES`. Proved by the tests of
+    // diagnose's `probe::card`.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
     };
@@ -80,4 +81,4 @@ const FEATURES: u32 = 4;
 const NAME: usize = 32;
 
 /// Room for the names of all features. `netdev_features_t` has 64 bits.
-const MOST: u32 = 1024;
+const MAX_FEATURES: u32 = 1024;

@@ -107,5 +107,5 @@ impl Client {
 /// How long a server may take for the next piece.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// As long as that of an ordinary client.
+/// The `User-Agent`, as long as that of an ordinary client.
 const AGENT: &str = concat!("underpass/", env!("CARGO_PKG_VERSION"));

@@ -132,7 +132,7 @@ impl Counting<'_> {
         watch.end().map_err(other)
     }
 
-    /// The same while a generator asks for so long, with what it gets.
+    /// Counts the calls of the server while a generator sends requests for this time.
     pub(crate) fn asked_by(
         &self,
         generator: &mut LoadGenerator<'_>,

@@ -27,9 +27,9 @@ pub(crate) struct LoadGenerator<'a> {
     epoll: rustix::fd::OwnedFd,
     requesters: Vec<Requester>,
     tallies: [Tally; 2],
-    /// For heads, and the begins of bodies.
+    /// The buffer for heads, and for the beginnings of bodies.
     buffer: Vec<u8>,
-    /// As long as what the kernel may drop at once. Nothing is ever written into it.
+    /// A buffer as long as what the kernel may drop at once. Nothing is ever written into it.
     dropped: Vec<u8>,
     /// The server that requesters connect to for each of their requests, if they do.
     reconnects: Option<Host>,
@@ -50,7 +50,7 @@ pub(crate) struct RequestSpec {
 /// Peers that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Those whose latency matters.
+    /// The connections whose latency matters.
     Hot,
     /// Connections that stream cold files meanwhile.
     Stream,

@@ -23,7 +23,7 @@ pub(crate) struct ServerUsage {
 }
 
 impl ServerUsage {
-    /// Before there was a process.
+    /// The usage before there was a process.
     pub(crate) fn zero() -> Self {
         Self {
             at: Instant::now(),

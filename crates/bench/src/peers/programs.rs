@@ -16,11 +16,11 @@ use crate::run::{Finished, Folder, find};
 #[derive(Debug)]
 pub(crate) struct PeerPrograms {
     folder: PathBuf,
-    /// Those that are ready, with the program that is run.
+    /// The contenders that are ready, each with the program that is run.
     tools: Vec<(Tool, PathBuf)>,
     /// What the programs used, or made with, call themselves.
     pub(crate) versions: Vec<String>,
-    /// Those that could not be had, and why.
+    /// The contenders that are missing, and why.
     pub(crate) missing: Vec<Missing>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum Served {
         load: Load,
         /// The server's memory before the first of them.
         start: Memory,
-        /// The same while they were being answered.
+        /// The memory while they were being answered.
         busy: Memory,
     },
     /// Of `serve_fairness`: requests for a hot file, without others and beside cold ones.
@@ -63,9 +63,9 @@ pub(crate) enum Served {
     Idle {
         /// The server's memory after one request.
         start: Memory,
-        /// The same with the idle connections.
+        /// The memory with the idle connections.
         idle: Memory,
-        /// The same with the slow downloads besides.
+        /// The memory with the slow downloads in addition.
         slow: Memory,
         /// Then: from connecting to the end of a small response.
         answers: Latency,

@@ -1,5 +1,7 @@
 //! Values in the form for people.
 
+use underpass_engine::Grouped;
+
 /// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -22,8 +24,10 @@ impl Unit {
             return format!("{value:.1e}");
         }
         match self {
-            Self::Count if value.fract() == 0.0 && value >= 0.0 => grouped(value as u64),
-            Self::Count if value.abs() >= 999.5 => grouped(value.round() as u64),
+            Self::Count if value.fract() == 0.0 && value >= 0.0 => {
+                Grouped(value as u64).to_string()
+            }
+            Self::Count if value.abs() >= 999.5 => Grouped(value.round() as u64).to_string(),
             Self::Count if value > 0.0 && value < 0.1 => small(value),
             Self::Count => three_digits(value),
             Self::Percent => format!("{:.0} %", value * 100.0),
@@ -98,19 +102,6 @@ const THOUSANDS: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "
 
 /// From here on no record has a value that makes sense.
 const ABSURD: f64 = 1e18;
-
-/// A number with a comma before each three digits: `262,144`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// Three digits that count: `1234`, `123`, `12.3`, `1.23`.
 pub(crate) fn three_digits(value: f64) -> String {

@@ -50,12 +50,12 @@ impl FileTree {
         small.saturating_add(self.large_bytes.saturating_mul(self.large.into()))
     }
 
-    /// About what the files occupy, with all that belongs to them.
+    /// Returns about how many bytes the files occupy, with all that belongs to them.
     pub(crate) fn room(&self) -> u64 {
         self.bytes().saturating_add(self.count().saturating_mul(PAGE))
     }
 
-    /// The same without the large ones, as [`lighten`](Self::lighten) leaves them.
+    /// Returns the same for the files that [`lighten`](Self::lighten) leaves.
     pub(crate) fn light_room(&self) -> u64 {
         Self { large: 0, ..*self }.room()
     }

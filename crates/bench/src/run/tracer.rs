@@ -75,7 +75,7 @@ impl Tracer {
         Ok(watch)
     }
 
-    /// The same command, with a summary of its calls when it has ended.
+    /// Returns the command under strace, with a summary of its calls when it has ended.
     pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
         let file = self.summary(role);
         let mut watched = Command::new(&self.strace);

@@ -319,7 +319,7 @@ const MAX_AHEAD: usize = 16;
 /// Bytes of responses asked for at once, unless one alone has more.
 const AHEAD_BYTES: usize = 256 << 10;
 
-/// As long as the header of an ordinary HTTP response.
+/// The length of the header, which is that of an ordinary HTTP response.
 const HEADER: [u8; 250] = [b'h'; 250];
 
 /// The name of the file.

@@ -60,7 +60,7 @@ pub(crate) struct Row {
     pub(crate) at: u64,
     /// Whose value it is.
     pub(crate) label: String,
-    /// By which colour and shape it is known: 0 is the baseline's.
+    /// The number of its colour and shape: 0 is the baseline's.
     pub(crate) look: usize,
     /// The value; none if it was not measured.
     pub(crate) summary: Option<Summary>,
@@ -211,7 +211,8 @@ fn label(record: &Record, index: usize) -> String {
     format!("{}{load}", cell.variant.label())
 }
 
-/// By which colour a contender is known: what `underpass` does by itself has the same one everywhere.
+/// Returns the number of a contender's colour: what `underpass` does by itself has the same one
+/// everywhere.
 fn look(record: &Record, contender: Contender) -> usize {
     let is_first =
         |contender: &Contender| matches!(contender, Contender::Auto | Contender::Underpass);
@@ -321,7 +322,7 @@ impl Axis {
 /// The most sizes that are shown as adjacent bars.
 const FEW_SIZES: usize = 2;
 
-/// By how much values differ that need a logarithmic axis.
+/// The ratio of values from which on they need a logarithmic axis.
 const LINE_FACTOR: f64 = 10.0;
-/// The same of bars, whose lengths then mean nothing any more.
+/// The ratio for bars, whose lengths mean nothing on a logarithmic axis.
 const BAR_FACTOR: f64 = 100.0;

@@ -243,7 +243,7 @@ pub(crate) fn dash() -> String {
 /// The main result of a record: what each contender takes of what the baseline takes.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
-    /// At which size, compared with what.
+    /// The size at which it was found, and what it is compared with.
     pub(crate) at: String,
     /// Each contender with its ratios.
     pub(crate) contenders: Vec<(String, String)>,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Named;
 use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
-use super::path::{paths, untold};
+use super::path::{paths, uncounted};
 use crate::record::{Record, warnings};
 
 /// Returns the text of these records.
@@ -35,8 +35,8 @@ fn one(record: &Record) -> String {
     list("What was run", commands(record));
     let mut ways: Vec<_> =
         paths(record).iter().map(|path| format!("{}: {}", path.title, path.sentence())).collect();
-    let untold = untold(record);
-    ways.extend((!untold.is_empty()).then(|| format!("Not counted: {}.", untold.join(", "))));
+    let uncounted = uncounted(record);
+    ways.extend((!uncounted.is_empty()).then(|| format!("Not counted: {}.", uncounted.join(", "))));
     list("The way of the bytes", ways);
     let named = conditions(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
     list("Where it was measured", named.collect());

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::Named;
 use super::chart::{Chart, Form, charts};
 use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
-use super::path::{paths, untold};
+use super::path::{paths, uncounted};
 use super::svg::{self, DrawnIn, STYLE};
 use super::terminal::figures;
 use crate::record::{Record, warnings};
@@ -143,7 +143,7 @@ fn tables_of(record: &Record) -> Markup {
 
 /// Returns the ways of the bytes, and those of which none is known.
 fn paths_of(id: &str, record: &Record) -> Markup {
-    let (paths, untold) = (paths(record), untold(record));
+    let (paths, uncounted) = (paths(record), uncounted(record));
     html! {
         @if !paths.is_empty() {
             h2 { "The way of the bytes" }
@@ -162,8 +162,8 @@ fn paths_of(id: &str, record: &Record) -> Markup {
                 }
             }
         }
-        @if !untold.is_empty() {
-            p class="quiet untold" { "No way is drawn of " (untold.join(", ")) ": the record does not count what they did with the bytes." }
+        @if !uncounted.is_empty() {
+            p class="quiet uncounted" { "No way is drawn of " (uncounted.join(", ")) ": the record does not count what they did with the bytes." }
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum End {
 /// Bytes on their way from one place to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// By which system calls.
+    /// The system calls that moved the bytes.
     pub(crate) names: Vec<String>,
     /// How many bytes; none if only calls were counted.
     pub(crate) bytes: Option<u64>,
@@ -90,10 +90,10 @@ pub(crate) fn paths(record: &Record) -> Vec<Path> {
     shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
 }
 
-/// Those of which nothing was counted, so that no way can be drawn.
-pub(crate) fn untold(record: &Record) -> Vec<String> {
-    let untold = shown(record).into_iter().filter(|cell| path(record, *cell).is_none());
-    untold
+/// Returns the contenders of which nothing was counted, so that no path can be drawn.
+pub(crate) fn uncounted(record: &Record) -> Vec<String> {
+    let uncounted = shown(record).into_iter().filter(|cell| path(record, *cell).is_none());
+    uncounted
         .filter(|cell| record.cells[*cell].declined.is_none())
         .map(|cell| record.cells[cell].variant.label())
         .collect()

@@ -11,7 +11,7 @@ pub(crate) fn one_line(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// The same for a text of several lines.
+/// Returns a text of several lines with each of them made printable.
 pub(crate) fn lines(text: &str) -> String {
     escaped(text, |letter| letter == '\n')
 }

@@ -12,12 +12,12 @@ use crate::options::exclude::ExcludePattern;
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// None: links are copied as links.
+    /// No link: links are copied as links.
     #[default]
     Never,
-    /// Those that are sources themselves.
+    /// Links that are sources themselves.
     Named,
-    /// All.
+    /// All links.
     Always,
 }
 

@@ -15,6 +15,7 @@ use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::step::Refusal;
 use crate::report::Report;
+use crate::size::Grouped;
 
 /// Why a transfer stopped. Each variant carries the [`Report`] up to that point:
 /// [`Error::report`].
@@ -81,34 +82,32 @@ pub enum Error {
     },
 }
 
+/// The report of an error, shared or exclusive as the error itself is borrowed.
+macro_rules! report_of {
+    ($error:expr) => {
+        match $error {
+            Error::Answered { report }
+            | Error::Cancelled { report }
+            | Error::Declined { report, .. }
+            | Error::IntegrityDeclined { report, .. }
+            | Error::Io { report, .. }
+            | Error::SourceChanged { report, .. }
+            | Error::SourceEnded { report, .. }
+            | Error::Stalled { report, .. } => report,
+        }
+    };
+}
+
 impl Error {
     /// Returns what was done before the transfer stopped. The report's `bytes` are in the sink.
     #[must_use]
     pub fn report(&self) -> &Report {
-        match self {
-            Self::Answered { report }
-            | Self::Cancelled { report }
-            | Self::Declined { report, .. }
-            | Self::IntegrityDeclined { report, .. }
-            | Self::Io { report, .. }
-            | Self::SourceChanged { report, .. }
-            | Self::SourceEnded { report, .. }
-            | Self::Stalled { report, .. } => report,
-        }
+        report_of!(self)
     }
 
     /// Returns the report, for the loop that drives the transfer to complete.
     pub(crate) fn report_mut(&mut self) -> &mut Report {
-        match self {
-            Self::Answered { report }
-            | Self::Cancelled { report }
-            | Self::Declined { report, .. }
-            | Self::IntegrityDeclined { report, .. }
-            | Self::Io { report, .. }
-            | Self::SourceChanged { report, .. }
-            | Self::SourceEnded { report, .. }
-            | Self::Stalled { report, .. } => report,
-        }
+        report_of!(self)
     }
 
     /// Returns the bytes delivered to the sink before the transfer stopped.
@@ -159,22 +158,6 @@ impl std::error::Error for Error {
             Self::Io { source, .. } => Some(source),
             _ => None,
         }
-    }
-}
-
-/// A number with a comma after each three digits.
-struct Grouped(u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                f.write_str(",")?;
-            }
-            write!(f, "{digit}")?;
-        }
-        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
-//! Why members have no layout.
+//! The errors of a layout.
 
 use std::fmt;
 
-/// Why an archive cannot be laid out.
+/// The reason why an archive cannot be laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutError {

@@ -105,7 +105,7 @@ fn block(
     header
 }
 
-/// As much of a name as the field takes.
+/// Returns as much of a name as the field takes.
 fn fill(field: &mut [u8; NAME], name: &[u8]) {
     let len = name.len().min(NAME);
     field[..len].copy_from_slice(&name[..len]);

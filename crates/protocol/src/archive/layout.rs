@@ -12,14 +12,14 @@ use super::fingerprint::Fingerprint;
 use super::header::{self, BLOCK, Kind, MemberFacts, padding};
 use crate::version::FileVersion;
 
-/// One member, as it is put into a [`Builder`].
+/// A member, as it is put into a [`Builder`].
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     /// The number of the folder that it is in; `None` for the archived folder itself.
     pub parent: Option<u32>,
     /// Its name in that folder, without a slash.
     pub name: &'a [u8],
-    /// What it is.
+    /// The kind of the member.
     pub kind: Kind<'a>,
     /// Its permissions.
     pub mode: u32,
@@ -128,7 +128,7 @@ impl Builder {
     fn measure(&mut self, index: usize, member: &Member<'_>) -> Result<(), LayoutError> {
         let header = header::len(&self.layout.facts(index, &mut self.path));
         let size = self.layout.size(index);
-        let room = LONGEST - self.layout.len;
+        let room = MAX_ARCHIVE - self.layout.len;
         let len = header
             .checked_add(size)
             .and_then(|len| len.checked_add(padding(size)))
@@ -153,9 +153,9 @@ impl Builder {
     }
 }
 
-/// Where in the archive each member's bytes are.
+/// The layout of an archive: where each member's bytes are.
 pub struct Layout {
-    /// What every path in the archive begins with: a name and a slash, or nothing.
+    /// The beginning of every path in the archive: a name and a slash, or nothing.
     top: Vec<u8>,
     rows: Vec<Row>,
     /// The name of each member, for a link followed by a zero and its target.
@@ -322,7 +322,7 @@ struct Row {
     /// The offset of its header.
     start: u64,
     version: CompactVersion,
-    /// Where its name begins.
+    /// The offset of its name.
     text: u32,
     parent: u32,
     /// Permissions, and the kind above them.
@@ -348,7 +348,7 @@ struct CompactVersion {
     modified: Moment,
     changed: Moment,
     links: u32,
-    /// Where in the list of file systems its own is.
+    /// The index of its file system in the list.
     device: u16,
 }
 
@@ -398,7 +398,7 @@ enum RowKind {
 /// The permissions of a mode.
 const MODE: u16 = 0o7777;
 
-/// How far above them the kind is.
+/// The position of the kind in bits, above them.
 const KIND_SHIFT: u32 = 12;
 
 const _: () = assert!(size_of::<Row>() == 64);
@@ -407,7 +407,7 @@ const _: () = assert!(size_of::<Row>() == 64);
 const TRAILER: u64 = 2 * BLOCK;
 
 /// No offset of a file is larger, so most clients count no further.
-const LONGEST: u64 = i64::MAX as u64 - TRAILER;
+const MAX_ARCHIVE: u64 = i64::MAX as u64 - TRAILER;
 
 /// The folder of members that have none.
 const NO_PARENT: u32 = u32::MAX;

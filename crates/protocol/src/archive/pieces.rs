@@ -17,7 +17,7 @@ pub enum Piece {
         path: Vec<u8>,
         /// The file as it was when the archive was laid out.
         version: FileVersion,
-        /// Where in the file the range begins.
+        /// The offset of the range in the file.
         offset: u64,
         /// The length of the range; never zero.
         len: u64,

@@ -7,7 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 /// The credentials in a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// None, or some of another scheme, which other software has to check.
+    /// No credentials, or those of another scheme, which other software has to check.
     None,
     /// Basic credentials from which no name and password can be read.
     Malformed,
@@ -20,8 +20,8 @@ pub enum Credentials {
     },
 }
 
-/// The maximum length of a password in bytes; longer ones are refused unchecked, because checking a hash
-/// takes time in proportion.
+/// The maximum length of a password in bytes; longer ones are refused unchecked, because checking
+/// a hash takes time in proportion.
 pub const MAX_PASSWORD: usize = 1024;
 
 impl Credentials {

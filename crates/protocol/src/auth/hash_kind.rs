@@ -1,4 +1,4 @@
-//! Which kind of hash a password of a rule is.
+//! Recognises the kind of hash that a password of a rule is.
 
 /// The kind of hash that a rule's password looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Who may do what: access rules, the rights they give, and the credentials of requests.
+//! Access rules, the rights that they give, and the credentials of requests.
 //!
 //! This module parses and decides. It knows no password that is right: checking one, against a
 //! hash where the rule has one, and remembering the result are the caller's.

@@ -1,4 +1,4 @@
-//! What a request asks of a folder's listing: its form, its order, and where its pages begin.
+//! The query of a folder's listing: its form, its order, and where its pages begin.
 
 mod order;
 mod query;

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// The key by which entries are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SortKey {
-    /// As people sort names: case does not matter, numbers count by their value.
+    /// The order in which people sort names: case does not matter, numbers count by their value.
     #[default]
     Name,
     /// Bytes; folders have none and stay sorted by name.
@@ -78,7 +78,7 @@ pub struct Order {
 impl Order {
     /// Compares two positions.
     ///
-    /// This is a total order in which only equal positions are equal, so it also serves to
+    /// The order is total, and only equal positions are equal, so it also serves to
     /// continue after one.
     pub fn compare(self, a: &PageCursor<'_>, b: &PageCursor<'_>) -> Ordering {
         let by_name = || {

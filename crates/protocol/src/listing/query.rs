@@ -1,4 +1,4 @@
-//! What a request asks of a listing, and how its pages link to one another.
+//! The query of a listing, and how its pages link to one another.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -19,11 +19,11 @@ pub enum Format {
     Html,
     /// A page as nginx's `autoindex` writes it, for programs that follow links.
     Index,
-    /// One JSON array of objects.
+    /// A JSON array of objects.
     Json,
-    /// One JSON object a line.
+    /// A JSON object on each line.
     Ndjson,
-    /// One name a line.
+    /// A name on each line.
     Simple,
 }
 
@@ -55,7 +55,7 @@ impl Format {
     }
 }
 
-/// What a request asks of a listing: `?json`, `?ndjson` or `?simple`, `?sort=name|size|time`,
+/// The query of a listing: `?json`, `?ndjson` or `?simple`, `?sort=name|size|time`,
 /// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListingQuery {

@@ -1,4 +1,4 @@
-//! Where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
+//! Parses where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
 
 use std::fmt;
 
@@ -17,16 +17,17 @@ pub struct Destination {
     pub overwrites: bool,
 }
 
-/// Why a request has no valid destination.
+/// The reason why a request has no valid destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadDestination {
     /// The field is missing or repeated.
     Missing,
-    /// It is neither a whole URL nor a path that begins with a slash, or no file can have it.
+    /// The destination is neither a whole URL nor a path that begins with a slash, or no file can
+    /// have it.
     Malformed,
-    /// It is on another server, or outside of the served tree.
+    /// The destination is on another server, or outside of the served tree.
     Elsewhere,
-    /// It has a query, or a name with an unescaped `?`.
+    /// The destination has a query, or a name with an unescaped `?`.
     Query,
     /// `Overwrite` is neither `T` nor `F`, or there are several.
     Overwrite,
@@ -88,7 +89,7 @@ impl fmt::Display for BadDestination {
 
 impl std::error::Error for BadDestination {}
 
-/// How much of a folder is included (10.2).
+/// The part of a folder that is included (10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// The folder without what is in it.

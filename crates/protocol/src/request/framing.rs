@@ -1,11 +1,11 @@
-//! Where the body of a request ends, and so where the next request begins.
+//! Determines where the body of a request ends, and so where the next request begins.
 //!
 //! Request smuggling exploits this, so nothing is guessed: every head that two servers could
 //! measure differently is refused.
 
 use super::parse::{Malformed, Request};
 
-/// How many bytes follow the head, and how their end is known.
+/// The length of the body after the head, and how its end is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// No body.

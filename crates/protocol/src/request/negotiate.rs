@@ -1,4 +1,4 @@
-//! Which form of a file or a page the client prefers (RFC 9110 12).
+//! Chooses the form of a file or a page that the client prefers (RFC 9110 12).
 
 use super::parse::Request;
 
@@ -14,7 +14,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, best compression first.
+    /// All codings, the best compression first.
     pub const ALL: [Self; 3] = [Self::Br, Self::Zstd, Self::Gzip];
 
     /// Returns the extension of the neighbour's name.

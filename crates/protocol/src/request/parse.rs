@@ -238,7 +238,7 @@ pub struct OwnedRequest {
     minor_version: u8,
     /// The method, the target, and the name and value of each field, one after the other.
     text: Box<[u8]>,
-    /// Where each of them ends.
+    /// The end of each field.
     ends: Box<[usize]>,
 }
 
@@ -314,7 +314,7 @@ impl Method {
     }
 }
 
-/// Why the head of a request is refused.
+/// The reason why the head of a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -340,7 +340,7 @@ pub enum Malformed {
     TransferCoding,
     /// The end of the body is not certain.
     TransferEncoding,
-    /// Not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
+    /// The version is not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
     Version,
 }
 
@@ -397,6 +397,6 @@ fn names_other_version(bytes: &[u8]) -> bool {
     line.split(|&byte| byte == b' ').nth(2).is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
-/// How many bytes of empty lines are skipped before a request line: some old clients send one
-/// empty line after a body, a few are enough.
+/// The maximum number of bytes of empty lines that are skipped before a request line: some old
+/// clients send one empty line after a body, a few are enough.
 pub const EMPTY_LINES: usize = 8;

@@ -10,7 +10,7 @@ use std::fmt;
 use super::authority::split_absolute;
 pub use crate::link::{encode_segment, slash_redirect};
 
-/// What a request target names.
+/// The path and the query that a request target names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'b> {
     /// The path with `%XX` decoded, below the prefix, without a slash at either end. It has no
@@ -20,7 +20,7 @@ pub struct Target<'b> {
     /// the target is just that: then `path` is empty and this is false, and the answer is a
     /// redirect as for any folder.
     pub is_folder: bool,
-    /// What comes after `?`.
+    /// The part after `?`.
     pub query: Query<'b>,
     /// The path as it was received.
     pub raw_path: &'b [u8],
@@ -64,20 +64,20 @@ impl<'b> Target<'b> {
     }
 }
 
-/// Why a target names no file.
+/// The reason why a target names no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// It is not a path that a file could have: 400.
+    /// The target is not a path that a file could have: 400.
     Malformed(TargetFault),
-    /// It is not below the prefix: 404.
+    /// The target is not below the prefix: 404.
     Outside,
-    /// It has `%2F` in a name: 404, as no file's name has a slash.
+    /// A name has `%2F`: 404, as no file's name has a slash.
     ///
     /// To take it for a separator would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
     SlashInName,
 }
 
-/// What is wrong with a target.
+/// The fault of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFault {
     /// A `..` goes above the root.
@@ -124,7 +124,7 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-/// What comes after the `?` of a target: `key=value` and `key`, joined by `&`.
+/// The query of a target, the part after its `?`: `key=value` and `key`, joined by `&`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<'b> {
     /// The query as it was written, without the `?`.

@@ -13,7 +13,7 @@ use crate::request::{Method, Request};
 pub struct Validators<'a> {
     /// The entity tag with its quotes; a weak one never matches where a strong one is needed.
     pub etag: &'a str,
-    /// When the file was last changed, if that is known.
+    /// The time at which the file was last changed, if that is known.
     pub modified: Option<SystemTime>,
 }
 
@@ -75,7 +75,7 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     date == modified && now.duration_since(date).is_ok_and(|age| age >= Duration::from_secs(1))
 }
 
-/// How two entity tags are compared (8.8.3.2).
+/// The way in which two entity tags are compared (8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     /// Both must be strong.

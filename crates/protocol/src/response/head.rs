@@ -10,7 +10,7 @@ use super::media_types::is_media_type;
 /// The `Connection` field of the response (RFC 9112 9.3, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// It ends with this response.
+    /// The connection ends with this response.
     Close,
     /// Another request may follow.
     KeepAlive,
@@ -135,7 +135,7 @@ fn check_field(name: &str, value: &str) -> Result<(), BadField> {
     Ok(())
 }
 
-/// Why a field cannot be added to responses.
+/// The reason why a field cannot be added to responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadField {
     /// The value is not a media type (RFC 9110 8.3.1).

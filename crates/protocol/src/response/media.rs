@@ -37,7 +37,7 @@ pub(super) fn extension(name: &[u8]) -> Option<&[u8]> {
 
 /// Returns the media type for this extension.
 fn by_extension(extension: &[u8]) -> Option<&'static str> {
-    let mut lower = [0; LONGEST];
+    let mut lower = [0; MAX_EXTENSION];
     let lower = lower.get_mut(..extension.len())?;
     lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
@@ -126,7 +126,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 pub(super) const UNKNOWN: &str = "application/octet-stream";
 
 /// No ending that is known is longer; `safetensors` has eleven letters.
-const LONGEST: usize = 24;
+const MAX_EXTENSION: usize = 24;
 
 /// Names without an ending that are text everywhere.
 const TEXT_NAMES: [&str; 41] = [

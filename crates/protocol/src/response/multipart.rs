@@ -14,7 +14,7 @@ pub struct Multipart {
     pub parts: Vec<(Vec<u8>, Range<u64>)>,
     /// The bytes after the last part.
     pub closing: Vec<u8>,
-    /// What separates the parts.
+    /// The separator of the parts.
     pub boundary: String,
 }
 
@@ -108,8 +108,8 @@ fn fnv(bytes: impl Iterator<Item = u8>, basis: u64) -> u64 {
     bytes.fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
 }
 
-/// What FNV-1a begins with.
+/// The value with which FNV-1a begins.
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// What FNV-1a multiplies with.
+/// The factor of FNV-1a.
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

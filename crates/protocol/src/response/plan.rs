@@ -24,11 +24,11 @@ pub struct Representation<'a> {
     pub len: u64,
     /// Its entity tag, with quotes; empty if it has none.
     pub etag: &'a str,
-    /// When it was last changed, if that is known.
+    /// The time at which the file was last changed, if that is known.
     pub modified: Option<SystemTime>,
     /// Its media type, that of the plain file if this is a compressed neighbour.
     pub media_type: &'a str,
-    /// How it is compressed.
+    /// The coding by which it is compressed.
     pub coding: Option<Coding>,
     /// Whether another request could get another coding of it: then every response says so.
     pub varies: bool,
@@ -46,13 +46,13 @@ pub struct Plan {
     /// The lines about the representation, each with its CRLF: all of the head but the status
     /// line, `Date`, `Connection`, and what the operator adds to every response.
     pub fields: Vec<u8>,
-    /// What follows the head.
+    /// The body that follows the head.
     pub body: PlannedBody,
     /// The value of `Content-Length`; after HEAD and 304 no body follows nevertheless.
     pub body_len: u64,
 }
 
-/// What follows the head.
+/// The body that follows the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlannedBody {
     /// Nothing.
@@ -185,7 +185,7 @@ fn message(status: u16, mut fields: Vec<u8>, facts: &Representation, text: &'sta
     Plan { status, fields, body: PlannedBody::Message(Cow::Borrowed(text)), body_len }
 }
 
-/// What every answer with bytes of the file says about it.
+/// Adds the fields that every answer with bytes of the file has.
 fn push_representation(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
     push_validators(fields, facts, now);
     fields.extend_from_slice(b"Accept-Ranges: bytes\r\n"); // RFC 9110 14.3
@@ -195,7 +195,7 @@ fn push_representation(fields: &mut Vec<u8>, facts: &Representation, now: System
     push_disposition(fields, facts.file_name, facts.is_download);
 }
 
-/// What tells this version from others.
+/// Adds the fields that distinguish this version from others.
 fn push_validators(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
     if let Some(modified) = facts.modified.and_then(|modified| last_modified(modified, now)) {
         fields.extend_from_slice(b"Last-Modified: ");

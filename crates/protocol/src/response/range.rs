@@ -10,9 +10,9 @@ use crate::request::Request;
 /// The part of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeAnswer {
-    /// All of it, as if there were no `Range`: 200.
+    /// The whole file, as if there were no `Range`: 200.
     Whole,
-    /// One part, not empty: 206.
+    /// A single part, which is not empty: 206.
     Part(Range<u64>),
     /// Several parts, none empty, in the order in which they were asked for: 206.
     Parts(Vec<Range<u64>>),
@@ -89,7 +89,7 @@ pub fn answer(value: &[u8], len: u64) -> RangeAnswer {
     }
 }
 
-/// One member of the list.
+/// A member of the list.
 #[derive(Clone, Copy, Debug)]
 enum Spec {
     /// `FIRST-LAST` or `FIRST-`.
@@ -145,5 +145,5 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// How many parts one response may have. Readers of PDF and zip files ask for a handful.
+/// The maximum number of parts of a response. Readers of PDF and zip files ask for a handful.
 pub const MAX_PARTS: usize = 16;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::range;
 use crate::request::{Method, Request};
 
-/// One client's download of one target in one version, from some byte to the end.
+/// A client's download of a target in one version, from some byte to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
     /// Whether it resumes an earlier one without naming the version.
@@ -35,7 +35,7 @@ pub struct Resumptions {
     /// Keyed at random, so that two keys cannot be made the same on purpose.
     hasher: RandomState,
     kept: Mutex<Kept>,
-    /// How many are kept, readable without the lock: mostly there are none.
+    /// The number of downloads kept, readable without the lock: mostly there are none.
     count: AtomicUsize,
 }
 
@@ -129,7 +129,7 @@ impl Kept {
     }
 
     fn put(&mut self, key: u64, broken: Broken) {
-        if self.latest.len() >= MOST / 2 && !self.latest.contains_key(&key) {
+        if self.latest.len() >= MAX_DOWNLOADS / 2 && !self.latest.contains_key(&key) {
             self.before = std::mem::take(&mut self.latest);
         }
         self.latest.insert(key, broken);
@@ -142,7 +142,8 @@ impl Kept {
 }
 
 /// Downloads remembered at the most; less than a megabyte.
-const MOST: usize = 16 << 10;
+const MAX_DOWNLOADS: usize = 16 << 10;
 
-/// How long one is remembered: a client that comes back the next morning is still known.
+/// The time for which a download is remembered: a client that comes back the next morning is
+/// still known.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);

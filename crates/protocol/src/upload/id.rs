@@ -72,5 +72,5 @@ pub fn without_tokens(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown)
 }
 
-/// What stands before the token in a query.
+/// The key of the token in a query.
 const KEY: &[u8] = b"upload=";

@@ -78,12 +78,12 @@ impl fmt::Display for PartId {
 /// would be too long.
 #[must_use]
 pub fn partial_name(name: &[u8], id: PartId) -> Vec<u8> {
-    let mut end = name.len().min(LONGEST - AROUND);
+    let mut end = name.len().min(MAX_NAME - AFFIXES);
     // Not in the middle of a character, for file systems that want text.
     while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
         end -= 1;
     }
-    let mut partial = Vec::with_capacity(end + AROUND);
+    let mut partial = Vec::with_capacity(end + AFFIXES);
     partial.push(b'.');
     partial.extend_from_slice(&name[..end]);
     partial.extend_from_slice(format!(".{id}").as_bytes());
@@ -120,8 +120,8 @@ const END: &[u8] = b".upload";
 /// Hexadecimal digits of a token, and of what a part is known by.
 const DIGITS: usize = 32;
 
-/// What stands around the name: two dots, the digits, the end.
-const AROUND: usize = 2 + DIGITS + END.len();
+/// The length of what surrounds the name: two dots, the digits, the end.
+const AFFIXES: usize = 2 + DIGITS + END.len();
 
 /// The longest name of a file that Linux file systems take.
-const LONGEST: usize = 255;
+const MAX_NAME: usize = 255;

@@ -67,9 +67,9 @@ impl fmt::Display for Limits {
 pub enum Problem {
     /// The body does not begin where the upload ends.
     Offset {
-        /// Where it ends.
+        /// The offset of its end.
         expected: u64,
-        /// Where the body begins.
+        /// The offset at which the body begins.
         provided: u64,
     },
     /// Two lengths of one upload differ, or there is more than they say.

@@ -2,16 +2,16 @@
 
 use super::content_range::decimal;
 
-/// Where in a file the body of a PATCH belongs.
+/// The place in a file where the body of a PATCH belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRange {
-    /// After its last byte.
+    /// At the end of the file.
     Append,
     /// From this byte on; bytes after the body stay.
     From(u64),
     /// Between these bytes, the second included: the body has exactly that length.
     Between(u64, u64),
-    /// In place of this number of bytes at the end.
+    /// In place of this number of bytes at the end of the file.
     Last(u64),
 }
 

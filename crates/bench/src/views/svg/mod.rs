@@ -93,7 +93,7 @@ pub(crate) fn class(look: usize) -> String {
     format!("c{}", shape(look))
 }
 
-/// By which of the shapes and hatchings a look is known, which are as many as the colours.
+/// The number of the shape and the hatching of a look; there are as many as colours.
 pub(crate) const fn shape(look: usize) -> usize {
     if look < LOOKS { look } else { 2 + (look - 2) % (LOOKS - 2) }
 }

@@ -59,7 +59,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) ends: Vec<EndReceipt>,
     /// The number of ends left out.
     pub(crate) ends_left_out: usize,
-    /// The same calls by name.
+    /// The system calls that were watched, by name.
     pub(crate) system_calls: Vec<CallReceipt>,
     /// Bytes of files, programs and libraries apart, that were mapped into memory.
     pub(crate) mapped_bytes: u64,

@@ -6,7 +6,7 @@ use underpass_engine::ktls::Cipher;
 const RECORD: u64 = 16 * 1024;
 
 /// The most records under one key of AES-GCM (RFC 8446 5.5), with room for a step that has begun.
-const MOST: u64 = (1 << 24) - (1 << 20);
+const MAX_RECORDS: u64 = (1 << 24) - (1 << 20);
 
 /// The number of records after which a new key is requested, early enough for it to wait for a
 /// slow peer.
@@ -24,7 +24,11 @@ pub(in crate::tls) struct KeyUsage {
 
 impl KeyUsage {
     pub(in crate::tls) fn new(cipher: Cipher, can_renew: bool, records: u64) -> Self {
-        Self { records, most: (cipher != Cipher::ChaCha20Poly1305).then_some(MOST), can_renew }
+        Self {
+            records,
+            most: (cipher != Cipher::ChaCha20Poly1305).then_some(MAX_RECORDS),
+            can_renew,
+        }
     }
 
     /// Counts the records of one call, and returns whether it is time for a new key.
