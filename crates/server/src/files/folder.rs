@@ -17,7 +17,7 @@ use crate::routing::response::{ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Changes;
 use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
-use underpass_protocol::request::negotiate::{wants_html, wants_json};
+use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Target, encode_segment};
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::plan::{PlannedBody, Representation};
@@ -60,6 +60,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         may: may(ctx, &target.path),
         user: ctx.user.clone(),
         is_partial: ctx.is_partial,
+        is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
         is_chunked,
     };
     let task = ListTask { folder, what };
@@ -79,8 +80,11 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     if is_chunked && is_stream {
         response.add_field("Transfer-Encoding", "chunked");
     }
+    if head.is_gzipped {
+        response.add_field("Content-Encoding", Coding::Gzip.token());
+    }
     response.add_field("Cache-Control", "no-cache");
-    response.add_field("Vary", "Accept, Sec-Fetch-Dest, Sec-Fetch-Mode");
+    response.add_field("Vary", "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode");
     if head.media_type == Format::Html.media_type() {
         response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
     }

@@ -30,6 +30,8 @@ pub(crate) struct ListingRequest {
     pub(crate) user: Option<Arc<str>>,
     /// Whether only names that lead to something the user may read are listed.
     pub(crate) is_partial: bool,
+    /// Whether the client prefers a text that is compressed by gzip.
+    pub(crate) is_gzipped: bool,
     /// Whether the listing is made and sent in chunks (RFC 9112, section 7.1).
     pub(crate) is_chunked: bool,
 }
@@ -39,6 +41,9 @@ pub(crate) struct ListingRequest {
 pub(crate) struct ListingHead {
     pub(crate) media_type: &'static str,
     pub(crate) next_page: Option<String>,
+    /// Whether the text is compressed: one that is made for each client is not, as compressing it
+    /// takes 300 KiB.
+    pub(crate) is_gzipped: bool,
 }
 
 /// A folder that several clients request.

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::Memory;
 use underpass_listing::{Listing, Prepared, Unsorted};
-use underpass_protocol::chunked::chunk;
 
 use crate::auth::Right;
 use crate::listing::jobs::{
     Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
 };
+use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
@@ -138,7 +138,8 @@ impl Stream {
         self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
         let (unsorted, piece) = made.await.map_err(|_| lost())??;
         self.unsorted = Some(unsorted);
-        Ok(piece.map(|piece| framed(piece, self.folder.request.is_chunked)))
+        let mut packer = Packer::new(false, self.folder.request.is_chunked);
+        Ok(piece.and_then(|piece| packer.pack(piece)))
     }
 }
 
@@ -167,40 +168,44 @@ fn answer_waiters(
     mut held: Reservation,
 ) {
     let next_page = prepared.next_page().map(str::to_owned);
-    let head = ListingHead { media_type: prepared.media_type(), next_page };
+    let is_gzipped = folder.request.is_gzipped && prepared.is_held();
+    let mut head = ListingHead { media_type: prepared.media_type(), next_page, is_gzipped };
     if folder.request.is_head {
         return answer_all(waiters, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
-        let outcome = write(prepared, folder.request.is_chunked, &mut held).map(|pieces| {
+        let outcome = write(prepared, packer(&folder.request), &mut held).map(|pieces| {
             let made = Made { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
         return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
     }
-    let longest = prepared.longest().unwrap_or(u64::MAX);
+    let longest = longest_packed(prepared.longest().unwrap_or(u64::MAX));
     if longest > MAX_SHARED || !held.resize(longest) {
         return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
+    head.is_gzipped = folder.request.is_gzipped;
     let made = Made { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
-    let mut len = 0;
-    let whole = prepared.write(&mut |piece| {
+    let (mut len, mut packer) = (0, packer(&folder.request));
+    let mut pass_on = |packed: Option<Vec<u8>>| -> io::Result<()> {
+        let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         // Entries are being added to the folder, or no client waits any more.
         if len > longest || sender.receiver_count() == 0 {
             return Err(Errno::AGAIN.into());
         }
-        let piece = framed(piece, folder.request.is_chunked).into();
         sender.send_if_modified(|made| {
-            made.pieces.push(piece);
+            made.pieces.push(piece.into());
             // Each wake-up is for all that wait: the first piece is sent at once, the others in
             // groups.
             made.pieces.len() == 1 || made.pieces.len().is_multiple_of(PIECES_AT_ONCE)
         });
         Ok(())
-    });
+    };
+    let whole = prepared.write(&mut |piece| pass_on(packer.pack(piece)));
+    let whole = whole.and_then(|()| pass_on(packer.finish()));
     if whole.is_ok() {
         held.resize(len);
         sender.send_modify(|made| {
@@ -213,24 +218,27 @@ fn answer_waiters(
 /// Writes a listing into memory.
 fn write(
     prepared: Prepared<'_>,
-    is_chunked: bool,
+    mut packer: Packer,
     held: &mut Reservation,
 ) -> io::Result<Vec<Arc<[u8]>>> {
     let (mut pieces, mut len) = (Vec::new(), 0);
-    prepared.write(&mut |piece| {
+    let mut keep = |packed: Option<Vec<u8>>| -> io::Result<()> {
+        let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         if !held.resize(len) {
             return Err(Errno::AGAIN.into());
         }
-        pieces.push(framed(piece, is_chunked).into());
+        pieces.push(piece.into());
         Ok(())
-    })?;
+    };
+    prepared.write(&mut |piece| keep(packer.pack(piece)))?;
+    keep(packer.finish())?;
     Ok(pieces)
 }
 
-/// Returns a piece with its chunk framing, if the listing is sent in chunks.
-fn framed(piece: Vec<u8>, is_chunked: bool) -> Vec<u8> {
-    if is_chunked { chunk(&piece) } else { piece }
+/// Returns the packer of a requested listing.
+fn packer(request: &ListingRequest) -> Packer {
+    Packer::new(request.is_gzipped, request.is_chunked)
 }
 
 /// Calls `use_it` with the requested listing of a folder.

@@ -2,3 +2,4 @@
 
 pub(crate) mod jobs; // those under way
 pub(crate) mod make; // makes them for requests
+mod pack; // compresses and frames

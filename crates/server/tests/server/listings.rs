@@ -1,8 +1,9 @@
 //! Folders as pages, as JSON, as plain names; and all of a large one, page by page.
 
 use std::fs;
+use std::io::Read;
 
-use super::rig::{Running, Site, age};
+use super::rig::{Reply, Running, Site, age};
 
 fn site() -> Running {
     let files: &[(&str, &[u8])] =
@@ -101,6 +102,60 @@ fn programs_that_name_no_format_get_lines_as_of_nginx() {
     assert!(text.contains("<a href=\"c.txt\">c.txt</a> "), "{text}");
 }
 
+/// A body without its gzip.
+fn unzipped(reply: &Reply) -> Vec<u8> {
+    assert_eq!(reply.field("Content-Encoding"), Some("gzip"));
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(reply.body.as_slice()).read_to_end(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn listings_are_compressed_for_clients_that_accept_it() {
+    let site = Site::new();
+    for at in 0..2_000 {
+        fs::File::create(site.path(&format!("{at:05}"))).unwrap();
+    }
+    let site = site.start();
+    for path in ["/", "/?json", "/?ndjson", "/?simple", "/?limit=7"] {
+        let plain = site.get(path);
+        assert_eq!(plain.field("Content-Encoding"), None);
+        for (accepted, is_gzipped) in [
+            ("gzip, deflate, br, zstd", true),
+            ("gzip;q=0.5, identity;q=0.1", true),
+            ("*", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.5, identity", false),
+            ("br", false),
+        ] {
+            let field = format!("Accept-Encoding: {accepted}");
+            let reply = site.ask("GET", path, &[&field]);
+            let vary = reply.field("Vary").unwrap();
+            assert!(vary.split(", ").any(|name| name == "Accept-Encoding"), "{vary}");
+            let head = site.ask("HEAD", path, &[&field]);
+            assert_eq!(head.field("Content-Encoding"), reply.field("Content-Encoding"));
+            assert!(head.body.is_empty());
+            let is_whole = match is_gzipped {
+                true => unzipped(&reply) == plain.body,
+                false => reply.body == plain.body,
+            };
+            assert!(is_whole, "{path} {accepted}");
+            if is_gzipped && plain.body.len() > 10_000 {
+                assert!(reply.body.len() < plain.body.len() / 2, "{path} {}", reply.body.len());
+            }
+        }
+    }
+    // A client of HTTP/1.0 knows the end by that of the connection.
+    let mut old = site.connect();
+    old.send("GET /?simple HTTP/1.0\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+    let mut bytes = Vec::new();
+    old.stream.read_to_end(&mut bytes).unwrap();
+    let start = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&bytes[start..]).read_to_string(&mut text).unwrap();
+    assert_eq!(text.lines().count(), 2_000);
+}
+
 #[test]
 fn a_listing_can_be_refused() {
     let site = Site::of(&[("a", b"first"), ("folder/b", b"second")]);
@@ -141,6 +196,9 @@ fn more_than_ten_thousand_entries_are_all_there_however_they_are_asked_for() {
     assert!(whole == all);
     let list: Vec<serde_json::Value> = serde_json::from_slice(&site.get("/?json").body).unwrap();
     assert_eq!(list.len(), MANY);
+    let packed = unzipped(&site.ask("GET", "/?json", &["Accept-Encoding: gzip"]));
+    let packed: Vec<serde_json::Value> = serde_json::from_slice(&packed).unwrap();
+    assert_eq!(packed.len(), MANY);
 
     let mut client = site.connect();
     for start in ["/?simple&limit=3000", "/?ndjson&limit=4000&order=desc"] {

@@ -161,8 +161,9 @@ impl fmt::Debug for DiskQueue {
 /// The lowest priority: about a hundredth of the processor if workers want all of it.
 const NICENESS: i32 = 19;
 
-/// The number of bytes for the stack of a thread.
-const STACK: usize = 256 << 10;
+/// The number of bytes for the stack of a thread. Compression of a listing begins with tables of
+/// some 300 KiB on the stack, several times that without optimization.
+const STACK: usize = 2 << 20;
 
 /// The number of low bits of an IPv6 address that its owner can choose.
 const INTERFACE_BITS: u32 = 64;
