@@ -13,7 +13,7 @@ use underpass_engine::hint::{Action, Hint, Hinted};
 use underpass_server::server::ServeError;
 
 use crate::args::ShowArgs;
-use crate::receipt::Receipt;
+use underpass_receipt::Receipt;
 
 /// Why a command failed.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use underpass_transport::tls::Pin;
 use super::printable::{self, one_line};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, complaint};
-use crate::receipt::{Alphabet, DeclineReceipt, Receipt, explained};
+use crate::receipt::{Alphabet, explained};
+use underpass_receipt::{DeclineReceipt, Receipt};
 
 /// Prints the receipt of a finished transfer.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {

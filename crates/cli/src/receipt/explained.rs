@@ -5,8 +5,8 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Mechanism;
 
-use super::fields::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 use super::path_diagram::{self, Alphabet, Flow, PathDiagram, Under};
+use underpass_receipt::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 
 /// Returns the receipt as people read it.
 pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {

@@ -1,9 +1,7 @@
-//! Receipts: what a transfer did, as JSON and in text form.
+//! Receipts in text form; their values and their JSON are those of `underpass-receipt`.
 
 mod explained;
-mod fields;
 mod path_diagram;
 
 pub(crate) use explained::{costs, explained};
-pub(crate) use fields::*;
 pub(crate) use path_diagram::{Alphabet, Flow, PathDiagram, Under, label};

@@ -8,7 +8,7 @@ use std::env;
 
 use indicatif::{BinaryBytes, HumanCount};
 
-use super::fields::EndKind;
+use underpass_receipt::EndKind;
 
 /// What is drawn.
 #[derive(Clone, Debug, Default)]

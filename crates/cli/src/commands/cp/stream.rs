@@ -20,8 +20,8 @@ use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::output::Meter;
-use crate::receipt::Receipt;
 use crate::signals;
+use underpass_receipt::Receipt;
 
 /// Prepares the target; a file that may be written to but not replaced is written in place.
 fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Target> {

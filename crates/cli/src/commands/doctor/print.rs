@@ -6,7 +6,7 @@ use underpass_engine::Mechanism;
 
 use crate::output;
 use crate::output::printable::one_line;
-use crate::receipt::Receipt;
+use underpass_receipt::Receipt;
 
 /// Returns the findings, two or three lines each, with names escaped.
 pub(super) fn text(findings: &[Finding]) -> String {

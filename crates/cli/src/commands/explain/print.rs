@@ -4,9 +4,9 @@ use indicatif::HumanCount;
 
 use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
 use crate::output::printable::one_line;
-use crate::receipt::EndKind;
 use crate::receipt::costs;
 use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
+use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.
 pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {

@@ -10,7 +10,7 @@ use underpass_diagnose::explain::{
 };
 use underpass_engine::{Mechanism, errno};
 
-use crate::receipt::{
+use underpass_receipt::{
     CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
 };
 

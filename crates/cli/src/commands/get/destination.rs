@@ -13,7 +13,7 @@ use underpass_client::download::{IfExists, Target, name_of};
 use super::args::GetArgs;
 use crate::ends::{self, Overwrite};
 use crate::failure::{Failure, Result, WithPath};
-use crate::receipt::EndKind;
+use underpass_receipt::EndKind;
 
 /// The destination of a download.
 #[derive(Debug)]

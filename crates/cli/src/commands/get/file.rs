@@ -5,17 +5,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use indicatif::BinaryBytes;
-use underpass_client::download::{Done, DownloadOptions, Downloader, Event, Gauge, Kept};
+use underpass_client::download::{DownloadOptions, Downloader, Event, Gauge, Kept};
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::destination::Destination;
-use super::receipt::{GetReceipt, shown};
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
 use underpass_engine::Size;
+use underpass_receipt::{GetReceipt, shown};
 
 /// Fetches the file at one URL.
 pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
@@ -40,14 +40,7 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             Ok(())
         }
         Err(failed) => {
-            let done = Done {
-                report: (*failed.report).clone(),
-                tls: failed.tls.as_deref().cloned(),
-                ..Done::default()
-            };
-            let mut receipt = GetReceipt::new(&shown(url), destination.path(), &done, elapsed);
-            receipt.receipt.error = Some(failed.to_string());
-            receipt.kept = failed.kept.as_ref().map(|kept| kept.bytes);
+            let receipt = GetReceipt::of_failed(&shown(url), destination.path(), &failed, elapsed);
             print::file_receipt(args.show, &receipt);
             let to = destination.path().display();
             let mut line = format!("fetching {} to {to}: {failed}", shown(url));

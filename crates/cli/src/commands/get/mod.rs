@@ -5,7 +5,6 @@ mod destination;
 mod file;
 mod print;
 mod progress;
-mod receipt;
 mod run;
 mod tree;
 

@@ -5,11 +5,10 @@ use std::io::{IsTerminal, Write};
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 
-use super::receipt::GetReceipt;
 use crate::args::ShowArgs;
 use crate::output::printable::one_line;
 use crate::output::{error_line, note, print_receipt, summary, tell_json};
-use crate::receipt::Receipt;
+use underpass_receipt::{GetReceipt, Receipt};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
 /// whole one as JSON.

@@ -16,11 +16,11 @@ use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::print;
-use super::receipt::shown;
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::receipt::{EndKind, Receipt, TlsReceipt};
+use underpass_receipt::shown;
+use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
 /// What fetching a folder did, as one JSON object.
 #[derive(Debug, Serialize)]

@@ -22,8 +22,8 @@ use crate::args::ShowArgs;
 use crate::ends::Input;
 use crate::failure::{Failure, WithPath};
 use crate::output::{self, Meter};
-use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
 use underpass_engine::Size;
+use underpass_receipt::{EndKind, Receipt, shown};
 
 /// The state that all uploads of one command share.
 pub(super) struct Session<'s> {
@@ -116,7 +116,7 @@ impl<'s> Session<'s> {
     /// Prints the summary of all uploads.
     pub(super) fn finish(self) {
         let elapsed_s = self.started.elapsed().as_secs_f64();
-        let receipt = Receipt { elapsed_s, ..payload(&self.total) };
+        let receipt = Receipt { elapsed_s, ..Receipt::of_payload(&self.total) };
         self.meter.clear();
         if self.has_sent {
             output::sum(self.args.show, &receipt);
@@ -179,7 +179,7 @@ impl<'s> Session<'s> {
         };
         let started = Instant::now();
         let outcome = upload(&self.client, &what, url, self.idle.take(), &mut on_event);
-        let elapsed_s = started.elapsed().as_secs_f64();
+        let elapsed = started.elapsed();
         self.meter.clear();
         let name = input.path().display().to_string();
         let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
@@ -187,21 +187,9 @@ impl<'s> Session<'s> {
         self.total.add(&done.report);
         self.has_sent |= !done.was_there;
         self.tell_of_condition(&name, &done);
-        let receipt =
-            Receipt { tls: done.tls.as_ref().map(TlsReceipt::from), ..payload(&done.report) };
+        let receipt = Receipt::of_upload(name, kind, &done, digest.as_ref(), elapsed);
         input.finish(receipt.bytes);
-        let upload = UploadReceipt {
-            file: name,
-            url: shown(&done.url),
-            status: Some(done.status),
-            was_there: done.was_there,
-            may_have_replaced: done.is_suspicious,
-            resumed_at: done.resumed_at,
-            resumable: done.is_resumable,
-            digest: digest.as_ref().and_then(known_digest),
-        };
-        let receipt = receipt.between(kind, EndKind::Socket);
-        Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
+        Ok(receipt)
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.
@@ -256,19 +244,7 @@ impl<'s> Session<'s> {
     }
 
     fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
-        let mut receipt = payload(&failed.report);
-        receipt.error = Some(failed.error.to_string());
-        receipt.tls = failed.tls.as_deref().map(TlsReceipt::from);
-        receipt.upload = Some(UploadReceipt {
-            file: file.clone(),
-            url: shown(url),
-            status: failed.error.status(),
-            was_there: false,
-            may_have_replaced: false,
-            resumed_at: 0,
-            resumable: failed.is_kept,
-            digest: None,
-        });
+        let receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
         let is_fatal = match failed.error.status() {
             Some(status) => matches!(status, 401 | 407 | 507),
             None => !failed.is_of_this_file(),
@@ -282,28 +258,4 @@ impl<'s> Session<'s> {
 /// Returns the failure of an upload that has moved nothing.
 fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
-}
-
-/// Returns a digest in the form of the receipt.
-fn known_digest(computed: &Computed) -> Option<UploadDigest> {
-    let digest = computed.digests.first()?;
-    Some(UploadDigest {
-        algorithm: digest.algorithm().name().to_owned(),
-        value: digest.hex(),
-        read_bytes: computed.read_bytes,
-    })
-}
-
-/// Returns a receipt without the overhead of the requests.
-fn payload(report: &Report) -> Receipt {
-    let receipt = Receipt::from(report);
-    Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }
-}
-
-/// Returns a URL without its password, which may be shown to every user.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    // Only URLs without a host have no place for them.
-    let _ = (url.set_username(""), url.set_password(None));
-    url.to_string()
 }

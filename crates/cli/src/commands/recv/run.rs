@@ -15,9 +15,9 @@ use crate::connection::{Address, Stream, StreamTls, choose_congestion, meet};
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
-use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
 use underpass_engine::Size;
+use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
 /// Receives the stream.
 pub(crate) fn run(args: &RecvArgs) -> Result<()> {

@@ -18,8 +18,8 @@ use crate::connection::{Stream, StreamTls, choose_congestion, end_stream, meet};
 use crate::ends::Input;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
-use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
+use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
 /// Sends the stream.
 pub(crate) fn run(args: &SendArgs) -> Result<()> {

@@ -1,166 +1,166 @@
-//! The receipt: a report for people and programs. Its field names are stable.
+//! The receipt of one transfer, and what all receipts have in common.
 
 use serde::{Deserialize, Serialize};
-pub(crate) use underpass_diagnose::EndKind;
+use underpass_diagnose::EndKind;
 use underpass_engine::{Declined, Mechanism, Report, Tally};
 use underpass_transport::tls::{EncryptedBy, SessionFacts};
 
 /// What a transfer did, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Receipt {
+pub struct Receipt {
     /// Why the transfer failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// What sort of thing the bytes came from; absent for what takes several sorts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) from: Option<EndKind>,
+    pub from: Option<EndKind>,
     /// What sort of thing they went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) to: Option<EndKind>,
+    pub to: Option<EndKind>,
     /// Payload bytes delivered to the sink.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Seconds from the first step to the end; for `send` until the peer had everything.
-    pub(crate) elapsed_s: f64,
+    pub elapsed_s: f64,
     /// What each mechanism moved.
-    pub(crate) mechanisms: Vec<MechanismReceipt>,
+    pub mechanisms: Vec<MechanismReceipt>,
     /// What the kernel declined, and where.
-    pub(crate) declined: Vec<DeclineReceipt>,
+    pub declined: Vec<DeclineReceipt>,
     /// Payload bytes copied between user and kernel space, in either direction.
-    pub(crate) user_space_bytes: u64,
+    pub user_space_bytes: u64,
     /// System calls that moved bytes or tried to, those of declined mechanisms included.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// How often an end was not ready and had to be waited for.
-    pub(crate) waits: u64,
+    pub waits: u64,
     /// Processor time of the moving thread.
-    pub(crate) cpu_s: CpuReceipt,
+    pub cpu_s: CpuReceipt,
     /// Context switches of the moving thread.
-    pub(crate) context_switches: SwitchesReceipt,
+    pub context_switches: SwitchesReceipt,
     /// Page faults of the moving thread.
-    pub(crate) page_faults: FaultsReceipt,
+    pub page_faults: FaultsReceipt,
     /// The integrity level that really held.
-    pub(crate) integrity: String,
+    pub integrity: String,
     /// The congestion control of the connection; absent without TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) congestion: Option<String>,
+    pub congestion: Option<String>,
     /// The TLS that it went over; absent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tls: Option<TlsReceipt>,
+    pub tls: Option<TlsReceipt>,
     /// What `put` knows besides.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub(crate) upload: Option<UploadReceipt>,
+    pub upload: Option<UploadReceipt>,
 }
 
 /// The facts about TLS.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct TlsReceipt {
+pub struct TlsReceipt {
     /// `TLSv1.3` or `TLSv1.2`.
-    pub(crate) version: String,
+    pub version: String,
     /// The cipher suite by its name in RFC 8446 or RFC 5289.
-    pub(crate) suite: String,
+    pub suite: String,
     /// Whether it went on with an earlier session.
-    pub(crate) resumed: bool,
+    pub resumed: bool,
     /// Where records were encrypted: `kernel` or `user_space`.
     #[serde(rename = "where")]
-    pub(crate) place: String,
+    pub place: String,
     /// Why not the kernel; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<String>,
+    pub why: Option<String>,
 }
 
 /// The facts about an upload.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct UploadReceipt {
+pub struct UploadReceipt {
     /// The file that was sent.
-    pub(crate) file: String,
+    pub file: String,
     /// Where it is now.
-    pub(crate) url: String,
+    pub url: String,
     /// What the server answered; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) status: Option<u16>,
+    pub status: Option<u16>,
     /// Whether nothing was sent because the target exists and was not to be replaced.
     #[serde(default)]
-    pub(crate) was_there: bool,
+    pub was_there: bool,
     /// Whether the response shows that the server did not check the condition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) may_have_replaced: bool,
+    pub may_have_replaced: bool,
     /// Bytes that the server had before.
-    pub(crate) resumed_at: u64,
+    pub resumed_at: u64,
     /// Whether an interrupted upload could be resumed.
-    pub(crate) resumable: bool,
+    pub resumable: bool,
     /// The digest sent for the server to check; absent if none was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<UploadDigest>,
+    pub digest: Option<UploadDigest>,
 }
 
 /// The digest that was sent along with a file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct UploadDigest {
+pub struct UploadDigest {
     /// How it was made.
-    pub(crate) algorithm: String,
+    pub algorithm: String,
     /// In hexadecimal.
-    pub(crate) value: String,
+    pub value: String,
     /// Bytes that were read into user space for it.
-    pub(crate) read_bytes: u64,
+    pub read_bytes: u64,
 }
 
 /// What one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct MechanismReceipt {
+pub struct MechanismReceipt {
     /// The mechanism; `None` for what only other programs do.
     #[serde(skip)]
-    pub(crate) mechanism: Option<Mechanism>,
+    pub mechanism: Option<Mechanism>,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Bytes it delivered.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// System calls it made.
-    pub(crate) calls: u64,
+    pub calls: u64,
 }
 
 /// One refusal of the kernel.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct DeclineReceipt {
+pub struct DeclineReceipt {
     /// What was declined; `None` for what only other programs do.
     #[serde(skip)]
-    pub(crate) what: Option<Declined>,
+    pub what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.
-    pub(crate) mechanism: String,
+    pub mechanism: String,
     /// The kernel's answer by its symbol.
-    pub(crate) errno: String,
+    pub errno: String,
     /// Bytes delivered when it was declined first.
-    pub(crate) at: u64,
+    pub at: u64,
     /// How often it was declined with this answer.
-    pub(crate) times: u64,
+    pub times: u64,
     /// What the answer means, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// Processor seconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct CpuReceipt {
+pub struct CpuReceipt {
     /// In user space.
-    pub(crate) user: f64,
+    pub user: f64,
     /// In the kernel.
-    pub(crate) system: f64,
+    pub system: f64,
 }
 
 /// Context switches.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct SwitchesReceipt {
+pub struct SwitchesReceipt {
     /// Because the thread waited.
-    pub(crate) voluntary: u64,
+    pub voluntary: u64,
     /// Because its time was up.
-    pub(crate) involuntary: u64,
+    pub involuntary: u64,
 }
 
 /// Page faults.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct FaultsReceipt {
+pub struct FaultsReceipt {
     /// Served from memory.
-    pub(crate) minor: u64,
+    pub minor: u64,
     /// Served from a disk.
-    pub(crate) major: u64,
+    pub major: u64,
 }
 
 impl From<&Report> for Receipt {
@@ -213,7 +213,8 @@ impl From<&Report> for Receipt {
 
 impl Receipt {
     /// Adds the kinds of both ends.
-    pub(crate) fn between(self, from: EndKind, to: EndKind) -> Self {
+    #[must_use]
+    pub fn between(self, from: EndKind, to: EndKind) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
     }
 }

@@ -5,55 +5,58 @@ use std::time::Duration;
 
 use serde::Serialize;
 use underpass_client::Url;
-use underpass_client::download::Done;
-use underpass_server::digest::Fact;
+use underpass_client::download::{Done, Failed};
+use underpass_diagnose::EndKind;
+use underpass_transport::digest::Fact;
 
-use crate::receipt::{EndKind, Receipt, TlsReceipt};
+use crate::transfer::{Receipt, TlsReceipt};
 
 /// What fetching one file did, as one JSON object.
 #[derive(Debug, Serialize)]
-pub(crate) struct GetReceipt {
+pub struct GetReceipt {
     /// The URL, without the password.
-    pub(crate) url: String,
+    pub url: String,
     /// The local file.
-    pub(crate) file: String,
+    pub file: String,
     /// Whether the file was complete already, so that nothing was fetched.
-    pub(crate) was_here: bool,
+    pub was_here: bool,
     /// The most simultaneous connections.
-    pub(crate) connections: u32,
+    pub connections: u32,
     /// Bytes that were present before.
-    pub(crate) resumed_at: u64,
+    pub resumed_at: u64,
     /// Bytes of an incomplete file, which are kept to be resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kept: Option<u64>,
+    pub kept: Option<u64>,
     /// The digest, if one was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<DigestReceipt>,
+    pub digest: Option<DigestReceipt>,
     /// The digests after the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) more_digests: Vec<DigestReceipt>,
+    pub more_digests: Vec<DigestReceipt>,
+    /// The receipt that every transfer has.
     #[serde(flatten)]
-    pub(crate) receipt: Receipt,
+    pub receipt: Receipt,
 }
 
 /// The result for one digest of a file.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct DigestReceipt {
+pub struct DigestReceipt {
     /// The algorithm.
-    pub(crate) algorithm: &'static str,
+    pub algorithm: &'static str,
     /// The digest, in hexadecimal.
-    pub(crate) value: String,
+    pub value: String,
     /// The expected digest, if there is one.
-    pub(crate) expected: Option<String>,
+    pub expected: Option<String>,
     /// Whether they match.
-    pub(crate) matches: Option<bool>,
+    pub matches: Option<bool>,
     /// Bytes that were read for it, mostly from the page cache.
-    pub(crate) read_bytes: u64,
+    pub read_bytes: u64,
 }
 
 impl GetReceipt {
     /// Creates the receipt of a URL.
-    pub(crate) fn new(url: &str, path: &Path, done: &Done, elapsed: Duration) -> Self {
+    #[must_use]
+    pub fn new(url: &str, path: &Path, done: &Done, elapsed: Duration) -> Self {
         let mut digests = done.facts.iter().map(DigestReceipt::from);
         Self {
             url: url.to_owned(),
@@ -72,8 +75,22 @@ impl GetReceipt {
         }
     }
 
+    /// Creates the receipt of a URL that could not be fetched.
+    #[must_use]
+    pub fn of_failed(url: &str, path: &Path, failed: &Failed, elapsed: Duration) -> Self {
+        let done = Done {
+            report: (*failed.report).clone(),
+            tls: failed.tls.as_deref().cloned(),
+            ..Done::default()
+        };
+        let mut receipt = Self::new(url, path, &done, elapsed);
+        receipt.receipt.error = Some(failed.to_string());
+        receipt.kept = failed.kept.as_ref().map(|kept| kept.bytes);
+        receipt
+    }
+
     /// Returns the results for all its digests.
-    pub(crate) fn digests(&self) -> impl Iterator<Item = &DigestReceipt> {
+    pub fn digests(&self) -> impl Iterator<Item = &DigestReceipt> {
         self.digest.iter().chain(&self.more_digests)
     }
 }
@@ -91,7 +108,8 @@ impl From<&Fact> for DigestReceipt {
 }
 
 /// Returns a URL without its password, which may be shown.
-pub(super) fn shown(url: &Url) -> String {
+#[must_use]
+pub fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Only URLs without a host have no place for them.
     let _ = (url.set_username(""), url.set_password(None));

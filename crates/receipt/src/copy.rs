@@ -1,0 +1,143 @@
+//! The receipt of copied files and folders.
+
+use serde::Serialize;
+use underpass_copy::{BetweenSystems, CopyOptions, CopyOutcome};
+use underpass_diagnose::EndKind;
+use underpass_engine::Integrity;
+
+use crate::transfer::{CpuReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt};
+
+/// The receipt of a copy.
+#[derive(Debug, Serialize)]
+pub struct CopyReceipt {
+    /// The receipt that every transfer has.
+    #[serde(flatten)]
+    pub receipt: Receipt,
+    /// Files that were copied.
+    pub files: u64,
+    /// Folders that were walked.
+    pub folders: u64,
+    /// Links that were made anew.
+    pub links: u64,
+    /// Names that were given to copies that had one already.
+    pub hard_links: u64,
+    /// Devices, FIFOs and sockets.
+    pub specials: u64,
+    /// Files that were not replaced because of `--no-clobber` or `--update`.
+    pub kept: u64,
+    /// Files that an earlier run had copied.
+    pub resumed: u64,
+    /// Bytes that an earlier run had copied.
+    pub resumed_bytes: u64,
+    /// Entries that `--exclude` left out.
+    pub excluded: u64,
+    /// Bytes of holes, which were not copied.
+    pub hole_bytes: u64,
+    /// Copies that were compared with their originals.
+    pub verified: u64,
+    /// The bytes of these copies.
+    pub verified_bytes: u64,
+    /// Copies whose owner is not that of their originals.
+    pub without_owner: u64,
+    /// Copies that lack an attribute or an ACL.
+    pub without_attributes: u64,
+    /// Files that were written in place because they could not be replaced.
+    pub in_place: u64,
+    /// Files that were copied twice because they changed meanwhile.
+    pub copied_again: u64,
+    /// Further names of files that became separate copies because they could not be linked.
+    pub links_copied: u64,
+    /// How many threads copied.
+    pub jobs: usize,
+    /// The copied files by file systems.
+    pub file_systems: Vec<SystemReceipt>,
+    /// The number of entries that could not be copied.
+    pub failed: usize,
+    /// The reasons, one line each.
+    pub errors: Vec<String>,
+    /// Whether it was a dry run.
+    pub dry_run: bool,
+}
+
+/// The files copied between two types of file systems.
+#[derive(Debug, Serialize)]
+pub struct SystemReceipt {
+    /// The file system of the sources.
+    pub from: &'static str,
+    /// The file system of the copies.
+    pub to: &'static str,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The mechanisms that moved them.
+    pub mechanisms: Vec<MechanismReceipt>,
+}
+
+impl From<&BetweenSystems> for SystemReceipt {
+    fn from(between: &BetweenSystems) -> Self {
+        let receipt = Receipt::from(&between.report);
+        Self {
+            from: between.from,
+            to: between.to,
+            files: between.files,
+            bytes: receipt.bytes,
+            mechanisms: receipt.mechanisms,
+        }
+    }
+}
+
+impl CopyReceipt {
+    /// Creates the receipt of a copy that took this time in seconds.
+    #[must_use]
+    pub fn new(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Self {
+        let totals = &outcome.totals;
+        let report = totals.report();
+        let usage = totals.usage;
+        let receipt = Receipt {
+            elapsed_s,
+            cpu_s: CpuReceipt {
+                user: usage.user.as_secs_f64(),
+                system: usage.system.as_secs_f64(),
+            },
+            context_switches: SwitchesReceipt {
+                voluntary: usage.voluntary_switches,
+                involuntary: usage.involuntary_switches,
+            },
+            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
+            ..Receipt::from(&report).between(EndKind::File, EndKind::File)
+        };
+        let receipt = match options.integrity {
+            // Small files are not moved by the engine, but they are checked too.
+            level @ (Integrity::Fast | Integrity::Detect) => {
+                Receipt { integrity: level.to_string(), ..receipt }
+            }
+            _ => receipt,
+        };
+        Self {
+            receipt,
+            files: totals.files,
+            folders: totals.folders,
+            links: totals.links,
+            hard_links: totals.hard_links,
+            specials: totals.specials,
+            kept: totals.kept,
+            resumed: totals.resumed,
+            resumed_bytes: totals.resumed_bytes,
+            excluded: totals.excluded,
+            hole_bytes: totals.hole_bytes,
+            verified: totals.verified,
+            verified_bytes: totals.verified_bytes,
+            without_owner: totals.without_owner,
+            without_attributes: totals.without_attributes,
+            in_place: totals.in_place,
+            copied_again: totals.copied_again,
+            links_copied: totals.links_copied,
+            jobs: outcome.jobs,
+            file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
+            failed: outcome.problem_count,
+            errors: outcome.problems.iter().map(ToString::to_string).collect(),
+            dry_run: options.dry_run,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Receipts: what a transfer did, as values whose JSON field names are stable.
+//!
+//! The crates that move bytes report what they did as types of their own. This crate turns those
+//! reports into receipts, for all programs that print or return them. It prints nothing.
+
+#![forbid(unsafe_code)]
+
+mod copy;
+mod download;
+mod transfer;
+mod upload;
+
+pub use copy::{CopyReceipt, SystemReceipt};
+pub use download::{DigestReceipt, GetReceipt, shown};
+pub use transfer::{
+    CpuReceipt, DeclineReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt,
+    TlsReceipt, UploadDigest, UploadReceipt,
+};
+pub use underpass_diagnose::EndKind;

@@ -1,0 +1,82 @@
+//! The receipt of an upload.
+
+use std::time::Duration;
+
+use underpass_client::Url;
+use underpass_client::upload::{UploadFailed, Uploaded};
+use underpass_diagnose::EndKind;
+use underpass_engine::Report;
+use underpass_transport::digest::Computed;
+
+use crate::download::shown;
+use crate::transfer::{Receipt, TlsReceipt, UploadDigest, UploadReceipt};
+
+impl Receipt {
+    /// Creates the receipt of a successful upload of `file`, whose bytes came from an end of this
+    /// kind. `digest` is the digest that was sent along.
+    #[must_use]
+    pub fn of_upload(
+        file: String,
+        from: EndKind,
+        done: &Uploaded,
+        digest: Option<&Computed>,
+        elapsed: Duration,
+    ) -> Self {
+        let upload = UploadReceipt {
+            file,
+            url: shown(&done.url),
+            status: Some(done.status),
+            was_there: done.was_there,
+            may_have_replaced: done.is_suspicious,
+            resumed_at: done.resumed_at,
+            resumable: done.is_resumable,
+            digest: digest.and_then(UploadDigest::of),
+        };
+        Self {
+            elapsed_s: elapsed.as_secs_f64(),
+            tls: done.tls.as_ref().map(TlsReceipt::from),
+            upload: Some(upload),
+            ..Self::of_payload(&done.report).between(from, EndKind::Socket)
+        }
+    }
+
+    /// Creates the receipt of a failed upload of `file` to `url`.
+    #[must_use]
+    pub fn of_failed_upload(file: String, url: &Url, failed: &UploadFailed) -> Self {
+        let upload = UploadReceipt {
+            file,
+            url: shown(url),
+            status: failed.error.status(),
+            was_there: false,
+            may_have_replaced: false,
+            resumed_at: 0,
+            resumable: failed.is_kept,
+            digest: None,
+        };
+        Self {
+            error: Some(failed.error.to_string()),
+            tls: failed.tls.as_deref().map(TlsReceipt::from),
+            upload: Some(upload),
+            ..Self::of_payload(&failed.report)
+        }
+    }
+
+    /// Creates a receipt without the overhead of the requests.
+    #[must_use]
+    pub fn of_payload(report: &Report) -> Self {
+        let receipt = Self::from(report);
+        Self { bytes: receipt.bytes - report.memory().bytes, ..receipt }
+    }
+}
+
+impl UploadDigest {
+    /// Returns the first of the digests that were computed.
+    fn of(computed: &Computed) -> Option<Self> {
+        let digest = computed.digests.first()?;
+        Some(Self {
+            algorithm: digest.algorithm().name().to_owned(),
+            value: digest.hex(),
+            read_bytes: computed.read_bytes,
+        })
+    }
+}
