@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use underpass_bench::BenchError;
+use underpass_client::environment::EnvironmentError;
 use underpass_copy::CopyError;
 use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::Error;
@@ -155,6 +156,17 @@ impl From<BenchError> for Failure {
         match error {
             BenchError::Usage(message) => Self::Usage(message),
             error => Self::hinted(error.to_string(), &error),
+        }
+    }
+}
+
+impl From<EnvironmentError> for Failure {
+    fn from(error: EnvironmentError) -> Self {
+        match error {
+            EnvironmentError::Netrc { path, source } => {
+                Self::Path { action: Action::Reading, path, source }
+            }
+            error => Self::Usage(error.to_string()),
         }
     }
 }

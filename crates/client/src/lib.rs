@@ -8,9 +8,11 @@
 
 pub mod backoff;
 pub mod download;
+pub mod environment;
 mod error;
 mod hints;
 mod http;
+pub mod input;
 pub mod journal;
 pub mod tree;
 pub mod upload;

@@ -1,19 +1,17 @@
 //! The HTTP client of `get` and `put`: its options.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_client::environment::{self, variable};
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
 use underpass_engine::Policy;
-use underpass_engine::hint::Action;
 
-use super::netrc;
 use super::tls_trust::TlsTrustArgs;
 use crate::args::seconds;
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Failure, Result};
 
 /// The options of requests.
 #[derive(Clone, Debug, Args)]
@@ -29,7 +27,7 @@ pub(crate) struct HttpClientArgs {
 
     /// Add a field to each request, such as 'Accept-Language: de'; it is not sent to other servers
     /// after a redirect
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = input::field)]
     headers: Vec<(String, String)>,
 
     /// Read names and passwords of servers from this file [default: $NETRC or ~/.netrc]
@@ -42,7 +40,7 @@ pub(crate) struct HttpClientArgs {
 
     /// Send requests through this proxy [default: $http_proxy, $https_proxy or $all_proxy, except for
     /// $no_proxy]
-    #[arg(long, value_name = "URL", value_parser = proxy, overrides_with = "no_proxy")]
+    #[arg(long, value_name = "URL", value_parser = input::proxy, overrides_with = "no_proxy")]
     proxy: Option<Url>,
 
     /// Use no proxy, whatever the environment says
@@ -112,24 +110,10 @@ impl HttpClientArgs {
         if let Some(token) = self.bearer.clone().or_else(|| variable("UNDERPASS_BEARER")) {
             return Ok(Credentials::Bearer(token));
         }
-        let Some(text) = self.netrc()? else { return Ok(Credentials::None) };
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let found = netrc::find(&text, host);
-        Ok(found
-            .map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password }))
-    }
-
-    /// The text of the netrc file. One that was named has to be there.
-    fn netrc(&self) -> Result<Option<String>> {
-        if self.no_netrc {
-            return Ok(None);
+        match self.no_netrc {
+            true => Ok(Credentials::None),
+            false => Ok(environment::netrc(self.netrc_file.as_deref(), url)?),
         }
-        let named = self.netrc_file.clone().or_else(|| variable("NETRC").map(PathBuf::from));
-        if let Some(path) = named {
-            return fs::read_to_string(&path).with_path(Action::Reading, path).map(Some);
-        }
-        let home = variable("HOME").map(PathBuf::from);
-        Ok(home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok()))
     }
 
     /// The proxies that the arguments or the environment name.
@@ -144,55 +128,6 @@ impl HttpClientArgs {
                 except: Vec::new(),
             });
         }
-        // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
-        let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
-        let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
-        let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
-        let except = except.split([',', ' ']).filter(|name| !name.is_empty());
-        Ok(Proxies { http, https, except: except.map(str::to_owned).collect() })
-    }
-}
-
-/// The proxy that the first of these variables names.
-fn proxy_of(names: &[&str]) -> Result<Option<Url>> {
-    let Some((name, text)) = names.iter().find_map(|name| Some((name, variable(name)?))) else {
-        return Ok(None);
-    };
-    proxy(&text).map(Some).map_err(|error| {
-        Failure::Usage(format!("${name} is '{text}': {error}; --no-proxy asks directly"))
-    })
-}
-
-/// What the environment says, unless that is nothing.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// An address as people type it: without a scheme it is one of `http`.
-pub(crate) fn url(text: &str) -> std::result::Result<Url, String> {
-    let parsed = match text.contains("://") {
-        true => Url::parse(text),
-        false => Url::parse(&format!("http://{text}")),
-    };
-    parsed.map_err(|error| format!("that is no URL: {error}"))
-}
-
-/// The address of a proxy.
-fn proxy(text: &str) -> std::result::Result<Url, String> {
-    let url = url(text)?;
-    if url.scheme() == "http" { Ok(url) } else { Err("a proxy is asked over http".to_owned()) }
-}
-
-/// A field and its value.
-fn header(text: &str) -> std::result::Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err("a name has letters, digits and hyphens".to_owned());
-    }
-    let value = value.trim();
-    match value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        true => Err("a value has no line ends".to_owned()),
-        false => Ok((name.to_owned(), value.to_owned())),
+        Ok(environment::proxies()?)
     }
 }

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use underpass_client::Url;
+use underpass_client::{Url, input};
 use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
 
 use crate::args::{EngineArgs, ShowArgs, rate};
-use crate::connection::{HttpClientArgs, url};
+use crate::connection::HttpClientArgs;
 
 /// The options of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// Fetch these; http:// may be left out
-    #[arg(value_name = "URL", required = true, value_parser = url)]
+    #[arg(value_name = "URL", required = true, value_parser = input::url)]
     pub(crate) urls: Vec<Url>,
 
     /// Write to this file, - for standard output [default: the last part of the URL, here]

@@ -1,7 +1,6 @@
 //! `underpass put`: files, folders and standard input, to an HTTP server.
 
 mod args;
-mod journal_path;
 mod plan;
 mod print;
 mod run;

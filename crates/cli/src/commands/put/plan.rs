@@ -7,12 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use underpass_client::Url;
+use underpass_client::{Url, input};
 use underpass_engine::hint::Action;
 use underpass_protocol::encode_segment;
 
 use super::args::PutArgs;
-use crate::connection::url as address;
 use crate::failure::{Failure, Result, WithPath};
 
 /// A step of an upload.
@@ -202,7 +201,7 @@ fn is_stdin(path: &Path) -> bool {
 /// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-    text.and_then(address).map_err(|reason| {
+    text.and_then(input::url).map_err(|reason| {
         let message = format!("'{}': {reason}; the last word says where to", word.display());
         Failure::Usage(message)
     })

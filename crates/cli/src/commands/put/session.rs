@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use underpass_client::environment::journal_path;
 use underpass_client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
     make_folder, upload,
@@ -15,7 +16,6 @@ use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::args::PutArgs;
-use super::journal_path::journal_path;
 use super::plan::PutStep;
 use super::print;
 use crate::args::ShowArgs;

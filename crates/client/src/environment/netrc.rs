@@ -2,7 +2,7 @@
 
 /// Returns the name and the password for a host in the text of a netrc file: those of its first
 /// entry for that host, or of `default`.
-pub(crate) fn find(text: &str, host: &str) -> Option<(String, String)> {
+pub(super) fn find(text: &str, host: &str) -> Option<(String, String)> {
     let words = words(text);
     let mut words = words.iter().map(String::as_str).peekable();
     while let Some(word) = words.next() {

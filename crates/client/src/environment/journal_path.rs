@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use underpass_client::Url;
+use url::Url;
 
-/// Returns the journal of an upload of this file to this URL; `None` if there is no folder for
+/// Returns the path of the journal of an upload of this file to this URL; `None` if there is no folder for
 /// it.
 ///
 /// It is in the folder for state that survives a restart, and its name is a hash: the same file
 /// and URL always give the same name.
-pub(super) fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
+pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     let folder = state_folder()?;
     let file = std::fs::canonicalize(file).ok()?;
     let mut url = url.clone();

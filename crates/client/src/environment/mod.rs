@@ -1,0 +1,126 @@
+//! What the user's environment says about requests: proxies, passwords, the folder of journals.
+//!
+//! Nothing else in this crate reads the environment. A program calls these functions where its user
+//! has said nothing else.
+
+mod journal_path;
+mod netrc;
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+use url::Url;
+
+use crate::http::{Credentials, Proxies};
+use crate::input;
+
+pub use journal_path::journal_path;
+
+/// The reason why the environment cannot be followed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EnvironmentError {
+    /// A variable names no proxy.
+    Proxy {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The netrc file cannot be read.
+    Netrc {
+        /// Its path.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for EnvironmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proxy { name, value, reason } => {
+                write!(f, "${name} is '{value}': {reason}; --no-proxy asks directly")
+            }
+            Self::Netrc { path, source } => {
+                write!(f, "{} {}: {}", Action::Reading, path.display(), Plain(source))
+            }
+        }
+    }
+}
+
+impl std::error::Error for EnvironmentError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Proxy { .. } => None,
+            Self::Netrc { source, .. } => Some(source),
+        }
+    }
+}
+
+impl Hinted for EnvironmentError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Proxy { .. } => None,
+            Self::Netrc { source, .. } => Action::Reading.hint(source),
+        }
+    }
+}
+
+/// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`.
+///
+/// # Errors
+///
+/// [`EnvironmentError::Netrc`] if the file cannot be read; `~/.netrc` may be missing.
+pub fn netrc(file: Option<&Path>, url: &Url) -> Result<Credentials, EnvironmentError> {
+    let named = file.map(Path::to_owned).or_else(|| variable("NETRC").map(PathBuf::from));
+    let text = match named {
+        Some(path) => {
+            fs::read_to_string(&path).map_err(|source| EnvironmentError::Netrc { path, source })?
+        }
+        None => {
+            let home = variable("HOME").map(PathBuf::from);
+            match home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok()) {
+                Some(text) => text,
+                None => return Ok(Credentials::None),
+            }
+        }
+    };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let found = netrc::find(&text, host);
+    Ok(found.map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password }))
+}
+
+/// Returns the proxies that `$http_proxy`, `$https_proxy`, `$all_proxy` and `$no_proxy` name.
+///
+/// # Errors
+///
+/// [`EnvironmentError::Proxy`] if one of them is no address of a proxy.
+pub fn proxies() -> Result<Proxies, EnvironmentError> {
+    // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
+    let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
+    let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
+    let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
+    let except = except.split([',', ' ']).filter(|name| !name.is_empty());
+    Ok(Proxies { http, https, except: except.map(str::to_owned).collect() })
+}
+
+/// Returns the value of a variable, unless it is empty.
+#[must_use]
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the proxy that the first of these variables names.
+fn proxy_of(names: &[&'static str]) -> Result<Option<Url>, EnvironmentError> {
+    let Some((name, value)) = names.iter().find_map(|name| Some((*name, variable(name)?))) else {
+        return Ok(None);
+    };
+    match input::proxy(&value) {
+        Ok(url) => Ok(Some(url)),
+        Err(reason) => Err(EnvironmentError::Proxy { name, value, reason }),
+    }
+}
