@@ -251,7 +251,7 @@ impl std::error::Error for ServeError {
 pub struct Summary {
     /// The number of requests answered.
     pub requests: u64,
-    /// The number of bytes of bodies sent.
+    /// The number of bytes sent, with the heads of responses.
     pub bytes: u64,
     /// The number of transfers that were cut off because the server had to end.
     pub cut_off: usize,
