@@ -119,6 +119,55 @@ pub struct PathHeader {
     pub value: String,
 }
 
+impl Settings {
+    /// Returns the settings of a server that shows a folder or a file and allows no changes, with
+    /// one worker, at most 1,024 connections and no access log. Everything else is as `underpass
+    /// serve` has it by default.
+    #[must_use]
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            tls: None,
+            trusted_proxies: TrustedProxies::default(),
+            proxy_protocol: false,
+            cache: None,
+            redirect_http: None,
+            workers: 1,
+            max_connections: 1024,
+            max_connections_per_address: None,
+            timeout: Duration::from_secs(60),
+            rate: None,
+            drops_behind: false,
+            integrity: Integrity::Detect,
+            policy: Policy::Auto,
+            step: None,
+            access: Access::default(),
+            allowed_hosts: Vec::new(),
+            hide: Vec::new(),
+            shows_hidden: false,
+            allows_symlinks_outside: false,
+            cache_control: None,
+            headers: Vec::new(),
+            path_headers: Vec::new(),
+            media_types: MediaTypes::default(),
+            cors: false,
+            allows_scripts: false,
+            renders_index: false,
+            renders_spa: false,
+            path_prefix: String::new(),
+            changes: Changes { min_rate: 500, ..Changes::default() },
+            listing: true,
+            archive: true,
+            max_archive_entries: 1_000_000,
+            health: true,
+            metrics: true,
+            transfers: true,
+            log: None,
+            drain: Duration::from_secs(25),
+        }
+    }
+}
+
 /// The changes that clients with the right to write may make.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes {
