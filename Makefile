@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test test-all test-foreign rig check dist dist-check fuzz-long bench soak
+.PHONY: run demo test test-all test-python test-foreign rig check dist dist-check fuzz-long bench soak wheel
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -18,11 +18,20 @@ export RUST_TEST_THREADS ?= 4
 test:
 	scripts/test-peers
 	cargo test --workspace --locked
+	UNDERPASS=target/debug/underpass scripts/test-python
 	rig/run
 
 # The same with many more rounds of what is tried at random.
 test-all:
 	UNDERPASS_KILLS=100 UNDERPASS_CUTS=30 FUZZ_SECONDS=30 $(MAKE) test
+
+# The tests of the wheel alone.
+test-python:
+	scripts/test-python
+
+# The wheel for Python, with the program in it.
+wheel:
+	scripts/wheel --release
 
 # Test suites that others wrote, from packages, with the outcomes that are expected.
 test-foreign:

@@ -1,0 +1,169 @@
+//! Copies files and trees.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use rustix::process::{Resource, getrlimit};
+use underpass_copy::{
+    CopyError, CopyObserver, CopyOptions, CopyTarget, ExcludePattern, Follow, Verify, When,
+    copy as copy_paths,
+};
+use underpass_receipt::{CopyReceipt, Receipt};
+
+use crate::attend::{Cancel, attend};
+use crate::options::{invalid, parse, policy};
+use crate::outcome::Outcome;
+
+/// The options of a copy, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct CopyArgs {
+    /// Whether the source is a folder, and the target its new name.
+    tree: bool,
+    archive: bool,
+    preserve: bool,
+    follow_symlinks: bool,
+    no_clobber: bool,
+    update: bool,
+    resume: bool,
+    one_file_system: bool,
+    exclude: Vec<OsString>,
+    reflink: String,
+    sparse: String,
+    verify: Option<String>,
+    sync: bool,
+    jobs: Option<usize>,
+    integrity: String,
+    mechanism: Option<String>,
+}
+
+impl CopyArgs {
+    /// Converts the arguments to options, which are those of the program.
+    fn options(&self) -> PyResult<CopyOptions> {
+        let policy = policy(self.mechanism.as_deref())?;
+        let exclude = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
+        let exclude = exclude.collect::<Result<_, _>>().map_err(|error| invalid("exclude", error));
+        let defaults = CopyOptions::default();
+        Ok(CopyOptions {
+            recursive: self.tree,
+            follow: if self.follow_symlinks { Follow::Always } else { Follow::Never },
+            preserve: self.preserve || self.archive,
+            hard_links: self.archive,
+            update: self.update,
+            no_clobber: self.no_clobber,
+            resume: self.resume,
+            one_file_system: self.one_file_system,
+            exclude: exclude?,
+            reflink: when("reflink", &self.reflink)?,
+            sparse: when("sparse", &self.sparse)?,
+            verify: self.verify.as_deref().map(verify).transpose()?,
+            sync: self.sync,
+            jobs: match self.jobs {
+                Some(0) => return Err(invalid("jobs", "at least one thread copies")),
+                Some(jobs) => jobs,
+                None => defaults.jobs,
+            },
+            policy,
+            integrity: parse("integrity", &self.integrity)?,
+            umask: umask(),
+            // The rest of the program needs some, too.
+            max_open_files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2,
+            ..defaults
+        })
+    }
+}
+
+/// Copies a file, or a folder with everything in it; returns the receipt, and why it failed if it
+/// did.
+#[pyfunction]
+#[pyo3(signature = (source, target, options, cancel=None))]
+pub(crate) fn copy(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    options: CopyArgs,
+    cancel: Option<&Cancel>,
+) -> PyResult<Outcome> {
+    let is_tree = options.tree;
+    let options = options.options()?;
+    if !is_tree && fs::metadata(&source).is_ok_and(|found| !found.is_file()) {
+        let message = format!("{} is no file: copytree copies folders", source.display());
+        return Err(pyo3::exceptions::PyValueError::new_err(message));
+    }
+    attend(py, cancel, |cancel| {
+        let target = match is_tree {
+            true => CopyTarget::NewName(&target),
+            false => CopyTarget::Either(&target),
+        };
+        transfer(&options, source, target, cancel)
+    })
+}
+
+/// Copies what the arguments name.
+fn transfer(
+    options: &CopyOptions,
+    source: PathBuf,
+    target: CopyTarget<'_>,
+    cancel: &AtomicBool,
+) -> Outcome {
+    let started = Instant::now();
+    let mut outcome = match copy_paths(options, &[source], target, &Silent, cancel) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
+            return Outcome::failed(&receipt, error.to_string(), &error);
+        }
+    };
+    let mut receipt = CopyReceipt::new(options, &outcome, started.elapsed().as_secs_f64());
+    match (outcome.problem_count, outcome.problems.pop()) {
+        (0, _) => Outcome::of(&receipt),
+        (1, Some(error)) => {
+            receipt.receipt.error = Some(match &error {
+                CopyError::Transfer { source, .. } => source.to_string(),
+                error => error.to_string(),
+            });
+            Outcome::failed(&receipt, error.to_string(), &error)
+        }
+        (count, last) => {
+            let last = last.map(|error| format!(", the last one: {error}")).unwrap_or_default();
+            let line = format!("{count} things could not be copied{last}");
+            receipt.receipt.error = Some(line.clone());
+            Outcome::failed_often(&receipt, line)
+        }
+    }
+}
+
+/// Takes what a copy reports meanwhile: the receipt has it all.
+struct Silent;
+
+impl CopyObserver for Silent {}
+
+/// Parses when something is done.
+fn when(name: &str, text: &str) -> PyResult<When> {
+    match text {
+        "auto" => Ok(When::Auto),
+        "always" => Ok(When::Always),
+        "never" => Ok(When::Never),
+        _ => Err(invalid(name, "it is auto, always or never")),
+    }
+}
+
+/// Parses where a copy is read from to be compared.
+fn verify(text: &str) -> PyResult<Verify> {
+    match text {
+        "cache" => Ok(Verify::Cache),
+        "direct" => Ok(Verify::Direct),
+        _ => Err(invalid("verify", "it is cache or direct")),
+    }
+}
+
+/// Returns the umask of the process without changing it, which other threads would notice.
+fn umask() -> u32 {
+    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let value = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    value.and_then(|value| u32::from_str_radix(value.trim(), 8).ok()).unwrap_or(0o022)
+}

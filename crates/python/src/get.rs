@@ -1,0 +1,180 @@
+//! Fetches a file.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use underpass_client::download::{
+    DownloadError, DownloadOptions, Downloader, Gauge, IfExists, Kept, Target, name_of,
+};
+use underpass_client::{ClientError, Url};
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+use underpass_receipt::{GetReceipt, Receipt, shown};
+
+use crate::attend::{Cancel, attend};
+use crate::http::{HttpOptions, url};
+use crate::options::{invalid, parse, policy, rate};
+use crate::outcome::Outcome;
+
+/// The options of a download, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct GetArgs {
+    connections: Option<u32>,
+    digest: Vec<String>,
+    digest_print: Vec<String>,
+    verify: bool,
+    if_exists: String,
+    rate: Option<u64>,
+    mtime: bool,
+    sync: bool,
+    mechanism: Option<String>,
+}
+
+impl GetArgs {
+    /// Converts the arguments to options, which are those of the program.
+    fn options(&self, retries: u32) -> PyResult<DownloadOptions> {
+        if self.connections.is_some_and(|count| !(1..=64).contains(&count)) {
+            return Err(invalid("connections", "there are 1 to 64"));
+        }
+        let expected = self.digest.iter().map(|text| parse("digest", text));
+        let shown = self.digest_print.iter().map(|text| parse("digest_print", text));
+        Ok(DownloadOptions {
+            connections: self.connections,
+            retries,
+            rate: rate(self.rate)?,
+            policy: policy(self.mechanism.as_deref())?,
+            step: None,
+            keep_time: self.mtime,
+            durable: self.sync,
+            expected: expected.collect::<PyResult<_>>()?,
+            shown: shown.collect::<PyResult<_>>()?,
+            verify: self.verify,
+        })
+    }
+
+    fn if_exists(&self) -> PyResult<IfExists> {
+        match self.if_exists.as_str() {
+            "replace" => Ok(IfExists::Replace),
+            "same" => Ok(IfExists::SameIsFine),
+            "refuse" => Ok(IfExists::Refuse),
+            _ => Err(invalid("if_exists", "it is replace, same or refuse")),
+        }
+    }
+}
+
+/// Fetches the file at a URL; returns the receipt, and why it failed if it did.
+#[pyfunction]
+#[pyo3(signature = (url_text, path, options, http, cancel=None))]
+pub(crate) fn get(
+    py: Python<'_>,
+    url_text: &str,
+    path: PathBuf,
+    options: GetArgs,
+    http: HttpOptions,
+    cancel: Option<&Cancel>,
+) -> PyResult<Outcome> {
+    let url = url(url_text)?;
+    let http = http.settings(&url, policy(options.mechanism.as_deref())?)?;
+    let downloads = options.options(http.retries)?;
+    let if_exists = options.if_exists()?;
+    let path = place(&path, &url)?;
+    let name = path.file_name().map(OsString::from);
+    let name = name.ok_or_else(|| invalid("path", "it ends in no name for a file"))?;
+    attend(py, cancel, |cancel| {
+        let (folder, name) = match destination(path, name) {
+            Ok(destination) => destination,
+            Err(failed) => {
+                let line = format!("fetching {}: {failed}", shown(&url));
+                let receipt = Receipt { error: Some(failed.to_string()), ..Receipt::default() };
+                return Outcome::failed(&receipt, line, &failed);
+            }
+        };
+        let target = Target::Named { folder: &folder.fd, name: &name, if_exists };
+        let started = Instant::now();
+        let downloader = Downloader::new(http.client(cancel), downloads);
+        let outcome = downloader.fetch(&url, &target, &Gauge::default(), &|_| {});
+        let (elapsed, path) = (started.elapsed(), &folder.path);
+        match outcome {
+            Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), path, &done, elapsed)),
+            Err(failed) => {
+                let mut line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
+                if let Some(Kept { name, bytes }) = &failed.kept {
+                    line += &format!("; {} keeps {bytes} bytes", name.display());
+                }
+                let receipt = GetReceipt::of_failed(&shown(&url), path, &failed, elapsed);
+                Outcome::failed(&receipt, line, &failed).status(status(&failed.error))
+            }
+        }
+    })
+}
+
+/// Returns the status that the server refused the request with, if it did.
+fn status(error: &DownloadError) -> Option<u16> {
+    match error {
+        DownloadError::Client(ClientError::Status { status, .. }) => Some(*status),
+        _ => None,
+    }
+}
+
+/// The folder of the new file, and the path of the file in it.
+struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Opens the folder of a new file.
+fn destination(path: PathBuf, name: OsString) -> Result<(Folder, OsString), Unopened> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new(".")).to_owned();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(CWD, &parent, flags, Mode::empty()) {
+        Ok(fd) => Ok((Folder { fd, path }, name)),
+        Err(error) => Err(Unopened { path: parent, source: error.into() }),
+    }
+}
+
+/// The failure to open a folder.
+#[derive(Debug)]
+struct Unopened {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl std::fmt::Display for Unopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "opening {}: {}", self.path.display(), Plain(&self.source))
+    }
+}
+
+impl std::error::Error for Unopened {}
+
+impl Hinted for Unopened {
+    fn hint(&self) -> Option<Hint> {
+        Action::from("opening").hint(&self.source)
+    }
+}
+
+/// Returns the path of the new file: this path, or in it if it is a folder the name that the URL
+/// ends in. A link is followed: the file that it leads to is replaced.
+fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
+    let path = fs::canonicalize(path).ok().filter(|_| path.is_symlink()).unwrap_or(path.to_owned());
+    if !path.is_dir() {
+        return match fs::metadata(&path) {
+            Ok(found) if !found.is_file() => {
+                let message = format!("{} is neither file nor folder", path.display());
+                Err(PyValueError::new_err(message))
+            }
+            _ => Ok(path),
+        };
+    }
+    match name_of(url) {
+        Some(name) => Ok(path.join(name)),
+        None => Err(PyValueError::new_err(format!("{} ends in no name: name a file", shown(url)))),
+    }
+}

@@ -1,0 +1,123 @@
+//! The HTTP client of `get` and `put`: its options.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use underpass_client::environment::{self, variable};
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
+use underpass_engine::{Mechanism, Policy};
+use underpass_transport::tls::{Pin, Trust};
+
+use crate::options::{invalid, parse, seconds};
+
+/// The options of requests, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct HttpOptions {
+    user: Option<(String, String)>,
+    bearer: Option<String>,
+    headers: Vec<(String, String)>,
+    netrc: bool,
+    /// `None` for those of the environment, an empty text for none.
+    proxy: Option<String>,
+    timeout: f64,
+    connect_timeout: f64,
+    retries: u32,
+    max_redirects: u32,
+    cacert: Option<PathBuf>,
+    insecure: bool,
+    pins: Vec<String>,
+}
+
+/// The settings of requests to one URL.
+#[derive(Debug)]
+pub(crate) struct HttpSettings {
+    headers: Vec<(String, String)>,
+    credentials: Credentials,
+    proxies: Proxies,
+    tls: TlsSetup,
+    timeout: Duration,
+    connect_timeout: Duration,
+    max_redirects: u32,
+    /// How many times in a row an attempt may fail.
+    pub(crate) retries: u32,
+}
+
+impl HttpOptions {
+    /// Returns the settings of requests to `url`.
+    ///
+    /// # Errors
+    ///
+    /// A `ValueError` if an option or a variable of the environment has a wrong value.
+    pub(crate) fn settings(self, url: &Url, policy: Policy) -> PyResult<HttpSettings> {
+        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+        let field = |(name, value): &(String, String)| {
+            input::field(&format!("{name}: {value}")).map_err(|reason| invalid("headers", reason))
+        };
+        let credentials = match (&self.user, self.bearer.or_else(|| variable("UNDERPASS_BEARER"))) {
+            (Some((user, password)), _) => {
+                Credentials::Basic { user: user.clone(), password: password.clone() }
+            }
+            (None, Some(token)) => Credentials::Bearer(token),
+            (None, None) if !self.netrc => Credentials::None,
+            (None, None) => environment::netrc(None, url).map_err(|error| wrong(&error))?,
+        };
+        let proxies = match self.proxy.as_deref() {
+            None => environment::proxies().map_err(|error| wrong(&error))?,
+            Some("") => Proxies::default(),
+            Some(text) => {
+                let proxy = input::proxy(text).map_err(|reason| invalid("proxy", reason))?;
+                Proxies { http: Some(proxy.clone()), https: Some(proxy), except: Vec::new() }
+            }
+        };
+        let pins = self.pins.iter().map(|pin| parse::<Pin>("pins", pin));
+        let pins = pins.collect::<PyResult<Vec<_>>>()?;
+        // The owner of the key is the server that was meant, whatever else its certificate says.
+        let is_pin_enough = self.cacert.is_none() && !pins.is_empty();
+        let tls = TlsSetup::new(Trust {
+            authorities: self.cacert,
+            insecure: self.insecure || is_pin_enough,
+            pins,
+            kernel: policy != Policy::Require(Mechanism::ReadWrite),
+        });
+        Ok(HttpSettings {
+            headers: self.headers.iter().map(field).collect::<PyResult<_>>()?,
+            credentials,
+            proxies,
+            tls,
+            timeout: seconds("timeout", self.timeout)?,
+            connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
+            max_redirects: self.max_redirects,
+            retries: self.retries,
+        })
+    }
+}
+
+impl HttpSettings {
+    /// Returns the client for these requests.
+    pub(crate) fn client<'a>(&self, cancel: &'a AtomicBool) -> HttpClient<'a> {
+        HttpClient {
+            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: self.headers.clone(),
+            credentials: self.credentials.clone(),
+            proxies: self.proxies.clone(),
+            tls: self.tls.clone(),
+            connect_timeout: self.connect_timeout,
+            timeout: self.timeout,
+            max_redirects: self.max_redirects,
+            cancel: Some(cancel),
+        }
+    }
+}
+
+/// Parses the URL of a request.
+///
+/// # Errors
+///
+/// A `ValueError` if it is no URL.
+pub(crate) fn url(text: &str) -> PyResult<Url> {
+    input::url(text).map_err(|reason| PyValueError::new_err(format!("'{text}': {reason}")))
+}

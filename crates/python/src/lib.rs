@@ -1,0 +1,35 @@
+//! The Python module of underpass: `underpass._native`, on which the package in `python/` is built.
+//!
+//! It parses what Python passes, calls the other crates without holding the interpreter's lock, and
+//! returns receipts as JSON. Names, types and documentation for users are in `python/src/underpass`.
+
+#![forbid(unsafe_code)]
+
+mod attend;
+mod copy;
+mod get;
+mod http;
+mod options;
+mod outcome;
+mod put;
+mod server;
+
+/// The native part of underpass. Use the package `underpass`.
+#[pyo3::pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use crate::attend::Cancel;
+    #[pymodule_export]
+    use crate::copy::copy;
+    #[pymodule_export]
+    use crate::get::get;
+    #[pymodule_export]
+    use crate::put::put;
+    #[pymodule_export]
+    use crate::server::Server;
+
+    /// The version of the program and the module.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)] // it is Python's name for it
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,52 @@
+//! The result of a transfer as the Python package takes it.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use serde::Serialize;
+use underpass_engine::hint::Hinted;
+
+/// The receipt of a transfer, and why it failed if it did.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    receipt: String,
+    failure: Option<(String, Option<String>)>,
+    /// The status that the server refused the request with.
+    status: Option<u16>,
+}
+
+impl Outcome {
+    /// Creates the outcome of a transfer that succeeded.
+    pub(crate) fn of(receipt: &impl Serialize) -> Self {
+        // Receipts have no maps whose keys could be anything but text.
+        let receipt = serde_json::to_string(receipt).unwrap_or_default();
+        Self { receipt, failure: None, status: None }
+    }
+
+    /// Creates the outcome of a transfer that failed, with a line that says what, where and why.
+    pub(crate) fn failed(receipt: &impl Serialize, line: String, error: &impl Hinted) -> Self {
+        let hint = error.hint().map(|hint| hint.to_string());
+        Self { failure: Some((line, hint)), ..Self::of(receipt) }
+    }
+
+    /// Creates the outcome of a transfer that failed for several reasons.
+    pub(crate) fn failed_often(receipt: &impl Serialize, line: String) -> Self {
+        Self { failure: Some((line, None)), ..Self::of(receipt) }
+    }
+
+    /// Adds the status that the server refused the request with, if it did.
+    pub(crate) fn status(self, status: Option<u16>) -> Self {
+        Self { status, ..self }
+    }
+}
+
+/// `(receipt as JSON, message or None, hint or None, status or None)`
+impl<'py> IntoPyObject<'py> for Outcome {
+    type Target = PyTuple;
+    type Output = Bound<'py, PyTuple>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        let (message, hint) = self.failure.unzip();
+        (self.receipt, message, hint.flatten(), self.status).into_pyobject(py)
+    }
+}

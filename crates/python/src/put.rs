@@ -1,0 +1,166 @@
+//! Uploads a file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use underpass_client::Url;
+use underpass_client::environment::journal_path;
+use underpass_client::upload::{Condition, RESUMABLE_FROM, SendOptions, Upload, upload};
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+use underpass_engine::{Integrity, Kind, Source};
+use underpass_protocol::digest::{Algorithm, write_digests};
+use underpass_protocol::encode_segment;
+use underpass_receipt::{EndKind, Receipt, shown};
+use underpass_transport::digest::{Computed, Stopped, compute};
+
+use crate::attend::{Cancel, attend};
+use crate::http::{HttpOptions, HttpSettings, url};
+use crate::options::{parse, policy, rate};
+use crate::outcome::Outcome;
+
+/// The options of an upload, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PutArgs {
+    no_clobber: bool,
+    digest: Option<String>,
+    resume: bool,
+    rate: Option<u64>,
+    integrity: String,
+    mechanism: Option<String>,
+}
+
+/// Uploads a file; returns the receipt, and why it failed if it did.
+#[pyfunction]
+#[pyo3(signature = (path, url_text, options, http, cancel=None))]
+pub(crate) fn put(
+    py: Python<'_>,
+    path: PathBuf,
+    url_text: &str,
+    options: PutArgs,
+    http: HttpOptions,
+    cancel: Option<&Cancel>,
+) -> PyResult<Outcome> {
+    if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(PyValueError::new_err(format!("{} is no file", path.display())));
+    }
+    let url = beneath(url(url_text)?, &path);
+    let policy = policy(options.mechanism.as_deref())?;
+    let http = http.settings(&url, policy)?;
+    let integrity: Integrity = parse("integrity", &options.integrity)?;
+    let algorithm = options.digest.as_deref().map(|name| parse("digest", name)).transpose()?;
+    let send = SendOptions { policy, integrity, rate: rate(options.rate)?, ..Default::default() };
+    let (no_clobber, resumes) = (options.no_clobber, options.resume);
+    attend(py, cancel, move |cancel| {
+        let journal = || journal_path(&path, &url).filter(|_| resumes);
+        let condition = if no_clobber { Condition::Absent } else { Condition::None };
+        let how = How { send, condition, algorithm };
+        let outcome = transfer(&http, &path, &url, how, journal, cancel);
+        outcome.unwrap_or_else(|error| {
+            let line = format!("sending {} to {}: {error}", path.display(), shown(&url));
+            let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
+            Outcome::failed(&receipt, line, &error)
+        })
+    })
+}
+
+/// How a file is uploaded.
+struct How {
+    send: SendOptions<'static>,
+    condition: Condition<'static>,
+    algorithm: Option<Algorithm>,
+}
+
+/// Uploads the file.
+fn transfer(
+    http: &HttpSettings,
+    path: &Path,
+    url: &Url,
+    how: How,
+    journal: impl FnOnce() -> Option<PathBuf>,
+    cancel: &AtomicBool,
+) -> Result<Outcome, Unread> {
+    let name = path.display().to_string();
+    let file = File::open(path)?;
+    let source = Source::of(&file)?;
+    let digest = how.algorithm.map(|algorithm| digest(&source, algorithm, cancel)).transpose()?;
+    let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
+    let fields: Vec<_> = said.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
+    let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
+    let journal = if is_long && source.kind() == Kind::Regular { journal() } else { None };
+    let what = Upload {
+        source: &source,
+        fields: &fields,
+        condition: how.condition,
+        options: how.send,
+        journal: journal.as_deref(),
+        retries: http.retries,
+    };
+    let started = Instant::now();
+    let outcome = upload(&http.client(cancel), &what, url, None, &mut |_| {});
+    let elapsed = started.elapsed();
+    Ok(match outcome {
+        Ok((done, _)) => {
+            let from = EndKind::from(source.kind());
+            Outcome::of(&Receipt::of_upload(name, from, &done, digest.as_ref(), elapsed))
+        }
+        Err(failed) => {
+            let line = format!("sending {name} to {}: {failed}", shown(url));
+            let receipt = Receipt::of_failed_upload(name, url, &failed);
+            Outcome::failed(&receipt, line, &failed).status(failed.error.status())
+        }
+    })
+}
+
+/// Computes the digest that is sent with the file.
+fn digest(
+    source: &Source<&File>,
+    algorithm: Algorithm,
+    cancel: &AtomicBool,
+) -> io::Result<Computed> {
+    let (at, len) = (source.offset().unwrap_or(0), source.promised().unwrap_or(0));
+    let wanted = |_| !cancel.load(Ordering::Relaxed);
+    match compute(source.fd(), at..at + len, &[algorithm], wanted) {
+        Ok(computed) => Ok(computed),
+        Err(Stopped::Io(error)) => Err(error),
+        Err(_) => Err(rustix::io::Errno::INTR.into()),
+    }
+}
+
+/// Returns the URL of the file: this URL, or in it the name of the file if it is that of a folder.
+fn beneath(mut url: Url, path: &Path) -> Url {
+    if let Some(name) = path.file_name().filter(|_| url.path().ends_with('/')) {
+        url.set_path(&format!("{}{}", url.path(), encode_segment(name.as_bytes())));
+    }
+    url
+}
+
+/// The failure to read the file.
+#[derive(Debug)]
+struct Unread(io::Error);
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "reading it: {}", Plain(&self.0))
+    }
+}
+
+impl std::error::Error for Unread {}
+
+impl Hinted for Unread {
+    fn hint(&self) -> Option<Hint> {
+        Action::from("reading").hint(&self.0)
+    }
+}

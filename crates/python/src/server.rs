@@ -1,0 +1,168 @@
+//! Serves a folder from a thread of the Python process.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+use underpass_engine::Integrity;
+use underpass_server::auth::Access;
+use underpass_server::server::{
+    Address, Changes, Control, ServeError, Server as FileServer, Settings, Summary,
+};
+
+use crate::attend::attend;
+use crate::options::{invalid, parse, seconds};
+
+/// The options of a server, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ServerArgs {
+    host: String,
+    port: u16,
+    upload: bool,
+    delete: bool,
+    create_parents: bool,
+    auth: Vec<String>,
+    hide: Vec<String>,
+    show_hidden: bool,
+    headers: Vec<(String, String)>,
+    cors: bool,
+    workers: Option<usize>,
+    timeout: f64,
+    drain: f64,
+    integrity: String,
+}
+
+/// What a server did until it ended.
+#[derive(Debug, Serialize)]
+struct ServerReceipt {
+    /// Requests that were answered.
+    requests: u64,
+    /// Bytes that were sent, with the heads of responses.
+    bytes: u64,
+    /// Transfers that were cut off at the end.
+    cut_off: usize,
+    /// Seconds that it served.
+    elapsed_s: f64,
+}
+
+/// A server that runs until it is stopped.
+#[pyclass(frozen, module = "underpass._native")]
+#[derive(Debug)]
+pub(crate) struct Server {
+    control: Control,
+    #[pyo3(get)]
+    addresses: Vec<String>,
+    started: Instant,
+    thread: Mutex<Option<JoinHandle<Result<Summary, ServeError>>>>,
+}
+
+#[pymethods]
+impl Server {
+    /// Listens, and starts to serve.
+    #[new]
+    fn new(root: PathBuf, options: ServerArgs) -> PyResult<Self> {
+        let host: IpAddr = parse("host", &options.host)?;
+        let address = Address::Tcp(SocketAddr::new(host, options.port));
+        let settings = settings(root, options)?;
+        let server = FileServer::bind(settings, &[address], Vec::new()).map_err(raised)?;
+        let (control, addresses) = (Control::new(), server.addresses());
+        let handle = control.clone();
+        let work = move || server.run(handle, |_| {}, |_| {});
+        let thread = thread::Builder::new().name("underpass-serve".to_owned()).spawn(work)?;
+        Ok(Self { control, addresses, started: Instant::now(), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Stops the server once running transfers have ended; returns its receipt as JSON, or `None`
+    /// if it was stopped already.
+    fn stop(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return Ok(None) };
+        self.control.drain();
+        let control = self.control.clone();
+        let ended = attend(py, None, move |cancel| {
+            while !thread.is_finished() {
+                thread::sleep(END_INTERVAL);
+                if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+                    control.stop();
+                }
+            }
+            thread.join()
+        })?;
+        let summary = ended
+            .map_err(|_| PyRuntimeError::new_err("the server panicked: see standard error"))?
+            .map_err(raised)?;
+        let Summary { requests, bytes, cut_off } = summary;
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let receipt = ServerReceipt { requests, bytes, cut_off, elapsed_s };
+        serde_json::to_string(&receipt)
+            .map(Some)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.control.stop();
+    }
+}
+
+/// Converts the arguments to settings.
+fn settings(root: PathBuf, args: ServerArgs) -> PyResult<Settings> {
+    let workers = match args.workers {
+        Some(0) => return Err(invalid("workers", "at least one thread serves")),
+        Some(workers) => workers,
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // The rest of the process needs some, too, and each connection takes two.
+    let max_connections = usize::try_from(descriptors / 4).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
+    let root = fs::canonicalize(&root)
+        .map_err(|source| raised(ServeError::Root { path: root, source }))?;
+    let defaults = Settings::new(root);
+    Ok(Settings {
+        workers,
+        max_connections,
+        timeout: seconds("timeout", args.timeout)?,
+        integrity: parse::<Integrity>("integrity", &args.integrity)?,
+        access: Access::parse(&args.auth).map_err(|error| invalid("auth", error))?,
+        hide: args.hide,
+        shows_hidden: args.show_hidden,
+        headers: args.headers,
+        cors: args.cors,
+        changes: Changes {
+            upload: args.upload,
+            delete: args.delete,
+            create_parents: args.create_parents,
+            ..defaults.changes
+        },
+        drain: match args.drain {
+            0.0 => Duration::ZERO,
+            drain => seconds("drain", drain)?,
+        },
+        ..defaults
+    })
+}
+
+/// Creates the exception for a server that cannot serve.
+fn raised(error: ServeError) -> PyErr {
+    match error {
+        ServeError::Header(_) | ServeError::Pattern { .. } => {
+            PyValueError::new_err(error.to_string())
+        }
+        error => PyOSError::new_err(error.to_string()),
+    }
+}
+
+/// How often the end of the server is looked for.
+const END_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The most connections of a server within another program.
+const MAX_CONNECTIONS: usize = 4096;

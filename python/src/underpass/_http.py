@@ -1,0 +1,167 @@
+"""Downloads and uploads."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable, Mapping, Optional, Tuple, Union
+
+from . import _native
+from ._error import Receipt, unwrap
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+def get(
+    url: str,
+    path: _Path = ".",
+    *,
+    connections: Optional[int] = None,
+    digest: Union[str, Iterable[str]] = (),
+    digest_print: Union[str, Iterable[str]] = (),
+    verify: bool = False,
+    if_exists: str = "replace",
+    rate: Optional[int] = None,
+    mtime: bool = True,
+    sync: bool = False,
+    mechanism: Optional[str] = None,
+    cancel: Optional[_native.Cancel] = None,
+    **requests: Any,
+) -> Receipt:
+    """Fetches a file like ``underpass get``, and returns the receipt.
+
+    ``path`` is a new name, or a folder to put the file in under the name that the URL ends in. The
+    file appears under its name when it is complete; an interrupted download is kept as ``FILE.part``,
+    and the same call resumes it.
+
+    >>> import underpass
+    >>> from pathlib import Path
+    >>> Path("data").mkdir()
+    >>> _ = Path("data/table.csv").write_text("a,b\\n1,2\\n")
+    >>> with underpass.Server("data") as server:
+    ...     receipt = underpass.get(server.url + "table.csv", "fetched.csv", digest_print="sha-256")
+    >>> receipt["bytes"], receipt["digest"]["value"][:8]
+    (8, '492d5ea4')
+
+    connections
+        Use up to this number, 1 to 64, instead of one by the size of the file.
+    digest
+        Fail unless the file has this digest: ``"sha-256:"`` or ``"sha-512:"`` and hexadecimal digits
+        or Base64.
+    digest_print
+        Put the digest by ``"sha-256"`` or ``"sha-512"`` into the receipt.
+    verify
+        Request a digest from the server, and fail without one; a digest it sends is always checked.
+    if_exists
+        What becomes of a file with the name: ``"replace"`` it, keep it if it is the ``"same"`` by
+        size and time and fail otherwise, or ``"refuse"``.
+    rate
+        Limit the download to this number of bytes per second.
+    mtime
+        Give the file the time of its last change on the server.
+    sync
+        Write the file to the disk before it gets its name.
+    mechanism, cancel
+        As for `copy`.
+    requests
+        Arguments of all requests: ``user=(name, password)``, ``bearer``, ``headers`` (a mapping),
+        ``netrc=True``, ``proxy`` (a URL, or ``""`` for none, instead of the environment's),
+        ``timeout=60.0`` and ``connect_timeout=30.0`` in seconds, ``retries=8``,
+        ``max_redirects=10``, ``cacert`` (a file), ``insecure=False`` and ``pins``.
+    """
+    options = {
+        "connections": connections,
+        "digest": _list(digest),
+        "digest_print": _list(digest_print),
+        "verify": verify,
+        "if_exists": if_exists,
+        "rate": rate,
+        "mtime": mtime,
+        "sync": sync,
+        "mechanism": mechanism,
+    }
+    return unwrap(_native.get(url, os.fspath(path), options, _requests(**requests), cancel))
+
+
+def put(
+    path: _Path,
+    url: str,
+    *,
+    no_clobber: bool = False,
+    digest: Optional[str] = None,
+    resume: bool = True,
+    rate: Optional[int] = None,
+    integrity: str = "detect",
+    mechanism: Optional[str] = None,
+    cancel: Optional[_native.Cancel] = None,
+    **requests: Any,
+) -> Receipt:
+    """Uploads a file like ``underpass put``, and returns the receipt.
+
+    ``url`` is the file's new URL, or that of a folder to put it in, which ends in ``/``.
+
+    >>> import underpass
+    >>> from pathlib import Path
+    >>> Path("data").mkdir()
+    >>> _ = Path("table.csv").write_text("a,b\\n1,2\\n")
+    >>> with underpass.Server("data", upload=True) as server:
+    ...     receipt = underpass.put("table.csv", server.url)
+    >>> receipt["status"], Path("data/table.csv").read_text()
+    (201, 'a,b\\n1,2\\n')
+
+    no_clobber
+        Send nothing if the URL exists; the receipt then has ``was_there``.
+    digest
+        Send the digest by ``"sha-256"`` or ``"sha-512"`` along for the server to check. It reads the
+        file first.
+    resume
+        Resume an interrupted upload, and keep what is needed to resume this one.
+    rate, requests
+        As for `get`.
+    integrity, mechanism, cancel
+        As for `copy`.
+    """
+    options = {
+        "no_clobber": no_clobber,
+        "digest": digest,
+        "resume": resume,
+        "rate": rate,
+        "integrity": integrity,
+        "mechanism": mechanism,
+    }
+    return unwrap(_native.put(os.fspath(path), url, options, _requests(**requests), cancel))
+
+
+def _requests(
+    *,
+    user: Optional[Tuple[str, str]] = None,
+    bearer: Optional[str] = None,
+    headers: Optional[Mapping[str, str]] = None,
+    netrc: bool = True,
+    proxy: Optional[str] = None,
+    timeout: float = 60.0,
+    connect_timeout: float = 30.0,
+    retries: int = 8,
+    max_redirects: int = 10,
+    cacert: Optional[_Path] = None,
+    insecure: bool = False,
+    pins: Iterable[str] = (),
+) -> Mapping[str, Any]:
+    """Returns the options of requests; those that are unknown are a `TypeError`."""
+    return {
+        "user": user,
+        "bearer": bearer,
+        "headers": list((headers or {}).items()),
+        "netrc": netrc,
+        "proxy": proxy,
+        "timeout": timeout,
+        "connect_timeout": connect_timeout,
+        "retries": retries,
+        "max_redirects": max_redirects,
+        "cacert": None if cacert is None else os.fspath(cacert),
+        "insecure": insecure,
+        "pins": list(pins),
+    }
+
+
+def _list(value: Union[str, Iterable[str]]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

@@ -1,0 +1,181 @@
+"""A file system for fsspec, and so for pandas, Dask and others: ``underpass+http://`` URLs.
+
+Whole files are fetched and sent by underpass; parts of files are read by fsspec's own HTTP client.
+
+>>> import fsspec, underpass
+>>> from pathlib import Path
+>>> Path("data").mkdir()
+>>> _ = Path("data/table.csv").write_text("a,b\\n1,2\\n")
+>>> with underpass.Server("data") as server:
+...     fs, path = fsspec.url_to_fs("underpass+" + server.url + "table.csv")
+...     fs.get(path, "fetched.csv")
+...     fs.cat_file(path, start=0, end=3)
+[None]
+b'a,b'
+>>> Path("fetched.csv").read_text()
+'a,b\\n1,2\\n'
+
+This module needs ``pip install 'underpass[fsspec]'``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from base64 import b64encode
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+
+from fsspec.asyn import sync
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.implementations.http import HTTPFileSystem
+from fsspec.utils import isfilelike
+
+from . import _http
+from ._error import Error, Receipt
+from ._native import Cancel
+
+_PREFIX = "underpass+"
+
+
+class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
+    """Files of HTTP servers, which underpass fetches and sends.
+
+    user, bearer, headers
+        A name and a password, a token, and fields of all requests.
+    options
+        Further arguments of `underpass.get` and `underpass.put`, such as ``retries``.
+
+    All other arguments are those of fsspec's ``HTTPFileSystem``.
+    """
+
+    protocol = ("underpass+http", "underpass+https")
+
+    def __init__(
+        self,
+        *args: Any,
+        user: Optional[Tuple[str, str]] = None,
+        bearer: Optional[str] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        options: Optional[Mapping[str, Any]] = None,
+        client_kwargs: Optional[Mapping[str, Any]] = None,
+        **kwargs: Any,
+    ) -> None:
+        fields = dict(headers or {})
+        self._options = {**(options or {}), "user": user, "bearer": bearer, "headers": fields}
+        self._running: Set[Cancel] = set()
+        client: Dict[str, Any] = dict(client_kwargs or {})
+        client["headers"] = {**client.get("headers", {}), **fields}
+        if user is not None:
+            encoded = b64encode(":".join(user).encode()).decode()
+            client["headers"]["Authorization"] = f"Basic {encoded}"
+        elif bearer is not None:
+            client["headers"]["Authorization"] = f"Bearer {bearer}"
+        super().__init__(*args, client_kwargs=client, **kwargs)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        return path[len(_PREFIX) :] if path.startswith(_PREFIX) else path
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Returns the URL with the prefix by which fsspec finds this file system."""
+        return name if name.startswith(_PREFIX) else _PREFIX + name
+
+    def encode_url(self, url: str) -> Any:
+        """Returns the URL for the HTTP client."""
+        return super().encode_url(self._strip_protocol(url))
+
+    async def _ls_real(self, url: str, detail: bool = True, **kwargs: Any) -> Any:
+        # Links of our own listings begin with a dot, so that names may contain a colon.
+        def plain(name: str) -> str:
+            return name.replace("/./", "/")
+
+        found = await super()._ls_real(self._strip_protocol(url), detail=detail, **kwargs)
+        if not detail:
+            return [plain(name) for name in found]
+        return [{**entry, "name": plain(entry["name"])} for entry in found]
+
+    async def _get_file(
+        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **kwargs: Any
+    ) -> None:
+        rpath = self._strip_protocol(rpath)
+        if isfilelike(lpath):
+            await super()._get_file(rpath, lpath, callback=callback, **kwargs)
+            return
+        kwargs.pop("chunk_size", None)
+        receipt = await self._run(_http.get, rpath, lpath, rpath=rpath, **kwargs)
+        _finish(callback, receipt)
+
+    async def _put_file(
+        self,
+        lpath: Any,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        method: str = "put",
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        rpath = self._strip_protocol(rpath)
+        if isfilelike(lpath) or method.lower() != "put":
+            kwargs.update(callback=callback, method=method, mode=mode)
+            await super()._put_file(lpath, rpath, **kwargs)
+            return
+        kwargs.pop("chunk_size", None)
+        kwargs.setdefault("no_clobber", mode == "create")
+        receipt = await self._run(_http.put, os.fspath(lpath), rpath, rpath=rpath, **kwargs)
+        if mode == "create" and receipt["was_there"]:
+            raise FileExistsError(rpath)
+        _finish(callback, receipt)
+
+    async def _run(
+        self, transfer: Callable[..., Receipt], *args: Any, rpath: str, **kwargs: Any
+    ) -> Receipt:
+        """Runs a transfer on a thread that `_interruptible` can cancel."""
+        token = Cancel()
+        self._running.add(token)
+        call = functools.partial(transfer, *args, cancel=token, **{**self._options, **kwargs})
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, call)
+        except Error as error:
+            if error.status in (404, 410):
+                raise FileNotFoundError(rpath) from error
+            raise
+        except asyncio.CancelledError:
+            token.cancel()
+            raise
+        finally:
+            self._running.discard(token)
+
+    def _interruptible(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Waits for a coroutine as fsspec does. Ctrl-C ends the transfers that it began."""
+        try:
+            return sync(self.loop, method, *args, **kwargs)
+        except KeyboardInterrupt:
+            for token in list(self._running):
+                token.cancel()
+            raise
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """Fetches files; see fsspec."""
+        return self._interruptible(self._get, *args, **kwargs)
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        """Sends files; see fsspec."""
+        return self._interruptible(self._put, *args, **kwargs)
+
+    def get_file(self, *args: Any, **kwargs: Any) -> Any:
+        """Fetches a file; see fsspec."""
+        return self._interruptible(self._get_file, *args, **kwargs)
+
+    def put_file(self, *args: Any, **kwargs: Any) -> Any:
+        """Sends a file; see fsspec."""
+        return self._interruptible(self._put_file, *args, **kwargs)
+
+
+def _finish(callback: Any, receipt: Receipt) -> None:
+    """Reports the whole file at its end."""
+    size = receipt["bytes"] + receipt["resumed_at"]
+    callback.set_size(size)
+    callback.absolute_update(size)

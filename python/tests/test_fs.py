@@ -1,0 +1,122 @@
+"""The file system for fsspec."""
+
+import fsspec
+import pandas
+import pytest
+import underpass
+from stalling import Stalling, interrupted
+
+
+@pytest.fixture
+def served(folder):
+    """A server of a folder with a table, which takes uploads."""
+    (folder / "data/inner").mkdir(parents=True)
+    (folder / "data/table.csv").write_text("a,b\n" + "".join(f"{n},{n * n}\n" for n in range(1000)))
+    (folder / "data/inner/one").write_text("1")
+    with underpass.Server(folder / "data", upload=True) as server:
+        yield server
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The URLs that our engine was called with."""
+    seen = []
+    for name in ("get", "put"):
+        real = getattr(underpass._http, name)
+
+        def spy(*args, _real=real, **kwargs):
+            seen.append(args)
+            return _real(*args, **kwargs)
+
+        monkeypatch.setattr(underpass._http, name, spy)
+    return seen
+
+
+def test_pandas_reads_a_table(served):
+    table = pandas.read_csv("underpass+" + served.url + "table.csv")
+    assert (table["b"] == table["a"] ** 2).all() and len(table) == 1000
+
+
+def test_pandas_reads_a_table_that_is_fetched_first(served, folder, calls):
+    url = "simplecache::underpass+" + served.url + "table.csv"
+    options = {"simplecache": {"cache_storage": str(folder / "cache")}}
+    table = pandas.read_csv(url, storage_options=options)
+    assert len(table) == 1000 and len(calls) == 1
+
+
+def test_whole_files_are_moved_by_the_engine(served, folder, calls):
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
+    assert fs.unstrip_protocol(path) == "underpass+" + served.url + "table.csv"
+    fs.get_file(path, "fetched")
+    fs.put_file("fetched", served.url + "sent.csv")
+    fs.get(path, "again")
+    fs.put("again", "underpass+" + served.url + "twice.csv")
+    original = (folder / "data/table.csv").read_bytes()
+    for name in ("fetched", "again", "data/sent.csv", "data/twice.csv"):
+        assert (folder / name).read_bytes() == original, name
+    assert len(calls) == 4
+
+
+def test_folders_are_listed_and_fetched(served, folder):
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    assert any(entry["name"] == served.url + "inner/" for entry in fs.ls(served.url))
+    fs.get(served.url + "inner/", str(folder / "fetched") + "/", recursive=True)
+    assert (folder / "fetched/one").read_text() == "1"
+
+
+def test_parts_are_read_by_plain_http(served, calls):
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
+    assert fs.cat_file(path, start=4, end=7) == b"0,0"
+    with fs.open(path) as file:
+        file.seek(4)
+        assert file.read(3) == b"0,0"
+    assert not calls
+
+
+def test_what_is_missing_is_a_missing_file(served, folder):
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "missing")
+    assert not fs.exists(path)
+    with pytest.raises(FileNotFoundError):
+        fs.get_file(path, "fetched")
+    assert not (folder / "fetched").exists()
+
+
+def test_a_file_that_exists_is_kept_if_it_is_to_be_new(served, folder):
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "inner/one")
+    (folder / "two").write_text("2")
+    with pytest.raises(FileExistsError):
+        fs.put_file("two", path, mode="create")
+    assert (folder / "data/inner/one").read_text() == "1"
+
+
+def test_passwords_are_for_parts_and_whole_files(folder):
+    (folder / "data").mkdir()
+    (folder / "data/file").write_text("text")
+    with underpass.Server("data", auth=["me:secret@/"]) as server:
+        fs = fsspec.filesystem("underpass+http", user=("me", "secret"))
+        fs.get_file(server.url + "file", "fetched")
+        assert fs.cat_file(server.url + "file") == b"text"
+    assert (folder / "fetched").read_text() == "text"
+
+
+def test_progress_ends_with_the_size(served):
+    callback = fsspec.Callback()
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "inner/one")
+    fs.get_file(path, "fetched", callback=callback)
+    assert (callback.size, callback.value) == (1, 1)
+
+
+def test_control_c_ends_a_download():
+    stalling = Stalling()
+    code = f"""
+import fsspec, os
+fs, path = fsspec.url_to_fs("underpass+{stalling.url}file")
+try:
+    fs.get_file(path, "fetched")
+except KeyboardInterrupt:
+    print("interrupted", os.path.exists("fetched"))
+"""
+    try:
+        assert interrupted(code, stalling) == "interrupted False\n"
+    finally:
+        stalling.close()
