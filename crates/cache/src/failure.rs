@@ -22,6 +22,8 @@ pub enum Failure {
     Disk,
     /// There is no room for it, and nothing can make some.
     NoRoom,
+    /// The origin answered with a failure of its own.
+    OriginFailed,
     /// The origin redirects elsewhere, which is not followed.
     Redirected,
     /// The origin did not answer in time, or stopped in the middle.
@@ -35,7 +37,11 @@ impl Failure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::BadAnswer | Self::Changed | Self::Denied | Self::Redirected => 502,
+            Self::BadAnswer
+            | Self::Changed
+            | Self::Denied
+            | Self::OriginFailed
+            | Self::Redirected => 502,
             Self::Busy | Self::Disk => 503,
             Self::NoRoom => 507,
             Self::TimedOut | Self::Unreachable => 504,
@@ -52,6 +58,7 @@ impl Failure {
             Self::Denied => "origin-denied",
             Self::Disk => "disk",
             Self::NoRoom => "no-room",
+            Self::OriginFailed => "origin-failed",
             Self::Redirected => "origin-redirects",
             Self::TimedOut => "origin-timeout",
             Self::Unreachable => "origin-unreachable",
@@ -60,7 +67,7 @@ impl Failure {
 
     /// Returns whether the same may succeed in a moment.
     pub(crate) fn may_pass(self) -> bool {
-        matches!(self, Self::TimedOut | Self::Unreachable)
+        matches!(self, Self::OriginFailed | Self::TimedOut | Self::Unreachable)
     }
 }
 
@@ -72,6 +79,7 @@ impl fmt::Display for Failure {
             Self::Changed => "the file has changed at the origin",
             Self::Denied => "the origin does not let this server in",
             Self::Disk => "the disk of the cache failed",
+            Self::OriginFailed => "the origin failed",
             Self::NoRoom => "there is no room for it in the cache",
             Self::Redirected => "the origin redirects elsewhere",
             Self::TimedOut => "the origin did not answer in time",

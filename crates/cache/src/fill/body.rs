@@ -142,7 +142,9 @@ impl Fill {
         let response = &found.answer.response;
         let interpreted = interpret_response(&asked, response);
         match interpreted.map_err(|_| Failure::BadAnswer)? {
-            Interpretation::Part { range, .. } if framed_len(&found).is_some() => {
+            Interpretation::Part { range, .. }
+                if framed_len(&found).is_some() && response.coding().is_none() =>
+            {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(found)
             }
@@ -161,7 +163,7 @@ impl Fill {
             _ => Err(match response.status {
                 401 | 403 | 407 => Failure::Denied,
                 404 | 410 => self.changed(),
-                429 | 500..=599 => Failure::Unreachable,
+                429 | 500..=599 => Failure::OriginFailed,
                 _ => Failure::BadAnswer,
             }),
         }

@@ -140,7 +140,8 @@ impl Question<'_> {
                     self.sent(found, total, 0, asked.range.is_some());
                 }
                 Ok(Interpretation::Part { .. })
-                    if !matches!(response.framing, BodyFraming::Length(_)) =>
+                    if !matches!(response.framing, BodyFraming::Length(_))
+                        || response.coding().is_some() =>
                 {
                     self.failed(Failure::BadAnswer);
                 }
@@ -166,13 +167,13 @@ impl Question<'_> {
             }
             401 | 403 | 407 => self.failed(Failure::Denied),
             300..=399 => self.failed(Failure::Redirected),
-            status @ (429 | 500..=599) => {
-                let failure = Failure::Unreachable;
+            status @ 400..=599 => {
+                let failure = Failure::OriginFailed;
                 let now = SystemTime::now();
                 let is_usable = current.is_some_and(|current| {
                     current.head().freshness(&self.node.options.rules).is_usable_on_error(now)
                 });
-                match is_usable {
+                match is_usable && (status >= 500 || status == 429) {
                     true => self.silent(Silence { failure, retry_after }, current),
                     false => self.asking.finish(Outcome::Status(status, retry_after)),
                 }

@@ -53,7 +53,8 @@ impl Origins {
     pub(crate) fn new(options: &CacheOptions) -> Self {
         let client = HttpClient {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
-            headers: Vec::new(),
+            // Said so, what comes in another coding is accepted, and passed on as it is.
+            headers: vec![("Accept-Encoding".to_owned(), "identity".to_owned())],
             credentials: Credentials::None,
             proxies: Proxies::default(),
             tls: options.tls.clone(),
@@ -92,8 +93,9 @@ impl Origins {
                 return Err(Silence { failure: Failure::BadAnswer, retry_after: None });
             };
             match self.client.ask(idle, &request, &url) {
+                // It may be about this object alone.
                 Ok(answer) if matches!(answer.response.status, 500 | 502..=504) => {
-                    each.failed();
+                    each.succeeded();
                     refusal.get_or_insert(Asked { answer, origin });
                 }
                 Ok(answer) => {
@@ -161,15 +163,14 @@ impl Origin {
     }
 }
 
-/// Returns whether an error is one of the origin as a whole, and not of one object.
+/// Returns whether an error is one of the origin as a whole, and not of one object: it cannot be
+/// reached.
 fn silence_of(error: &ClientError) -> bool {
-    matches!(
-        error,
-        ClientError::Network { .. }
-            | ClientError::Closed
-            | ClientError::Stalled
-            | ClientError::Tls { .. }
-    )
+    match error {
+        ClientError::Network { action, .. } => *action != "receiving from",
+        ClientError::Tls { .. } => true,
+        _ => false,
+    }
 }
 
 /// Returns how long an origin is left alone that has failed this often before.

@@ -43,19 +43,25 @@ impl Head {
 
     /// Takes over what a 304 says (RFC 9111 3.2).
     pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime) {
-        let newer = kept_fields(response);
+        let mut newer = kept_fields(response);
+        // These belong to the bytes that are here.
+        newer.retain(|(name, _)| !OF_BODY.contains(&name.as_str()));
         self.fields.retain(|(name, _)| !newer.iter().any(|(newer, _)| newer == name));
         self.fields.extend(newer);
         (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
     }
 }
 
-/// Returns the fields of a response that are kept.
+/// Returns the fields of a response that are kept: all but those about the connection (RFC 9111 3.1).
 pub(crate) fn kept_fields(response: &Response) -> Vec<(String, String)> {
+    let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
+    let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
+    let options: Vec<_> = options.by_ref().map(<[u8]>::trim_ascii).collect();
     let fields = response.fields.iter().filter_map(|(name, value)| {
         let name = name.to_ascii_lowercase();
-        let is_kept = KEPT.contains(&name.as_str()) || replayed(&name);
-        let value = str::from_utf8(value).ok().filter(|_| is_kept)?;
+        let is_of_connection =
+            OF_CONNECTION.contains(&name.as_str()) || options.contains(&name.as_bytes());
+        let value = str::from_utf8(value).ok().filter(|_| !is_of_connection)?;
         Some((name, value.to_owned()))
     });
     fields.collect()
@@ -69,21 +75,57 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 
 /// Returns whether a field of the origin, in lower case, is sent to clients as it is.
 pub(crate) fn replayed(name: &str) -> bool {
-    REPLAYED.contains(&name)
+    !OWN.contains(&name) && !FOR_ONE.contains(&name) && !name.starts_with("x-amz-")
 }
 
-/// Fields that are sent to clients as they are.
-const REPLAYED: [&str; 8] = [
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "expires",
-    "link",
-    "repr-digest",
-    "vary",
+/// Fields about the connection to the origin (RFC 9110 7.6.1).
+const OF_CONNECTION: [&str; 11] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
 ];
 
-/// Fields that are needed besides these, to decide or for other fields.
-const KEPT: [&str; 7] =
-    ["age", "cdn-cache-control", "content-type", "date", "etag", "last-modified", "set-cookie"];
+/// Fields about the bytes that a 304 does not change (RFC 9111 3.2).
+const OF_BODY: [&str; 6] = [
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "etag",
+    "last-modified",
+];
+
+/// Fields that this server writes itself.
+const OWN: [&str; 13] = [
+    "accept-ranges",
+    "age",
+    "cache-status",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "last-modified",
+    "server",
+    "via",
+    "www-authenticate",
+    "x-content-type-options",
+];
+
+/// Fields for one client, or about the host of the origin, which is another one.
+const FOR_ONE: [&str; 6] = [
+    "alt-svc",
+    "clear-site-data",
+    "public-key-pins",
+    "set-cookie",
+    "set-cookie2",
+    "strict-transport-security",
+];

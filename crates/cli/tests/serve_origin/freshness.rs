@@ -19,7 +19,7 @@ fn what_is_stale_is_validated_and_sent_once() {
     let first = node.get("/a");
     first.is(200, b"hello");
     assert_eq!(first.field("content-language"), Some("en"));
-    assert_eq!(first.field("x-other"), None);
+    assert_eq!(first.field("x-other"), Some("1"));
     until_stored(&node, 5);
     let second = node.get("/a");
     second.is(200, b"hello");
@@ -168,9 +168,48 @@ fn the_next_origin_answers_for_one_that_fails() {
     for path in ["/a", "/b", "/c"] {
         node.get(path).is(200, b"hello");
     }
-    // The ones that fail are left alone after that.
-    assert_eq!(broken.asked().len(), 1);
+    // A status may be about one object, so it is asked for the others too.
+    assert_eq!(broken.asked().len(), 3);
     assert_eq!(good.asked().len(), 3);
+}
+
+#[test]
+fn an_object_that_fails_does_not_stop_the_others() {
+    let object = object("Cache-Control: max-age=1000");
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/broken" => sending.answer("HTTP/1.1 500 No", b""),
+        "/cut" => sending.closes = true,
+        _ => object.send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for number in 0..5 {
+        assert_eq!(node.get("/broken").status, 500);
+        assert_eq!(node.get("/cut").status, 504);
+        node.get(&format!("/{number}")).is(200, b"hello");
+    }
+}
+
+#[test]
+fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host() {
+    let lines = "Cache-Control: max-age=1000\nContent-Type: text/plain\nX-Any: 1\nConnection: X-Hop\n\
+                 X-Hop: 2\nServer: other\nX-Content-Type-Options: other\nX-Own: other\n\
+                 Strict-Transport-Security: max-age=1\nx-amz-id-2: 3\nKeep-Alive: 4";
+    let object = object(lines);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--header", "X-Own: mine"]);
+    let reply = node.get("/a");
+    reply.is(200, b"hello");
+    assert_eq!(reply.field("x-any"), Some("1"));
+    for name in ["x-hop", "strict-transport-security", "x-amz-id-2", "keep-alive"] {
+        assert_eq!(reply.field(name), None, "{name}");
+    }
+    for (name, value) in
+        [("server", "underpass"), ("x-content-type-options", "nosniff"), ("x-own", "mine")]
+    {
+        let lines = reply.head.to_ascii_lowercase();
+        assert_eq!(lines.matches(&format!("\n{name}:")).count(), 1, "{}", reply.head);
+        assert_eq!(reply.field(name), Some(value));
+    }
 }
 
 #[test]

@@ -177,9 +177,11 @@ fn push_fields(ctx: &RequestContext<'_>, entry: &Entry, plan: &mut Plan) {
         let own = ctx.settings().cache_control.as_deref();
         for (name, value) in entry.replayed() {
             let is_of_body = matches!(plan.status, 200 | 206);
-            let is_known = matches!(name, "cache-control" | "expires" | "vary");
+            let is_known =
+                matches!(name, "cache-control" | "content-location" | "expires" | "vary");
             let is_replaced = own.is_some() && matches!(name, "cache-control" | "expires");
-            if (is_of_body || is_known) && !is_replaced {
+            let is_own = has_line(&ctx.shared().custom_fields, name);
+            if (is_of_body || is_known) && !is_replaced && !is_own {
                 push_field(fields, &title(name), value.as_bytes());
             }
         }
@@ -190,6 +192,13 @@ fn push_fields(ctx: &RequestContext<'_>, entry: &Entry, plan: &mut Plan) {
     }
     push_field(fields, "Via", b"1.1 underpass");
     push_field(fields, "Cache-Status", entry.cache.to_string().as_bytes());
+}
+
+/// Returns whether one of these lines is a field of this name.
+fn has_line(lines: &[u8], name: &str) -> bool {
+    let mut names =
+        lines.split(|&byte| byte == b'\n').map(|line| line.split(|&b| b == b':').next());
+    names.any(|known| known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// Returns a name of a field as it is usually written.
