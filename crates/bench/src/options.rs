@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
-use underpass_engine::Size;
+use underpass_engine::{Mechanism, Size};
 
 use crate::error::Result;
 use crate::record::{Arguments, Choice, Contender, Record, Step, once};
@@ -49,7 +49,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
     /// Mechanisms, each required; all: those that the scenario is about
-    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',',
+        value_parser = mechanisms())]
     pub(crate) mechanism: Vec<Choice>,
 
     /// Bytes asked for in one system call; whole: as many as it takes; default: what it takes by
@@ -64,6 +65,12 @@ pub(crate) struct StepArgs {
     /// Where the target is made, if not in --dir
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
+}
+
+/// The mechanisms that can be chosen.
+pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
+    let names = ["all", "auto"].into_iter().chain(Mechanism::ALL.map(Mechanism::name));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
 }
 
 /// What scenarios whose contenders take the system as they find it have in common.

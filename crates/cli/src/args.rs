@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use underpass_engine::{NotASize, Size};
+use underpass_protocol::digest::Algorithm;
 
 /// The options of the engine.
 #[derive(Debug, Args)]
@@ -13,11 +15,13 @@ use underpass_engine::{NotASize, Size};
 pub(crate) struct EngineArgs {
     /// Use only this mechanism; a refusal is an error: reflink, copy_file_range, sendfile,
     /// splice, mmap or read_write
-    #[arg(long, value_name = "NAME", overrides_with_all = ["prefer", "no_zero_copy"])]
+    #[arg(long, value_name = "NAME", overrides_with_all = ["prefer", "no_zero_copy"],
+        value_parser = mechanism(), hide_possible_values = true)]
     mechanism: Option<Mechanism>,
 
     /// Try this mechanism first
-    #[arg(long, value_name = "NAME", overrides_with_all = ["mechanism", "no_zero_copy"])]
+    #[arg(long, value_name = "NAME", overrides_with_all = ["mechanism", "no_zero_copy"],
+        value_parser = mechanism(), hide_possible_values = true)]
     prefer: Option<Mechanism>,
 
     /// Copy through user space only; the same as --mechanism read_write
@@ -38,7 +42,8 @@ pub(crate) struct MoveArgs {
 
     /// Guard against changes of the source while it is read: fast (no check), detect (fail if it
     /// changed), lease (make writers wait) or snapshot (move a clone)
-    #[arg(long, value_name = "LEVEL", default_value = "fast")]
+    #[arg(long, value_name = "LEVEL", default_value = "fast", value_parser = integrity(),
+        hide_possible_values = true)]
     integrity: Integrity,
 
     #[command(flatten)]
@@ -51,10 +56,11 @@ pub(crate) struct MoveArgs {
 pub(crate) struct StreamArgs {
     /// Congestion control of the connection; auto is the system's own, but on loopback never one
     /// that paces
-    #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_hint = ValueHint::Other)]
     pub(crate) congestion: String,
 
-    /// Fail when nothing has moved for this time [default: no limit]
+    /// Fail when nothing has moved for this time, or no peer has connected: 30, 5m [default: no
+    /// limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -133,6 +139,29 @@ impl MoveArgs {
     }
 }
 
+/// The name of a mechanism.
+fn mechanism() -> impl TypedValueParser<Value = Mechanism> {
+    let names = Mechanism::ALL.map(Mechanism::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mechanism>())
+}
+
+/// The name of an integrity level.
+pub(crate) fn integrity() -> impl TypedValueParser<Value = Integrity> {
+    let names = Integrity::ALL.map(Integrity::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Integrity>())
+}
+
+/// The name of a digest, with or without its dash.
+pub(crate) fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
+    let names = Algorithm::ALL.map(|each| {
+        PossibleValue::new(each.name()).alias(match each {
+            Algorithm::Sha256 => "sha256",
+            Algorithm::Sha512 => "sha512",
+        })
+    });
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Algorithm>())
+}
+
 /// A size that moves something.
 fn step(text: &str) -> Result<Size, String> {
     match text.parse() {
@@ -151,11 +180,48 @@ pub(crate) fn rate(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Seconds, with or without a fraction.
+/// A time: seconds, or a number with a unit; each with or without a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();
-    seconds
+    let text = text.trim();
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
+        "ms" => Some(0.001),
+        "" | "s" | "sec" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3_600.0),
+        "d" => Some(86_400.0),
+        _ => None,
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number = number.parse::<f64>().ok().filter(|_| is_number);
+    unit.zip(number)
+        .map(|(unit, number)| unit * number)
         .filter(|seconds| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "a time is a number of seconds above 0, such as 30 or 0.5".to_owned())
+        .ok_or_else(|| {
+            "a time is a number of seconds above 0, or such as 500ms, 5m, 2h or 1d".to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        for (text, millis) in [
+            ("30", 30_000),
+            ("0.5", 500),
+            ("1.5s", 1_500),
+            ("250ms", 250),
+            ("5m", 300_000),
+            ("2H", 7_200_000),
+            ("1d", 86_400_000),
+        ] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "0", "-1", "+1", "5x", "m", "1e3", "inf", "1 2", "0m", "1.2.3"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// Moves files without letting their bytes climb into user space.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = false)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
 // Of an option that is repeated the last one counts, in every command: aliases have some already.
 #[command(args_override_self = true)]
 pub(crate) struct Cli {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use underpass_bench::BenchError;
@@ -205,9 +206,24 @@ impl From<ServeError> for Failure {
     }
 }
 
+/// Returns the words of the standard library about a number, and better ones.
+fn number_fault(error: &clap::Error) -> Option<(String, &'static str)> {
+    let source = std::error::Error::source(error)?;
+    let plain = match source.downcast_ref::<ParseIntError>()?.kind() {
+        IntErrorKind::PosOverflow => "the number is too large",
+        IntErrorKind::NegOverflow => "the number is too small",
+        IntErrorKind::Zero => "the number has to be at least 1",
+        _ => "a whole number is needed, such as 8",
+    };
+    Some((source.to_string(), plain))
+}
+
 /// Returns what clap complains about, in one line, without its advice about the usage.
 pub(crate) fn complaint(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    if let Some((words, plain)) = number_fault(error) {
+        text = text.replace(&words, plain);
+    }
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))

@@ -168,7 +168,7 @@ fn wrong_words_are_one_line_each_and_nothing_is_measured() {
     let here = folder.path().to_str().unwrap();
     for (args, code, words) in [
         (&["net", "--mechanism", "teleport"][..], 2, &["teleport", "copy_file_range"][..]),
-        (&["net", "--mechanism", "cp"], 2, &["cp", "mechanisms are"]),
+        (&["net", "--mechanism", "cp"], 2, &["cp", "possible values"]),
         (&["net", "--sizes", "0"], 2, &["0 bytes"]),
         (&["net", "--sizes", "7M,many"], 2, &["many", "64K"]),
         (&["net", "--step", "hole"], 2, &["hole", "whole"]),

@@ -189,7 +189,11 @@ fn it_goes_where_it_is_told() {
     fs::create_dir(stage.here.path().join("dir")).unwrap();
     stage.get(&[&url, "-d", "dir"]).succeeded();
     assert_eq!(names(&stage.here.path().join("dir")), ["file"]);
-    stage.get(&[&url, "-d", "none"]).failed(1, &["none", "No such file"]);
+    stage.get(&[&url, "-d", "new/one"]).succeeded();
+    assert_eq!(names(&stage.here.path().join("new/one")), ["file"]);
+    stage.get(&[&stage.url("nothing"), "-d", "left"]).failed(1, &["404"]);
+    assert!(!stage.here.path().join("left").exists(), "an empty folder was left");
+    stage.get(&[&url, "-d", "dir/file"]).failed(1, &["dir/file", "Not a directory"]);
     stage.get(&[&url, "-o", "dir"]).failed(1, &["directory"]);
 }
 

@@ -62,6 +62,8 @@ pub enum ClientError {
         status: u16,
         /// Its explanation, if that is a short text; empty otherwise.
         detail: String,
+        /// Whether the request had credentials.
+        has_identified: bool,
         /// How long the server asks to wait.
         retry_after: Option<Duration>,
     },

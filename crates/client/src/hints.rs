@@ -13,6 +13,7 @@ impl Hinted for ClientError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
             Self::Network { source, .. } => return Hint::of_network(source),
+            Self::Status { status: 401, has_identified: true, .. } => WRONG_PASSWORD,
             Self::Status { status: 401, .. } => {
                 "give a password by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
             }
@@ -58,6 +59,7 @@ impl Hinted for TreeError {
         let goes_on = || Some(Hint::new("the same command resumes it"));
         match self {
             Self::Io { action, source, .. } => action.hint(source),
+            Self::IsFile => Some(Hint::new("leave out -r")),
             Self::Client(error) => match error {
                 ClientError::Encoded { .. }
                 | ClientError::Proxy { .. }
@@ -106,8 +108,11 @@ impl Hinted for UploadError {
             _ => {}
         }
         Some(Hint::new(match self.status()? {
+            401 if self.has_identified() => WRONG_PASSWORD,
             401 => "give a password by --user NAME:PASSWORD or --bearer TOKEN",
-            403 => "the server has to allow it: underpass serve --allow-upload",
+            // The server's own reason is better than a guess.
+            400..=405 if self.is_explained() => return None,
+            403 => "this user may not write there",
             404 => "the server takes no uploads there",
             405 => "the server takes no uploads there; underpass serve does with --allow-upload",
             409 => "create the folder above it first, or start underpass serve --create-parents",
@@ -119,5 +124,7 @@ impl Hinted for UploadError {
         }))
     }
 }
+
+const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";
 
 const OTHER_VERSION: &str = "it is not the version of --if-match";

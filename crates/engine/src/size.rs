@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes: `4096`, `64K`, `1M`, `2G`, `1T`, in powers of 1024.
+/// A number of bytes: `4096`, `64K`, `1.5M`, `2G`, `1T`, in powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -25,15 +25,27 @@ impl FromStr for Size {
             "T" | "TB" | "TIB" => 40,
             _ => return Err(NotASize),
         };
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let number: u64 = digits.parse().ok().filter(|_| is_number).ok_or(NotASize)?;
-        number.checked_mul(1 << shift).map(Self).ok_or(NotASize)
+        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+        let number = |text: &str| {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<u64>().ok().filter(|_| is_number).ok_or(NotASize)
+        };
+        let bytes = number(whole)?.checked_mul(1 << shift).ok_or(NotASize)?;
+        if part.is_empty() && digits.len() == whole.len() {
+            return Ok(Self(bytes));
+        }
+        // A part of a byte is none, and nothing is gained from more digits than these.
+        let scale = u32::try_from(part.len()).ok().filter(|digits| *digits <= 9);
+        let scale = 10_u128.pow(scale.ok_or(NotASize)?);
+        let part = (u128::from(number(part)?) << shift) / scale;
+        let part = u64::try_from(part).ok().filter(|_| shift > 0).ok_or(NotASize)?;
+        bytes.checked_add(part).map(Self).ok_or(NotASize)
     }
 }
 
 impl fmt::Display for NotASize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sizes are whole numbers such as 4096, 64K, 1M or 2G")
+        f.write_str("sizes are numbers such as 4096, 64K, 1.5M or 2G")
     }
 }
 
@@ -62,9 +74,15 @@ mod tests {
 
     #[test]
     fn suffixes_are_powers_of_1024() {
-        for (text, bytes) in
-            [("0", 0), ("4096", 4096), ("64K", 65_536), ("1m", 1 << 20), ("2GiB", 2 << 30)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65_536),
+            ("1m", 1 << 20),
+            ("2GiB", 2 << 30),
+            ("1.5M", 3 << 19),
+            ("0.001K", 1),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
@@ -77,7 +95,23 @@ mod tests {
 
     #[test]
     fn what_is_not_a_size_is_refused() {
-        for text in ["", "K", "-1", "+1", "1.5G", "64Q", "1 K", "99999999999T", "0x10"] {
+        for text in [
+            "",
+            "K",
+            "-1",
+            "+1",
+            "1.5",
+            "1.5B",
+            "1.G",
+            ".5G",
+            "1.2.3K",
+            "1.-5K",
+            "1.0000000001G",
+            "64Q",
+            "1 K",
+            "99999999999T",
+            "0x10",
+        ] {
             assert_eq!(text.parse::<Size>(), Err(NotASize), "{text}");
         }
     }

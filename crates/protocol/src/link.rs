@@ -60,3 +60,10 @@ fn is_plain(byte: u8) -> bool {
         || matches!(byte, b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',')
         || matches!(byte, b';' | b'=' | b':' | b'@')
 }
+
+/// Returns the byte that two hexadecimal digits name, and what follows them.
+pub(crate) fn escaped(after: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let [high, low, rest @ ..] = after else { return None };
+    Some((digit(*high)? << 4 | digit(*low)?, rest))
+}

@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
-use crate::options::{Benchmark, RunArgs, StepArgs, bytes};
+use crate::options::{Benchmark, RunArgs, StepArgs, bytes, mechanisms};
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
     Arguments, CALLS, CPU, Cell, Choice, Contender, Cpu, Description, Environment, FAULTS, Missing,
@@ -54,7 +54,7 @@ pub struct SmallCopyArgs {
 
     /// Our mechanisms, each required; auto: whatever is best, which takes no step
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(default_value = "auto,sendfile,read_write")]
+    #[arg(default_value = "auto,sendfile,read_write", value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
     /// Drop the source from the page cache before each sample

@@ -10,11 +10,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use underpass_engine::wait::Limits;
+use underpass_engine::wait::{Expired, Limits};
 
 use underpass_transport::tls::Pin;
 
@@ -116,12 +116,13 @@ impl Address {
     }
 }
 
-/// Connects to `to`, or waits at `listen` for one peer and prints that address on standard error,
+/// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that address on standard error,
 /// with what the peer needs to know of us.
 pub(crate) fn meet(
     to: Option<&Address>,
     listen: Option<&Address>,
     pin: Option<Pin>,
+    timeout: Option<Duration>,
     cancel: &AtomicBool,
 ) -> Result<Stream> {
     let address = match (to, listen) {
@@ -134,8 +135,7 @@ pub(crate) fn meet(
     if let Some(pin) = pin {
         output::pin(pin);
     }
-    let interrupted = || address.failure("listening on", Errno::INTR.into());
-    listener.accept(cancel)?.ok_or_else(interrupted)
+    listener.accept(timeout, cancel)
 }
 
 /// A connection.
@@ -196,10 +196,19 @@ impl Listener {
         }
     }
 
-    /// Waits for one peer; `None` if `cancel` became true first.
-    pub(crate) fn accept(&self, cancel: &AtomicBool) -> Result<Option<Stream>> {
-        if Limits::new(None, Some(cancel)).until_ready(self, PollFlags::IN).is_err() {
-            return Ok(None);
+    /// Waits for one peer, no longer than `timeout` and until `cancel` becomes true.
+    fn accept(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> Result<Stream> {
+        let limits = Limits::since(Instant::now(), timeout, Some(cancel));
+        match limits.until_ready(self, PollFlags::IN) {
+            Ok(()) => {}
+            Err(Expired::TimedOut) => {
+                let (at, timeout) = (self.address(), timeout.unwrap_or_default());
+                return Err(Failure::line(format!("no peer connected to {at} within {timeout:?}")));
+            }
+            Err(expired @ Expired::Cancelled) => {
+                let (action, address) = ("listening on", self.address());
+                return Err(Failure::Network { action, address, source: expired.into() });
+            }
         }
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().map(|(peer, _)| Stream::Tcp(peer)),
@@ -207,7 +216,7 @@ impl Listener {
         };
         let address = self.address();
         let failed = |source| Failure::Network { action: "accepting on", address, source };
-        accepted.map(Some).map_err(failed)
+        accepted.map_err(failed)
     }
 }
 

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::BinaryBytes;
+use clap::error::ErrorKind;
+use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Declined;
 use underpass_transport::tls::Pin;
 
@@ -81,6 +83,11 @@ pub(crate) fn plain_path(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
 
+/// Returns the last part of a path, as [`plain_path`] does.
+pub(crate) fn short_path(path: &Path) -> String {
+    plain_path(Path::new(path.file_name().unwrap_or(path.as_os_str())))
+}
+
 /// Prints the receipt of one of several transfers, if it is wanted.
 pub(crate) fn receipt(show: ShowArgs, receipt: &Receipt) {
     print_receipt(show, receipt);
@@ -99,6 +106,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         // A reader that has gone away wants no more.
         let _ = error.print();
         return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // There is no way to report that standard error is closed.
+        let _ = error.print();
+        return ExitCode::from(2);
     }
     error_line(&format!("underpass: {} (--help tells more)", complaint(error)));
     ExitCode::from(2)
@@ -139,7 +151,7 @@ pub(crate) fn error_text(text: &str) {
 /// Prints a question, after which the answer is typed on the same line.
 pub(crate) fn question(text: &str) {
     // Without standard error no question is asked, and there is no answer.
-    let _ = write!(std::io::stderr(), "underpass: {text}");
+    write_error(&format!("underpass: {text}"));
 }
 
 /// Prints one line about an event next to the main work.
@@ -174,14 +186,41 @@ pub(crate) fn summary(receipt: &Receipt) -> String {
     format!("{bytes} in {:.2} s ({rate}/s) by {names}", receipt.elapsed_s)
 }
 
+/// Returns a number with its noun.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
+}
+
 /// Prints one line, whatever names in it are made of.
 pub(crate) fn error_line(line: &str) {
-    // There is no way to report that standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{}", one_line(line));
+    write_error(&format!("{}\n", one_line(line)));
 }
 
 /// Prints several lines.
 pub(crate) fn error_lines(text: &str) {
-    // There is no way to report that standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{}", printable::lines(text));
+    write_error(&format!("{}\n", printable::lines(text)));
 }
+
+/// Draws a line of progress on the terminal, in the place of the last one.
+pub(super) fn draw(line: &str) {
+    write_error(&format!("{line}\r"));
+    IS_DRAWN.store(true, Ordering::Relaxed);
+}
+
+/// Removes the drawn line.
+pub(super) fn erase() {
+    write_error("");
+}
+
+/// Writes to standard error, over a drawn line if there is one.
+fn write_error(text: &str) {
+    let erase = if IS_DRAWN.swap(false, Ordering::Relaxed) { ERASE_BELOW } else { "" };
+    // There is no way to report that standard error is closed.
+    let _ = write!(std::io::stderr(), "{erase}{text}");
+}
+
+/// Whether a line of progress is on the terminal, of which a process has one.
+static IS_DRAWN: AtomicBool = AtomicBool::new(false);
+
+/// Erases everything from the cursor on (ECMA-48 8.3.39).
+const ERASE_BELOW: &str = "\x1b[J";

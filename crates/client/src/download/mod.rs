@@ -18,10 +18,13 @@ mod run;
 mod scheduler;
 mod workers;
 
+use std::ffi::OsString;
+
 use underpass_engine::PipePool;
+use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
-use super::http::HttpClient;
+use super::http::{HttpClient, Request};
 use run::Download;
 
 pub use error::{Done, DownloadError, Failed, Kept};
@@ -41,6 +44,16 @@ impl<'a> Downloader<'a> {
     #[must_use]
     pub fn new(client: HttpClient<'a>, options: DownloadOptions) -> Self {
         Self { client, options, pipes: PipePool::default() }
+    }
+
+    /// Asks the server for a name of the file at `url`, by `HEAD`; `None` if it suggests none that
+    /// can be used, or cannot be asked.
+    #[must_use]
+    pub fn suggested_name(&self, url: &Url) -> Option<OsString> {
+        let request = Request { method: "HEAD", fields: &[] };
+        let answer = self.client.ask(None, &request, url).ok()?;
+        let value = answer.response.fields.get("content-disposition")?;
+        name::usable(file_name(value)?)
     }
 
     /// Fetches the file at `url`. `gauge` shows the progress, and `on_event` receives events.

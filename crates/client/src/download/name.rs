@@ -20,6 +20,18 @@ pub fn name_of(url: &Url) -> Option<OsString> {
     (!is_bad && !has_bad).then(|| OsString::from_vec(name))
 }
 
+/// Returns a name that a server has suggested, without the folders before it; `None` if it cannot
+/// be a file name, or would be a hidden one: unlike that of a URL, the user has not seen it.
+pub(super) fn usable(suggested: Vec<u8>) -> Option<OsString> {
+    let name = suggested.rsplit(|byte| matches!(byte, b'/' | b'\\')).next()?;
+    let is_bad = name.is_empty() || name.starts_with(b".") || name.len() > NAME_MAX;
+    let has_bad = match str::from_utf8(name) {
+        Ok(text) => text.chars().any(char::is_control),
+        Err(_) => name.iter().any(u8::is_ascii_control),
+    };
+    (!is_bad && !has_bad).then(|| OsString::from_vec(name.to_vec()))
+}
+
 /// The maximum length of a name in bytes, on nearly every file system.
 const NAME_MAX: usize = 255;
 
@@ -44,6 +56,28 @@ mod tests {
             let found = name_of(&Url::parse(url).expect("a URL"));
             assert_eq!(found.as_deref(), name.map(std::ffi::OsStr::new), "{url}");
         }
+    }
+
+    #[test]
+    fn a_suggested_name_leads_nowhere_and_is_seen() {
+        for (suggested, name) in [
+            ("a.tar", Some("a.tar")),
+            ("/etc/passwd", Some("passwd")),
+            ("..\\..\\b", Some("b")),
+            ("a/..", None),
+            ("..", None),
+            (".bashrc", None),
+            ("x/.ssh", None),
+            ("a/", None),
+            ("", None),
+            ("a\nb", None),
+            ("a\u{9b}b", None),
+            ("a\u{7f}", None),
+        ] {
+            let found = usable(suggested.as_bytes().to_vec());
+            assert_eq!(found.as_deref(), name.map(std::ffi::OsStr::new), "{suggested:?}");
+        }
+        assert_eq!(usable(vec![b'a'; 256]), None);
     }
 
     #[test]

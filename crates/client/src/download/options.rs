@@ -90,6 +90,7 @@ pub enum Target<'t> {
 #[derive(Debug, Default)]
 pub struct Gauge {
     pub(super) done: AtomicU64,
+    before: AtomicU64,
     /// One more than the total, in bytes; 0 while that is unknown.
     total: AtomicU64,
     pub(super) connections: AtomicU32,
@@ -99,14 +100,23 @@ pub struct Gauge {
 impl Gauge {
     /// Sets the bytes that have arrived and the total.
     pub(super) fn set(&self, done: u64, total: Option<u64>) {
-        self.done.store(done, Ordering::Relaxed);
+        // In this order, so that a reader of the new count finds what it began with.
+        self.before.store(done, Ordering::Release);
+        self.done.store(done, Ordering::Release);
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
     }
 
     /// Returns the bytes that have arrived, including those of earlier attempts.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Returns the bytes that had arrived when the last round of requests began: in earlier runs
+    /// and attempts. To be read after [`done`](Self::done).
+    #[must_use]
+    pub fn before(&self) -> u64 {
+        self.before.load(Ordering::Acquire)
     }
 
     /// Returns the total in bytes, once it is known.

@@ -1,5 +1,6 @@
 //! One connection to a server.
 
+use std::cell::Cell;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
 use underpass_engine::wait::{self, Expired, Limits};
+use underpass_protocol::response::head::reason;
 use underpass_transport::incoming::{Incoming, ReceiveError};
 use underpass_transport::tls::{Session, SessionFacts};
 use url::Url;
@@ -36,6 +38,8 @@ pub struct Request<'r> {
 pub struct Connection<'a> {
     incoming: Incoming<'a, TcpStream>,
     route: Route,
+    /// Whether the last request had credentials.
+    has_identified: Cell<bool>,
 }
 
 impl<'a> Connection<'a> {
@@ -49,7 +53,7 @@ impl<'a> Connection<'a> {
         let stream = connect(proxy.unwrap_or(url), limits)?;
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
-        let mut connection = Self { incoming, route };
+        let mut connection = Self { incoming, route, has_identified: Cell::new(false) };
         if connection.route.is_secured() {
             if let Some(proxy) = proxy {
                 connection.dig(client, proxy, url).map_err(|error| match error {
@@ -214,6 +218,7 @@ impl<'a> Connection<'a> {
             line(&[name, ": ", value]);
         }
         let named = if is_trusted { client.credentials.value(url) } else { in_url(url) };
+        self.has_identified.set(named.is_some() || !own("Authorization"));
         if let Some(value) = named.filter(|_| own("Authorization")) {
             line(&["Authorization: ", &value]);
         }
@@ -307,6 +312,7 @@ impl<'a> Connection<'a> {
         ClientError::Status {
             status: response.status,
             detail: self.detail(response),
+            has_identified: self.has_identified.get(),
             retry_after: response.retry_after(now),
         }
     }
@@ -319,10 +325,9 @@ impl<'a> Connection<'a> {
         let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
         let line = text.lines().next().unwrap_or_default().trim();
         // Our own servers repeat the status.
-        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line).trim();
-        let line = line
-            .strip_prefix(underpass_protocol::response::head::reason(response.status))
-            .unwrap_or(line);
+        // Servers repeat the status and the reason phrase, in several forms.
+        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line);
+        let line = without_case(line.trim_start_matches([':', ' ']), reason(response.status));
         line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
@@ -337,6 +342,14 @@ impl Drop for Connection<'_> {
         if let Some(session) = self.session() {
             session.close(self.stream().as_fd());
         }
+    }
+}
+
+/// Returns the text without these words at its beginning, in whatever case they are.
+fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
+    match text.get(..words.len()) {
+        Some(start) if start.eq_ignore_ascii_case(words) => &text[words.len()..],
+        _ => text,
     }
 }
 

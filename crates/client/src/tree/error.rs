@@ -96,6 +96,8 @@ pub enum TreeError {
         /// The URL it was fetched from, if known.
         url: Option<String>,
     },
+    /// The address is that of a file.
+    IsFile,
     /// The kernel reported an error about a file or folder here.
     Io {
         /// What was being done, such as `writing`.
@@ -162,6 +164,7 @@ impl fmt::Display for TreeError {
             Self::Io { action, path, source } => {
                 write!(f, "{action} {}: {}", path.display(), Plain(source))
             }
+            Self::IsFile => f.write_str("it is a file and no folder"),
             Self::NotAFolder { url, media_type } => write!(
                 f,
                 "{url} is not a folder that can be fetched: the server answers with {media_type}, \

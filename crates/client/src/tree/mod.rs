@@ -23,7 +23,8 @@ use std::sync::atomic::AtomicBool;
 
 use url::Url;
 
-use super::http::HttpClient;
+use super::error::ClientError;
+use super::http::{HttpClient, Request};
 use task::TreeFetch;
 
 pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
@@ -57,7 +58,11 @@ pub fn fetch(
         TreeFetch { client, options, url, path, gauge, on_event, has_answered, done: &mut done };
     match run(&mut tree) {
         Ok(()) => Ok(done),
-        Err(error) => Err(TreeFailed { error, done: Box::new(done) }),
+        Err(error) => {
+            let is_file = is_missing(&error) && is_file(client, &tree.url);
+            let error = if is_file { TreeError::IsFile } else { error };
+            Err(TreeFailed { error, done: Box::new(done) })
+        }
     }
 }
 
@@ -69,6 +74,20 @@ fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
         return archive::fetch(tree, offer);
     }
     crawl::fetch(tree)
+}
+
+/// Checks whether the server has no folder at the address.
+fn is_missing(error: &TreeError) -> bool {
+    matches!(error, TreeError::Client(ClientError::Status { status: 404, .. }))
+}
+
+/// Checks whether the server has a file of this name, whose URL has no slash at its end.
+fn is_file(client: &HttpClient<'_>, folder: &Url) -> bool {
+    let mut url = folder.clone();
+    url.set_path(folder.path().trim_end_matches('/'));
+    let request = Request { method: "HEAD", fields: &[] };
+    let answer = client.ask(None, &request, &url);
+    answer.is_ok_and(|it| it.response.status == 200 && !it.url.path().ends_with('/'))
 }
 
 /// Returns the URL of a folder, which ends in a slash.

@@ -43,6 +43,7 @@ impl Default for TreeOptions {
 pub struct TreeGauge {
     pub(super) files: AtomicU64,
     pub(super) done: AtomicU64,
+    pub(super) before: AtomicU64,
     /// One more than the total, in bytes; 0 while that is unknown.
     pub(super) total: AtomicU64,
 }
@@ -58,6 +59,12 @@ impl TreeGauge {
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes among them that were here before this run.
+    #[must_use]
+    pub fn before(&self) -> u64 {
+        self.before.load(Ordering::Relaxed)
     }
 
     /// Returns the total in bytes, if known.

@@ -125,6 +125,16 @@ impl UploadError {
         }
     }
 
+    /// Checks whether the server has refused the request with a reason of its own.
+    pub(crate) fn is_explained(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Status { detail, .. }) if !detail.is_empty())
+    }
+
+    /// Checks whether the server has refused a request that had credentials.
+    pub(crate) fn has_identified(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Status { has_identified: true, .. }))
+    }
+
     /// Checks whether the upload was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

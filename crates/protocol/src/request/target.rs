@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::authority::split_absolute;
+use crate::link::escaped;
 pub use crate::link::{encode_segment, slash_redirect};
 
 /// The path and the query that a request target names.
@@ -239,11 +240,4 @@ fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(out)
-}
-
-/// Returns the byte that two hexadecimal digits name, and what follows them.
-fn escaped(after: &[u8]) -> Option<(u8, &[u8])> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let [high, low, rest @ ..] = after else { return None };
-    Some((digit(*high)? << 4 | digit(*low)?, rest))
 }

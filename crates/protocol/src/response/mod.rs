@@ -1,7 +1,7 @@
 //! Responses: which one a request gets, and how it is written.
 
 pub mod conditional; // preconditions and If-Range
-mod disposition; // Content-Disposition
+pub mod disposition; // Content-Disposition
 pub mod head; // heads of responses, and pages for errors
 pub mod media; // media types by name
 pub mod media_types; // those of the operator and of the system too

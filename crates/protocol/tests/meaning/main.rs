@@ -7,6 +7,7 @@ mod chunked;
 mod conditional;
 mod destination;
 mod digest;
+mod disposition;
 mod forwarded;
 mod head;
 mod media;

@@ -33,7 +33,8 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
         }
         Verdict::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
         Verdict::Forbidden => Some(ctx.error(403, "")),
-        Verdict::Challenge | Verdict::Wrong | Verdict::Verify(_) => Some(ctx.challenge()),
+        Verdict::Wrong => Some(ctx.wrong_password()),
+        Verdict::Challenge | Verdict::Verify(_) => Some(ctx.challenge()),
     }
 }
 

@@ -91,7 +91,7 @@ impl Passwords {
     /// Delays the refusal of a client with a wrong password.
     pub(crate) async fn refuse(&self, peer: &Peer) -> Verdict {
         self.delay(peer).await;
-        Verdict::Challenge
+        Verdict::Wrong
     }
 
     /// Counts a refusal, and waits longer the more there were for this client.

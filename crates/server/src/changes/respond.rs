@@ -75,9 +75,21 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
         return ctx.error(501, "this method is not known here");
     }
     let changes = &ctx.settings().changes;
-    let mut response = ctx.error(405, "files here can be read, not written");
+    let mut response = ctx.error(405, why_not(ctx.request.method));
     response.add_field("Allow", methods(changes));
     response
+}
+
+/// Returns why a known method is not allowed.
+fn why_not(method: Method) -> &'static str {
+    match method {
+        Method::Put | Method::Patch | Method::Mkcol | Method::Copy => {
+            "nothing can be written here: serve --allow-upload allows it"
+        }
+        Method::Delete => "nothing can be deleted here: serve --allow-delete allows it",
+        Method::Move => "nothing can be moved here: serve --allow-all allows it",
+        _ => "this server does not use the method",
+    }
 }
 
 /// Returns the methods for files and folders.

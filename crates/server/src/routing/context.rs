@@ -95,7 +95,16 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the error that requests a name and a password.
     pub(crate) fn challenge(&self) -> Response {
-        let mut response = self.error(401, "a name and a password are needed");
+        self.challenged("a name and a password are needed")
+    }
+
+    /// Returns the error for a name and a password that are not accepted.
+    pub(crate) fn wrong_password(&self) -> Response {
+        self.challenged("the name or the password is wrong")
+    }
+
+    fn challenged(&self, detail: &str) -> Response {
+        let mut response = self.error(401, detail);
         response.add_field("WWW-Authenticate", CHALLENGE);
         response
     }

@@ -13,7 +13,7 @@ use underpass_engine::Mechanism;
 use self::transfer::Transfer;
 use super::{TRADITIONAL, first, usual_step, without};
 use crate::error::Result;
-use crate::options::{Benchmark, RunArgs, StepArgs, SystemArgs, bytes};
+use crate::options::{Benchmark, RunArgs, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::peers::PeerPrograms;
 use crate::record::{
     Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, Environment, FAULTS, Metric, Over,
@@ -79,7 +79,8 @@ pub struct TableArgs {
     step: Vec<Step>,
 
     /// Our mechanisms, each required; auto: whatever is best
-    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
+        value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
     /// The programs beside ours
@@ -104,7 +105,8 @@ pub struct ChunksArgs {
     step: Vec<Step>,
 
     /// Our mechanisms, each required; auto: whatever is best, which takes no step
-    #[arg(long, value_name = "LIST", default_value = "auto,sendfile", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", default_value = "auto,sendfile", value_delimiter = ',',
+        value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
     /// The programs beside ours
@@ -131,7 +133,8 @@ pub struct LimitArgs {
     step: Vec<Step>,
 
     /// Our mechanisms, each required; auto: whatever is best, which takes no step
-    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
+        value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
     /// The programs beside ours and beside the bare loop

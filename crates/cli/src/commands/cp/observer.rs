@@ -3,22 +3,18 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use indicatif::HumanCount;
 use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
-use underpass_engine::Progress;
 
 use crate::args::ShowArgs;
-use crate::output::{self, Meter, Observer as ProgressObserver, plain_path};
+use crate::output::{self, Meter, Position, plain_path};
 use crate::signals::interruptible;
 
 /// Shows a copy on the terminal.
 pub(super) struct Observer<'a> {
     meter: &'a Meter,
-    /// The display that takes the bytes.
-    draw: Mutex<ProgressObserver>,
     show: ShowArgs,
     cancel: &'a Arc<AtomicBool>,
 }
@@ -26,18 +22,16 @@ pub(super) struct Observer<'a> {
 impl<'a> Observer<'a> {
     /// Creates an observer that shows what these arguments request.
     pub(super) fn new(meter: &'a Meter, show: ShowArgs, cancel: &'a Arc<AtomicBool>) -> Self {
-        Self { meter, draw: Mutex::new(meter.observer()), show, cancel }
+        Self { meter, show, cancel }
     }
 }
 
 impl CopyObserver for Observer<'_> {
     fn progress(&self, now: &CopyProgress) {
-        let CopyProgress { bytes, expected, elapsed, .. } = *now;
-        let mut draw = self.draw.lock().unwrap_or_else(PoisonError::into_inner);
-        draw(&Progress { bytes, expected, elapsed, mechanism: None }, 0);
-        if expected.is_none() {
-            self.meter.message(|| format!("{} files", HumanCount(now.files)));
-        }
+        let CopyProgress { bytes, expected: total, files, .. } = *now;
+        // The length of a single file is known.
+        let files = total.is_none().then_some(files);
+        self.meter.show(|| Position { bytes, total, files, ..Position::default() });
     }
 
     fn would_copy(&self, from: &Path, to: &Path) {

@@ -9,7 +9,7 @@ use underpass_receipt::{CopyReceipt, Receipt};
 use super::args::CpArgs;
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
-use crate::output::{self, plain_path};
+use crate::output::{self, counted, plain_path};
 
 /// Prints what was done, and fails if an entry could not be copied.
 pub(super) fn outcome(
@@ -59,12 +59,10 @@ fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     if show.explain {
         output::progress(&format!("  {:<12} {}", "copied", counts(receipt)));
         for system in &receipt.file_systems {
-            let (files, bytes) = (HumanCount(system.files), HumanCount(system.bytes));
+            let files = counted(system.files, "file", "files");
+            let bytes = counted(system.bytes, "byte", "bytes");
             let between = format!("{} to {}", system.from, system.to);
-            output::progress(&format!(
-                "  {:<12} {between}: {files} files, {bytes} bytes",
-                "systems"
-            ));
+            output::progress(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
         }
         let lacks = [(receipt.without_owner, "owners"), (receipt.without_attributes, "attributes")];
         for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
@@ -111,22 +109,22 @@ fn notes(receipt: &CopyReceipt, outcome: &CopyOutcome) -> Vec<String> {
 /// Returns the counts of the copy in words: `50,000 files, 500 folders, 3 kept`.
 fn counts(receipt: &CopyReceipt) -> String {
     let counts = [
-        (receipt.files, "files"),
-        (receipt.folders, "folders"),
-        (receipt.links, "links"),
-        (receipt.hard_links, "further names"),
-        (receipt.specials, "devices, FIFOs and sockets"),
-        (receipt.kept, "left as they were"),
-        (receipt.resumed, "there already"),
-        (receipt.excluded, "excluded"),
-        (receipt.verified, "compared"),
+        (receipt.files, "file", "files"),
+        (receipt.folders, "folder", "folders"),
+        (receipt.links, "link", "links"),
+        (receipt.hard_links, "further name", "further names"),
+        (receipt.specials, "device, FIFO or socket", "devices, FIFOs and sockets"),
+        (receipt.kept, "left as it was", "left as they were"),
+        (receipt.resumed, "there already", "there already"),
+        (receipt.excluded, "excluded", "excluded"),
+        (receipt.verified, "compared", "compared"),
     ];
-    let told: Vec<_> = counts
+    let parts: Vec<_> = counts
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", HumanCount(*count)))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| counted(*count, one, many))
         .collect();
-    told.join(", ")
+    parts.join(", ")
 }
 
 /// Returns the message that files were written in place, of which this is one.
@@ -137,9 +135,4 @@ pub(super) fn in_place(path: &Path, count: u64) -> String {
         count => format!("{} files, such as {path}, were", HumanCount(count)),
     };
     format!("{subject} written in place, as it may not be replaced there")
-}
-
-/// Returns a number with its noun.
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }

@@ -14,7 +14,7 @@ use super::args::{CpArgs, is_dash, usage};
 use super::observer::Observer;
 use super::{print, stream};
 use crate::failure::{Failure, Result};
-use crate::output::Meter;
+use crate::output::{Meter, short_path};
 use crate::signals;
 
 /// Copies what the arguments name.
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     if sources.iter().any(|from| is_dash(from)) {
         return usage("- is standard input: copy it alone, and name a file for it");
     }
+    let target_path = target;
     let target = match (&args.target_directory, args.no_target_directory) {
         (Some(_), _) => CopyTarget::Folder(target),
         (None, true) => CopyTarget::NewName(target),
@@ -39,7 +40,11 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     options.max_open_files = allow_many_files();
     let cancel = signals::cancel_flag();
     let show = args.movement.show;
-    let meter = Meter::new(show);
+    let named = match sources {
+        [only] => only,
+        _ => target_path,
+    };
+    let meter = Meter::new(show, &short_path(named));
     let observer = Observer::new(&meter, show, &cancel);
     let started = Instant::now();
     let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);

@@ -61,7 +61,8 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     if path == Path::new("-") && show.json {
         return usage("--json prints on standard output, where the bytes go: name a file");
     }
-    let meter = Meter::new(show);
+    let named = if input.has_name() { input.path() } else { target.path() };
+    let meter = Meter::new(show, &output::short_path(named));
     let started = Instant::now();
     let outcome = copy((args, options, &cancel), &input, &source, &target, &meter);
     meter.clear();

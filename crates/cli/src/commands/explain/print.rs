@@ -3,6 +3,7 @@
 use indicatif::HumanCount;
 
 use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
+use crate::output::counted;
 use crate::output::printable::one_line;
 use crate::receipt::costs;
 use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
@@ -72,9 +73,10 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     }
     // A smaller amount is what the C library maps in every program.
     if receipt.mapped_bytes >= MAPPED_BY_NATURE {
-        let (bytes, files) = (HumanCount(receipt.mapped_bytes), HumanCount(receipt.mapped_files));
+        let bytes = HumanCount(receipt.mapped_bytes);
+        let files = counted(receipt.mapped_files, "file", "files");
         let note = "what is read there without a call is not seen";
-        line("mapped", format!("{bytes} bytes of {files} files; {note}"));
+        line("mapped", format!("{bytes} bytes of {files}; {note}"));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use underpass_client::{Url, input};
 use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
 
-use crate::args::{EngineArgs, ShowArgs, rate};
+use crate::args::{EngineArgs, ShowArgs, algorithm, rate};
 use crate::connection::HttpClientArgs;
 
 /// The options of `get`.
@@ -50,12 +50,14 @@ pub(crate) struct GetArgs {
     pub(crate) sync: bool,
 
     /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
-    #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive")]
+    #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive",
+        value_hint = ValueHint::Other)]
     pub(crate) digest: Vec<Digest>,
 
     /// Print the digest of the file, and its path, as sha256sum does
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
-        default_missing_value = "sha-256", conflicts_with = "recursive")]
+        default_missing_value = "sha-256", conflicts_with = "recursive",
+        value_parser = algorithm(), ignore_case = true, hide_possible_values = true)]
     pub(crate) digest_print: Option<Algorithm>,
 
     /// Request a digest from the server, and fail without one; a digest it sends is always checked

@@ -11,6 +11,8 @@ use underpass_client::Url;
 use underpass_client::download::{IfExists, Target, name_of};
 
 use super::args::GetArgs;
+use underpass_engine::hint::Action;
+
 use crate::ends::{self, Overwrite};
 use crate::failure::{Failure, Result, WithPath};
 use underpass_receipt::EndKind;
@@ -26,7 +28,14 @@ pub(crate) enum Destination {
 
 impl Destination {
     /// Returns the destination that the arguments give for a URL.
-    pub(crate) fn of(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<Self> {
+    ///
+    /// `suggested` asks the server for a name.
+    pub(crate) fn of(
+        args: &GetArgs,
+        url: &Url,
+        suggested: impl FnOnce() -> Option<OsString>,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
         match &args.output {
             Some(path) if is_stream(path) => {
                 if args.show.json && path == Path::new("-") {
@@ -38,12 +47,20 @@ impl Destination {
             }
             Some(path) => Self::named(&followed(path)?, IfExists::Replace),
             None => {
-                let name = name_of(url).ok_or_else(|| {
+                // The end of a path is the name that the user expects, without another request.
+                let is_named = name_of(url).is_some() && !is_vague(url);
+                let suggested = if is_named { None } else { suggested() };
+                let name = suggested.or_else(|| name_of(url)).ok_or_else(|| {
                     Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
                 })?;
                 let if_exists = if args.force { IfExists::Replace } else { IfExists::SameIsFine };
                 let path = match &args.dir {
-                    Some(dir) => dir.join(name),
+                    Some(dir) => {
+                        if !dir.exists() {
+                            fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
+                        }
+                        dir.join(name)
+                    }
                     None => PathBuf::from(name),
                 };
                 Self::named(&path, if_exists)
@@ -96,6 +113,12 @@ impl Destination {
             Self::Stream(target) => target.finish(bytes),
         }
     }
+}
+
+/// Returns whether the path of a URL does not tell what is fetched: it is that of a folder, or of a
+/// program that a query follows.
+fn is_vague(url: &Url) -> bool {
+    url.path().ends_with('/') || url.query().is_some_and(|query| !query.is_empty())
 }
 
 /// Returns whether the path is written to directly.

@@ -1,6 +1,7 @@
 //! Fetches one file.
 
 use std::fmt::Write;
+use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -13,20 +14,25 @@ use super::destination::Destination;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
-use crate::output;
+use crate::output::{self, Meter};
 use underpass_engine::Size;
 use underpass_receipt::{GetReceipt, shown};
 
 /// Fetches the file at one URL.
 pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
-    let destination = Destination::of(args, url, cancel)?;
     let downloader = Downloader::new(args.http.client(url, tls, cancel)?, options(args));
+    let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
+    let destination = Destination::of(args, url, || downloader.suggested_name(url), cancel)?;
     let gauge = Gauge::default();
     let started = Instant::now();
-    let outcome = progress::shown(args.show, destination.path(), &gauge, || {
-        let on_event = |event: &Event<'_>| report(args.show, event);
-        downloader.fetch(url, &destination.target(), &gauge, &on_event)
-    });
+    let meter = Meter::new(args.show, &output::short_path(destination.path()));
+    let outcome = meter.during(
+        || progress::file(&gauge),
+        || {
+            let on_event = |event: &Event<'_>| report(args.show, event);
+            downloader.fetch(url, &destination.target(), &gauge, &on_event)
+        },
+    );
     let elapsed = started.elapsed();
     match outcome {
         Ok(done) => {
@@ -40,6 +46,10 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             Ok(())
         }
         Err(failed) => {
+            if let Some(dir) = new_dir {
+                // Only if it is empty: nothing is kept in it then.
+                let _ = fs::remove_dir(dir);
+            }
             let receipt = GetReceipt::of_failed(&shown(url), destination.path(), &failed, elapsed);
             print::file_receipt(args.show, &receipt);
             let to = destination.path().display();

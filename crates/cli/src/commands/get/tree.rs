@@ -1,24 +1,21 @@
 //! `underpass get -r`: a whole folder.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 use underpass_client::tree::{self, TreeDone, TreeEvent, TreeGauge, TreeOptions, TreeWay, name_of};
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
-use super::print;
+use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
-use crate::output;
+use crate::output::{self, Meter};
 use underpass_receipt::shown;
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
@@ -71,11 +68,7 @@ impl TreeReceipt {
 
     /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
     pub(crate) fn summary(&self) -> String {
-        let count = |number: u64, one: &str, more: &str| match number {
-            1 => format!("1 {one}"),
-            number => format!("{} {more}", HumanCount(number)),
-        };
-        let mut text = count(self.files, "file", "files");
+        let mut text = output::counted(self.files, "file", "files");
         if self.here > 0 {
             text += &format!(" ({} more were here already)", HumanCount(self.here));
         }
@@ -97,16 +90,14 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     };
     let gauge = TreeGauge::default();
     let started = Instant::now();
-    let outcome = thread::scope(|scope| {
-        let (running, stop) = mpsc::channel();
-        let shown = scope.spawn(|| show_progress(args.show, &gauge, stop));
-        let on_event = |event: &TreeEvent<'_>| report(args.show, event);
-        let outcome = tree::fetch(&client, &options, url, &path, &gauge, &on_event);
-        drop(running);
-        // The thread has nothing to fail at.
-        let _ = shown.join();
-        outcome
-    });
+    let meter = Meter::new(args.show, &output::short_path(&path));
+    let outcome = meter.during(
+        || progress::tree(&gauge),
+        || {
+            let on_event = |event: &TreeEvent<'_>| report(args.show, event);
+            tree::fetch(&client, &options, url, &path, &gauge, &on_event)
+        },
+    );
     let elapsed = started.elapsed();
     match outcome {
         Ok(done) => {
@@ -165,48 +156,4 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         }
         _ => {}
     }
-}
-
-/// Shows progress: a line that is redrawn on a terminal; one each second elsewhere, if requested.
-fn show_progress(show: ShowArgs, gauge: &TreeGauge, stop: Receiver<()>) {
-    let is_terminal = std::io::stderr().is_terminal();
-    let bar = match (show.quiet, is_terminal, show.progress) {
-        (true, ..) | (_, false, false) => return,
-        (_, true, _) => Some(ProgressBar::no_length()),
-        _ => None,
-    };
-    let interval = Duration::from_millis(if bar.is_some() { 100 } else { 1_000 });
-    let started = Instant::now();
-    while stop.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-        let line = line(gauge, started.elapsed());
-        match &bar {
-            Some(bar) => draw(bar, gauge, line),
-            None => output::progress(&line),
-        }
-    }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-}
-
-fn draw(bar: &ProgressBar, gauge: &TreeGauge, line: String) {
-    let template = if gauge.total().is_some() { "{wide_bar} {msg}" } else { "{spinner} {msg}" };
-    // The templates are constants that are known to parse.
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    if let Some(total) = gauge.total() {
-        bar.set_length(total);
-    }
-    bar.set_position(gauge.done());
-    bar.set_message(line);
-}
-
-/// Formats the progress: `1,200 files, 80 MiB of 1.00 GiB at 500 MiB/s`.
-fn line(gauge: &TreeGauge, elapsed: Duration) -> String {
-    let rate = gauge.done() as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    // Saturates for an impossible rate.
-    let (done, rate) = (BinaryBytes(gauge.done()), BinaryBytes(rate as u64));
-    let of = gauge.total().map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
-    format!("{} files, {done}{of} at {rate}/s", HumanCount(gauge.files()))
 }

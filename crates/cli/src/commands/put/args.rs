@@ -6,7 +6,7 @@ use clap::Args;
 use underpass_engine::Integrity;
 use underpass_protocol::digest::Algorithm;
 
-use crate::args::{EngineArgs, ShowArgs, rate};
+use crate::args::{EngineArgs, ShowArgs, algorithm, integrity, rate};
 use crate::connection::HttpClientArgs;
 use underpass_engine::Size;
 
@@ -37,7 +37,8 @@ pub(crate) struct PutArgs {
 
     /// Send the digest of each file along for the server to check: sha-256 or sha-512; reads each
     /// file first
-    #[arg(long, value_name = "ALGORITHM")]
+    #[arg(long, value_name = "ALGORITHM", value_parser = algorithm(), ignore_case = true,
+        hide_possible_values = true)]
     pub(crate) digest: Option<Algorithm>,
 
     /// Do not resume an earlier upload, and keep nothing to resume this one
@@ -50,7 +51,8 @@ pub(crate) struct PutArgs {
 
     /// Guard against changes of the file while it is sent: fast (no check), detect (fail if it
     /// changed), lease (make writers wait) or snapshot (send a clone)
-    #[arg(long, value_name = "LEVEL", default_value = "detect")]
+    #[arg(long, value_name = "LEVEL", default_value = "detect", value_parser = integrity(),
+        hide_possible_values = true)]
     pub(crate) integrity: Integrity,
 
     #[command(flatten)]

@@ -80,7 +80,7 @@ impl<'s> Session<'s> {
             client: args.http.client(url, &args.http.tls(args.engine.policy())?, cancel)?,
             idle: None,
             pipes: PipePool::new(),
-            meter: Meter::new(args.show),
+            meter: Meter::new(args.show, ""),
             total: Report::default(),
             started: Instant::now(),
             has_sent: false,
@@ -125,7 +125,7 @@ impl<'s> Session<'s> {
 
     /// Prints something next to the progress.
     pub(super) fn note(&self, text: &str) {
-        self.meter.aside(|| output::note(text));
+        output::note(text);
     }
 
     fn make(&mut self, url: &Url) -> Result<(), Stop> {
@@ -163,8 +163,9 @@ impl<'s> Session<'s> {
             journal: journal.as_deref(),
             retries: self.args.http.retries(),
         };
+        self.meter.begin(&output::short_path(input.path()));
         let mut show = self.meter.observer();
-        let (meter, quiet) = (&self.meter, self.args.show.quiet);
+        let quiet = self.args.show.quiet;
         let mut before = 0;
         let mut on_event = |event: &Event<'_>| match event {
             Event::Progress(progress) => show(progress, before),
@@ -173,7 +174,7 @@ impl<'s> Session<'s> {
                     before = *at;
                 }
                 if let Some(text) = print::event(event).filter(|_| !quiet) {
-                    meter.aside(|| output::note(&text));
+                    output::note(&text);
                 }
             }
         };

@@ -37,14 +37,14 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     };
     let size = args.size.map(|Size(bytes)| bytes);
     target.reserve(size.unwrap_or(0))?;
-    let stream = meet(from.as_ref(), listen, tls.as_ref().and_then(StreamTls::pin), &cancel)?;
+    let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
+    let stream = meet(from.as_ref(), listen, pin, timeout, &cancel)?;
     // If receiving fails, the sender must see an error.
     let _ = socket::arm_reset(&stream);
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
-    let timeout = args.stream.timeout;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
 
-    let meter = Meter::new(show);
+    let meter = Meter::new(show, &output::short_path(target.path()));
     let started = Instant::now();
     let outcome = receive(args, (&stream, session.as_ref()), &target, size, &cancel, &meter);
     meter.clear();

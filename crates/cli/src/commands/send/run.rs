@@ -30,15 +30,15 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let kind = EndKind::from(source.kind());
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
     let tls = args.tls.choose(to, listen, args.movement.policy())?;
-    let stream = meet(to, listen, tls.as_ref().and_then(StreamTls::pin), &cancel)?;
+    let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
+    let stream = meet(to, listen, pin, timeout, &cancel)?;
     // From here on until all is sent, even a SIGKILL resets the connection.
     let _ = socket::arm_reset(&stream);
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
-    let timeout = args.stream.timeout;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
     let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
 
-    let meter = Meter::new(show);
+    let meter = Meter::new(show, &output::short_path(input.path()));
     let options = args.stream.apply(args.movement.options()).cancel(&cancel);
     let options = meter.watch(options);
     let options = match &session {

@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use underpass_engine::Integrity;
 use underpass_server::server::MinFree;
 
 use super::confine::User;
-use crate::args::{EngineArgs, seconds};
+use crate::args::{EngineArgs, integrity, seconds};
 use crate::commands::completions::GenerateArgs;
 use underpass_engine::Size;
 
@@ -50,7 +51,8 @@ pub(crate) struct ServeArgs {
 
     /// Guard against changes of a file while it is sent: fast (no check), detect (reset the
     /// connection if it changed), lease (make writers wait) or snapshot (send a clone)
-    #[arg(long, value_name = "LEVEL", default_value = "detect")]
+    #[arg(long, value_name = "LEVEL", default_value = "detect", value_parser = integrity(),
+        hide_possible_values = true)]
     pub(super) integrity: Integrity,
 
     #[command(flatten)]
@@ -96,8 +98,9 @@ pub(super) struct OriginArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Listening")]
 pub(super) struct PlaceArgs {
-    /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated
-    /// [default: 127.0.0.1, this machine alone; 0.0.0.0 is every address]
+    /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated.
+    /// 0.0.0.0 is every IPv4 address, :: every IPv6 address and no other, :PORT all of both
+    /// [default: 127.0.0.1, this machine alone]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(super) bind: Vec<String>,
 
@@ -209,7 +212,7 @@ pub(super) struct ChangeArgs {
 
     /// Respond only when a change is on the disk and survives a power cut: on or off
     #[arg(long, value_name = "POLICY", default_value = "on", action = clap::ArgAction::Set,
-        value_parser = clap::builder::BoolishValueParser::new())]
+        value_parser = on_or_off(), ignore_case = true, hide_possible_values = true)]
     pub(super) sync: bool,
 
     /// Keep an unfinished upload for this time, so that it can be resumed
@@ -332,7 +335,7 @@ pub(super) struct LoggingArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
 
-    /// Write no access log, and print only the addresses at the start
+    /// Print no access log, and only the addresses at the start; --log-file is still written
     #[arg(short, long)]
     pub(super) quiet: bool,
 }
@@ -396,8 +399,16 @@ impl ServeArgs {
 
     /// Returns the file of the access log; `None` for standard output or no log.
     pub(crate) fn log_file(&self) -> Option<&PathBuf> {
-        self.logging.log_file.as_ref().filter(|_| !self.logging.quiet)
+        self.logging.log_file.as_ref()
     }
+}
+
+/// `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
+fn on_or_off() -> impl TypedValueParser<Value = bool> {
+    let on = PossibleValue::new("on").aliases(["true", "yes", "y", "t", "1"]);
+    let off = PossibleValue::new("off").aliases(["false", "no", "n", "f", "0"]);
+    let is_on = on.clone();
+    PossibleValuesParser::new([on, off]).map(move |text| is_on.matches(&text, true))
 }
 
 /// A rate at which something moves.

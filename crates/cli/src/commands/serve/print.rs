@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanCount, HumanDuration};
+use indicatif::{BinaryBytes, HumanDuration};
 use rustix::system::uname;
 use underpass_server::server::{Note, Summary};
 
 use super::certificate::Certificate;
 use super::confine::Confinement;
 use crate::failure::plain;
-use crate::output::{error_line, note};
+use crate::output::{counted, error_line, note};
 
 /// The facts that are printed when a server starts.
 #[derive(Debug)]
@@ -119,13 +119,15 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
 
 /// Prints what a server did.
 pub(crate) fn ended(summary: &Summary, time: Duration) {
-    let (requests, bytes) = (HumanCount(summary.requests), BinaryBytes(summary.bytes));
+    let requests = counted(summary.requests, "request", "requests");
+    let bytes = BinaryBytes(summary.bytes);
     let cut_off = match summary.cut_off {
         0 => String::new(),
+        1 => "; 1 transfer was cut off".to_owned(),
         left => format!("; {left} transfers were cut off"),
     };
     let time = HumanDuration(time);
-    error_line(&format!("served {requests} requests, {bytes} in {time}{cut_off}"));
+    error_line(&format!("served {requests}, {bytes} in {time}{cut_off}"));
 }
 
 /// `http://127.0.0.1:5000/files/`, or the path of a socket.

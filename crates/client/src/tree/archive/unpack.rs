@@ -72,6 +72,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
         self.origin = origin.clone();
         self.position = 0;
+        self.tree.gauge.before.store(0, Ordering::Relaxed);
+        self.tree.gauge.done.store(0, Ordering::Relaxed);
         self.large = None;
         self.folders.clear();
         self.folder_bytes = 0;
@@ -87,6 +89,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             self.remember_folder(facts)?;
         }
         self.position = noted.position;
+        self.tree.gauge.before.store(noted.position, Ordering::Relaxed);
+        self.tree.gauge.done.store(noted.position, Ordering::Relaxed);
         self.large = noted.large;
         self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
     }

@@ -91,6 +91,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         self.done.resumed_at += done.resumed_at;
         self.done.files += 1;
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
         dest.settle_named(path, facts.mode, facts.modified).map_err(failed)
     }

@@ -9,6 +9,7 @@ use std::thread;
 use underpass_cache::Cache;
 use underpass_engine::Integrity;
 use underpass_engine::hint::Action;
+use underpass_engine::{Mechanism, Policy};
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::{Access, RuleError};
 use underpass_server::server::{Changes, Credentials, Settings, TrustedProxies};
@@ -37,6 +38,7 @@ pub(crate) fn settings(
         integrity,
         setup: _,
     } = args;
+    refuse_mechanism(engine.policy())?;
     let (headers, path_headers) = responses::headers(&pages.header)?;
     let workers = match limits.workers {
         Some(workers) => workers.into(),
@@ -86,7 +88,9 @@ pub(crate) fn settings(
         health: !pages.no_health,
         metrics: !pages.no_metrics,
         transfers: !pages.no_transfers,
-        log: (!logging.quiet).then(|| log_format(&logging.log_format)).transpose()?,
+        log: (!logging.quiet || logging.log_file.is_some())
+            .then(|| log_format(&logging.log_format))
+            .transpose()?,
         cache,
         drain: limits.drain,
     })
@@ -102,6 +106,19 @@ fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
         return Err(usage(why.to_owned()));
     }
     Ok(proxies)
+}
+
+/// Refuses a mechanism that moves bytes between files only: it can answer no request.
+fn refuse_mechanism(policy: Policy) -> Result<()> {
+    match policy {
+        Policy::Require(mechanism @ (Mechanism::Reflink | Mechanism::CopyFileRange)) => {
+            Err(usage(format!(
+                "--mechanism {mechanism} works between files only, and clients are behind sockets: \
+                 choose sendfile, splice, mmap or read_write, or --prefer"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn changes(args: &ChangeArgs) -> Changes {

@@ -1,7 +1,8 @@
 //! Parses the values of `--bind` as addresses.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -47,6 +48,9 @@ fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
         Some((host, text)) => (host, text.parse().map_err(|_| unknown(bind))?),
         None => (bind, port),
     };
+    if host.is_empty() && bind.starts_with(':') {
+        return every_address(port);
+    }
     if host.is_empty() || host.contains([':', '/', ' ']) {
         return Err(unknown(bind));
     }
@@ -56,6 +60,30 @@ fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
         source,
     })?;
     Ok(found.map(Address::Tcp).collect())
+}
+
+/// Returns every address of this machine at a port: those of IPv6 too, where it has any.
+fn every_address(port: u16) -> Result<Vec<Address>> {
+    let has_ipv6 = match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => true,
+        Err(error) => !is_without(&error),
+    };
+    let ipv4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let ipv6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    if !has_ipv6 {
+        return Ok(vec![Address::Tcp(ipv4)]);
+    }
+    if port == 0 {
+        let why = "--bind :0 would be two ports: write 0.0.0.0:0 or [::]:0".to_owned();
+        return Err(Failure::Usage(why));
+    }
+    Ok(vec![Address::Tcp(ipv4), Address::Tcp(ipv6)])
+}
+
+/// Returns whether the machine has no addresses of this kind.
+fn is_without(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 /// Fails if the path is taken by something other than a socket, which the kernel would report
@@ -74,7 +102,7 @@ fn refuse_file(path: &Path) -> Result<()> {
 
 fn unknown(bind: &str) -> Failure {
     Failure::Usage(format!(
-        "--bind '{bind}' is no address: write 0.0.0.0, ::1, a host name, HOST:PORT or unix:PATH"
+        "--bind '{bind}' is no address: write 0.0.0.0, ::1, a host name, HOST:PORT, :PORT or unix:PATH"
     ))
 }
 
@@ -108,13 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_that_of_every_address() {
+        let all = shown(":81");
+        assert_eq!(all.first().map(String::as_str), Some("0.0.0.0:81"));
+        assert!(all.iter().skip(1).all(|address| address == "[::]:81"), "{all:?}");
+    }
+
+    #[test]
     fn a_host_stands_for_its_addresses() {
         assert!(shown("localhost:81").contains(&"127.0.0.1:81".to_owned()));
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for bind in ["", ":80", "unix:", "1::2::3", "host:port", "host:65536", "/run/socket", "a b"]
+        for bind in
+            ["", ":", ":x", "unix:", "1::2::3", "host:port", "host:65536", "/run/socket", "a b"]
         {
             assert!(shown(bind).is_empty(), "{bind}");
         }

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use strsim::damerau_levenshtein;
 
 use super::super::args::ServeArgs;
 use super::config::{self, ConfigKey};
 use crate::failure::{Failure, Result, complaint};
+use crate::output;
 
 /// Adds the options of the environment and the config file to the typed words, which were parsed
 /// as `given`.
@@ -31,6 +33,7 @@ pub(crate) fn complete(words: &[OsString], given: &ArgMatches) -> Result<Vec<OsS
         Some(file) => Some(file.clone()),
         None => variable(CONFIG).map(PathBuf::from),
     };
+    misspelt_variables(&command).iter().for_each(|text| output::note(text));
     let mut added = Vec::new();
     let file_entries = file.as_deref().map(config::read).transpose()?.unwrap_or_default();
     for layer in [environment(&command), file_entries] {
@@ -70,13 +73,35 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
 fn environment(command: &Command) -> Vec<ConfigKey> {
     let arguments = command.get_arguments().filter(|each| is_settable(each));
     let entries = arguments.filter_map(|argument| {
-        let place = format!("UNDERPASS_{}", argument.get_id().as_str().to_uppercase());
+        let place = format!("{PREFIX}{}", argument.get_id().as_str().to_uppercase());
         let text = variable(&place)?;
         let is_list = matches!(argument.get_action(), ArgAction::Append);
         let values = if is_list { lines(&text) } else { vec![text] };
         Some(ConfigKey { place, name: name(argument).to_owned(), values })
     });
     entries.collect()
+}
+
+/// Returns a warning for each variable whose name is nearly that of an option.
+fn misspelt_variables(command: &Command) -> Vec<String> {
+    let settable = command.get_arguments().filter(|each| is_settable(each));
+    let known: Vec<_> = settable
+        .map(|each| format!("{PREFIX}{}", each.get_id().as_str().to_uppercase()))
+        .chain(OTHERS.map(str::to_owned))
+        .collect();
+    let given = env::vars_os().filter(|(_, value)| !value.is_empty());
+    let mut warnings: Vec<_> = given
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
+        .filter_map(|name| {
+            // One slip of the fingers in a short name, two in a long one.
+            let most = if name.len() < PREFIX.len() + 8 { 1 } else { 2 };
+            let meant = known.iter().find(|known| damerau_levenshtein(known, &name) <= most)?;
+            Some(format!("{name} is no option and has no effect: is {meant} meant?"))
+        })
+        .collect();
+    warnings.sort();
+    warnings
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -160,3 +185,8 @@ const MADE: &str = "tls";
 const FILES: [&str; 2] = ["tls_cert", "tls_key"];
 
 const CONFIG: &str = "UNDERPASS_CONFIG";
+
+const PREFIX: &str = "UNDERPASS_";
+
+/// Variables that are no options of the server.
+const OTHERS: [&str; 2] = [CONFIG, "UNDERPASS_BEARER"];
