@@ -90,7 +90,6 @@ fn wrong_words_are_usage_errors_that_name_them() {
         assert!(finished.stderr.contains(word), "{args:?}: {}", finished.stderr);
         assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     }
-    run([""; 0]).failed(2, &["subcommand"]);
     run(["fly"]).failed(2, &["fly"]);
     run(["send"]).failed(2, &["FILE"]);
 }
