@@ -53,8 +53,8 @@ fn directives_are_read_as_the_standard_has_it() {
         (&["Cache-Control: proxy-revalidate"], Directives { must_revalidate: true, ..none }),
         (&["Cache-Control: immutable,,"], Directives { immutable: true, ..none }),
         (&["Cache-Control: stale-while-revalidate=5, stale-if-error=6"], {
-            let (swr, sie) = (Some(5), Some(6));
-            Directives { stale_while_revalidate: swr, stale_if_error: sie, ..none }
+            let (revalidating, on_error) = (Some(5), Some(6));
+            Directives { stale_while_revalidate: revalidating, stale_if_error: on_error, ..none }
         }),
         (&["Cache-Control: no-store", "CDN-Cache-Control: max-age=9"], {
             Directives { max_age: Some(9), is_targeted: true, ..none }
