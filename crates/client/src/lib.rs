@@ -22,3 +22,8 @@ pub use http::{
     Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, TlsSetup,
 };
 pub use url::Url;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -58,3 +58,8 @@ pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered};
 pub use underpass_sys::{Kind, Usage, processor_time};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -20,3 +20,8 @@ pub mod server;
 mod uploads; // PUT and PATCH
 
 pub use underpass_observe::access_log;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -31,6 +31,24 @@ pub struct HttpClient<'a> {
     pub cancel: Option<&'a AtomicBool>,
 }
 
+impl Default for HttpClient<'_> {
+    /// Returns settings without credentials, proxies and a flag that cancels: 30 seconds for a
+    /// connection, 60 without progress, 10 redirects.
+    fn default() -> Self {
+        Self {
+            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: Vec::new(),
+            credentials: Credentials::default(),
+            proxies: Proxies::default(),
+            tls: TlsSetup::default(),
+            connect_timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(60),
+            max_redirects: 10,
+            cancel: None,
+        }
+    }
+}
+
 impl HttpClient<'_> {
     /// Checks whether the requests were cancelled.
     #[must_use]
