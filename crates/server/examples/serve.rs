@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let address = args.next().unwrap_or_else(|| "127.0.0.1:5000".into());
     let address = address.into_string().map_err(|_| "ADDRESS is not text")?.parse()?;
 
-    let server = Server::bind(Settings::new(root), &[Address::Tcp(address)], Vec::new())?;
+    let server = Server::bind(Settings::new(root.into()), &[Address::Tcp(address)], Vec::new())?;
     for address in server.addresses() {
         println!("http://{address}/");
     }

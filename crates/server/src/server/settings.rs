@@ -108,54 +108,6 @@ pub struct Settings {
     pub drain: Duration,
 }
 
-impl Settings {
-    /// Returns the settings of a server that lets everyone read what is below `root` and change
-    /// nothing: one worker, at most 1000 connections, without TLS, and without an access log.
-    #[must_use]
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self {
-            root: root.into(),
-            tls: None,
-            redirect_http: None,
-            workers: 1,
-            max_connections: 1000,
-            max_connections_per_address: None,
-            timeout: Duration::from_secs(60),
-            rate: None,
-            drops_behind: false,
-            integrity: Integrity::Detect,
-            policy: Policy::Auto,
-            step: None,
-            access: Access::default(),
-            allowed_hosts: Vec::new(),
-            hide: Vec::new(),
-            shows_hidden: false,
-            allows_symlinks_outside: false,
-            cache_control: None,
-            headers: Vec::new(),
-            cors: false,
-            allows_scripts: false,
-            renders_index: false,
-            renders_spa: false,
-            path_prefix: String::new(),
-            changes: Changes::default(),
-            listing: true,
-            archive: true,
-            max_archive_entries: 1_000_000,
-            health: true,
-            metrics: true,
-            transfers: true,
-            log: None,
-            trusted_proxies: TrustedProxies::default(),
-            proxy_protocol: false,
-            path_headers: Vec::new(),
-            media_types: MediaTypes::default(),
-            cache: None,
-            drain: Duration::from_secs(25),
-        }
-    }
-}
-
 /// A field for the files whose path below the root matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathHeader {

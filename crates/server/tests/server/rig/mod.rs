@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use tempfile::TempDir;
+use underpass_engine::{Integrity, Policy};
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
-use underpass_server::server::{Address, Control, ServeError, Server, Settings, Summary};
+use underpass_server::server::{
+    Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary, TrustedProxies,
+};
 
 pub use client::{Client, Reply, request};
 pub use secure::{Certificate, Secure, over};
@@ -191,10 +194,48 @@ impl Drop for Running {
     }
 }
 
-/// The settings of a library, with an access log and the time that tests may take.
+/// The settings of the command line.
 pub fn settings(root: &Path) -> Settings {
-    let log = Some(LogFormat::Json);
-    Settings { timeout: PATIENCE, drain: PATIENCE, log, ..Settings::new(root) }
+    Settings {
+        root: root.to_owned(),
+        tls: None,
+        redirect_http: None,
+        workers: 1,
+        max_connections: 1000,
+        max_connections_per_address: None,
+        timeout: PATIENCE,
+        rate: None,
+        integrity: Integrity::Detect,
+        policy: Policy::Auto,
+        step: None,
+        access: Access::default(),
+        allowed_hosts: Vec::new(),
+        allows_scripts: false,
+        hide: Vec::new(),
+        shows_hidden: false,
+        allows_symlinks_outside: false,
+        cache_control: None,
+        headers: Vec::new(),
+        cors: false,
+        renders_index: false,
+        renders_spa: false,
+        path_prefix: String::new(),
+        changes: Changes::default(),
+        listing: true,
+        archive: true,
+        max_archive_entries: 1_000_000,
+        health: true,
+        metrics: true,
+        transfers: true,
+        log: Some(LogFormat::Json),
+        cache: None,
+        drain: PATIENCE,
+        drops_behind: false,
+        trusted_proxies: TrustedProxies::default(),
+        proxy_protocol: false,
+        path_headers: Vec::new(),
+        media_types: MediaTypes::default(),
+    }
 }
 
 pub use underpass_testkit::{folder, pattern};
