@@ -28,10 +28,11 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// Returns how many bytes wait at the other end of a TCP connection, if that end is a socket of
 /// this machine and this network namespace; otherwise 0.
 ///
-/// Where the kernel has no sock_diag(7) or refuses it, the acknowledgement has to suffice.
-pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>) -> u64 {
+/// Where the kernel has no sock_diag(7) or refuses it, the acknowledgement has to suffice. The
+/// socket that asks is opened if there is none, and kept for the next question.
+pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
-    ask(&question(theirs, ours)).unwrap_or(0)
+    ask(&question(theirs, ours), netlink).unwrap_or(0)
 }
 
 /// Returns both ends of a connection over IP.
@@ -60,9 +61,18 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
 }
 
 /// Returns the unread bytes of the socket that the request names.
-fn ask(question: &[u8]) -> Result<u64, Errno> {
-    let netlink = Netlink::open(Some(netlink::SOCK_DIAG))?;
-    let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM)?;
+fn ask(question: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
+    let netlink = match kept.take() {
+        Some(netlink) => netlink,
+        None => Netlink::open(Some(netlink::SOCK_DIAG))?,
+    };
+    let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM);
+    // Kept only after an answer, so that none is left for the next question. That there is no such
+    // socket is one.
+    if matches!(answer, Ok(_) | Err(Errno::NOENT)) {
+        *kept = Some(netlink);
+    }
+    let answer = answer?;
     // Where no connection exists the kernel finds a listening socket, which counts connections
     // instead.
     if answer.get(STATE_AT) == Some(&LISTEN) {
@@ -102,10 +112,16 @@ mod tests {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let mut reader = listener.accept().unwrap().0;
-            assert_eq!(unread_by_tcp_peer(sender.as_fd()), 0, "{address}");
+            let mut netlink = None;
+            assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 0, "{address}");
             sender.write_all(&[1; 1000]).unwrap();
             reader.read_exact(&mut [0; 400]).unwrap();
-            assert_eq!(unread_by_tcp_peer(sender.as_fd()), 600, "{address}");
+            // The second question goes through the socket of the first.
+            assert!(netlink.is_some(), "{address}");
+            assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
+            let nowhere = question("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+            assert_eq!(ask(&nowhere, &mut netlink), Err(Errno::NOENT));
+            assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
         }
     }
 

@@ -1,24 +1,32 @@
 //! What this kernel certainly lacks, learned from transfers and kept by the caller.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use underpass_sys::Netlink;
 
 use crate::mechanisms::mechanism::Mechanism;
+use crate::socket::peer;
 
-/// Mechanisms that this kernel does not have at all.
+/// Mechanisms that this kernel does not have at all, and the socket that asks it about others.
 ///
 /// Only `ENOSYS` is certain enough to be remembered; every other refusal concerns two particular
-/// ends. Share one value among the transfers of a process; create a new one to start afresh.
+/// ends. Share one value among the transfers of a thread or a process; create a new one to start
+/// afresh. It holds at most one descriptor, of a netlink socket, from the first question on.
 #[derive(Debug, Default)]
 pub struct Capabilities {
     /// One bit for each mechanism, at its place in [`Mechanism::ALL`].
     missing: AtomicU8,
+    /// The socket that asks about sockets of this machine, once it has been needed.
+    netlink: Mutex<Option<Netlink>>,
 }
 
 impl Capabilities {
     /// Creates a value in which nothing is known to be missing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { missing: AtomicU8::new(0) }
+        Self { missing: AtomicU8::new(0), netlink: Mutex::new(None) }
     }
 
     /// Returns whether a transfer has found that the kernel does not know this mechanism.
@@ -30,6 +38,13 @@ impl Capabilities {
     /// Remembers that the kernel does not know this mechanism.
     pub fn set_missing(&self, mechanism: Mechanism) {
         self.missing.fetch_or(bit(mechanism), Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes wait at the other end of a TCP connection within this machine.
+    pub(crate) fn unread_by_tcp_peer(&self, socket: BorrowedFd<'_>) -> u64 {
+        // A thread that panicked in between has left nothing or a socket without an answer.
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        peer::unread_by_tcp_peer(socket, &mut netlink)
     }
 }
 

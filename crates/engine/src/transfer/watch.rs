@@ -198,7 +198,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         match self.sink.kind {
             Kind::Pipe => peer::unread_in_pipe(sink),
             Kind::Socket => match socket::unacknowledged(sink).unwrap_or(0) {
-                0 => peer::unread_by_tcp_peer(sink),
+                0 => match self.options.capabilities {
+                    Some(kernel) => kernel.unread_by_tcp_peer(sink),
+                    None => peer::unread_by_tcp_peer(sink, &mut None),
+                },
                 bytes => bytes,
             },
             _ => 0,
