@@ -56,7 +56,9 @@ pub use mechanisms::{
 pub use report::{Decline, Declined, Report, Tally};
 pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
-pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered};
+pub use transfer::{
+    Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered, send_small,
+};
 pub use underpass_sys::{Kind, Usage, processor_time};
 
 /// Compiles the example of the README.

@@ -176,6 +176,17 @@ impl Report {
         self.user_space_bytes += bytes;
     }
 
+    /// Counts a head of which the rest of one message was read from a file, and how much of the
+    /// message one call has written.
+    pub(crate) fn count_small(&mut self, head: usize, file: usize, sent: usize, level: Integrity) {
+        let of_file = sent.saturating_sub(head) as u64;
+        self.memory.bytes += sent.min(head) as u64;
+        self.memory.calls += 2;
+        self.mechanisms[Mechanism::ReadWrite as usize].bytes += of_file;
+        self.user_space_bytes += file as u64 + of_file;
+        self.integrity = Some(level);
+    }
+
     /// Adds the report of another transfer, for commands that need several.
     ///
     /// The offsets of its declines are moved up by the bytes counted so far.

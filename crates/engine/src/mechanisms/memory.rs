@@ -108,17 +108,19 @@ fn gather<'a, F: AsFd>(
     }
     let (mut count, mut files) = (1, 0);
     for segment in segments.iter().skip(position.index + 1).take(MAX_SEGMENTS) {
-        if count == 1 {
-            buffer.extend_from_slice(first);
-        }
+        let begin = if count == 1 { first } else { &[] };
         match segment {
             Segment::Bytes(bytes) | Segment::Payload(bytes) if bytes.len() > LONG_MEMORY => break,
-            Segment::Bytes(bytes) | Segment::Payload(bytes) => buffer.extend_from_slice(bytes),
+            Segment::Bytes(bytes) | Segment::Payload(bytes) => {
+                buffer.extend_from_slice(begin);
+                buffer.extend_from_slice(bytes);
+            }
             Segment::Source(source) => {
                 let Some((at, len)) = source.small_range(small - files) else { break };
+                buffer.reserve(begin.len() + len);
+                buffer.extend_from_slice(begin);
                 let from = buffer.len();
                 meter.calls += 1;
-                buffer.reserve(len);
                 // The buffer is not zeroed beforehand, and may have room for more than is wanted.
                 let read = pread(&source.fd, spare_capacity(buffer), at)?.min(len);
                 buffer.truncate(from + read);

@@ -9,6 +9,7 @@ mod capabilities;
 mod drive;
 mod hold_back;
 pub(crate) mod options;
+mod small;
 mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,6 +35,7 @@ use options::Turn;
 
 pub use capabilities::Capabilities;
 pub use options::{Confirm, Heard, Options, Progress};
+pub use small::send_small;
 
 /// How far a call of [`Transfer::advance`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl Destination {
             (_, Some(b"F" | b"f")) => false,
             _ => return Err(BadDestination::Overwrite),
         };
-        Ok(Self { path: target.path, is_folder: target.is_folder, overwrites })
+        Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrites })
     }
 }
 

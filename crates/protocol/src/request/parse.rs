@@ -183,6 +183,18 @@ impl<'b> Request<'_, 'b> {
         keeps_alive
     }
 
+    /// Returns whether it is a GET for the whole representation in whatever version (RFC 9110 13.1,
+    /// 14.2).
+    #[must_use]
+    pub fn is_unconditional_get(&self) -> bool {
+        let is_condition = |field: &Header<'_>| {
+            let name = field.name.as_bytes();
+            name.eq_ignore_ascii_case(b"range")
+                || name.get(..3).is_some_and(|begin| begin.eq_ignore_ascii_case(b"if-"))
+        };
+        self.method == Method::Get && !self.fields.iter().any(is_condition)
+    }
+
     /// Returns whether the peer waits for `100 Continue` before it sends the body (RFC 9110
     /// 10.1.1).
     ///

@@ -16,7 +16,7 @@ pub use crate::link::{encode_segment, slash_redirect};
 pub struct Target<'b> {
     /// The path with `%XX` decoded, below the prefix, without a slash at either end. It has no
     /// empty part, no `.`, no `..` and no NUL. Empty for the root.
-    pub path: Vec<u8>,
+    pub path: Cow<'b, [u8]>,
     /// Whether the target ended in a slash. It is true for the root, unless there is a prefix and
     /// the target is just that: then `path` is empty and this is false, and the answer is a
     /// redirect as for any folder.
@@ -58,11 +58,30 @@ impl<'b> Target<'b> {
         if raw_path.contains(&0) {
             return Err(TargetError::Malformed(TargetFault::Nul));
         }
+        let query = Query { raw: query.unwrap_or_default() };
+        if let Some(path) = plain_path(raw_path).filter(|_| prefix.is_empty()) {
+            return Ok(Self { path: Cow::Borrowed(path), is_folder: false, query, raw_path });
+        }
         let (mut path, mut is_folder) = decode_path(raw_path)?;
         below(&mut path, prefix)?;
         is_folder |= path.is_empty() && prefix.is_empty();
-        Ok(Self { path, is_folder, query: Query { raw: query.unwrap_or_default() }, raw_path })
+        Ok(Self { path: Cow::Owned(path), is_folder, query, raw_path })
     }
+}
+
+/// Returns the path of a file if it is written as it is, as most are: with nothing to decode, to
+/// leave out or to resolve.
+fn plain_path(raw: &[u8]) -> Option<&[u8]> {
+    let path = raw.strip_prefix(b"/")?;
+    let mut before = b'/';
+    for &byte in path {
+        // A name that begins with a dot is most likely not one of these two, but may be.
+        if byte == b'%' || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return None;
+        }
+        before = byte;
+    }
+    (before != b'/').then_some(path)
 }
 
 /// The reason why a target names no file.

@@ -6,7 +6,7 @@ use underpass_protocol::request::target::{
 /// The path and whether it names a folder, or the status of the refusal.
 fn path(target: &[u8], prefix: &str) -> Result<(Vec<u8>, bool), u16> {
     Target::parse(target, prefix.as_bytes())
-        .map(|target| (target.path, target.is_folder))
+        .map(|target| (target.path.into_owned(), target.is_folder))
         .map_err(|error| error.status())
 }
 

@@ -45,8 +45,11 @@ impl Hosts {
         authority: &[u8],
         is_to_loopback: impl FnOnce() -> bool,
     ) -> Option<String> {
+        if self.allows_all || is_plain(authority) {
+            return None;
+        }
         let name = bare(authority);
-        let is_known = is_plain(authority) || self.allows_all || self.has(&name);
+        let is_known = self.has(&name);
         (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then_some(name)
     }
 

@@ -119,7 +119,7 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
-    let (path, is_folder) = (target.path.clone(), target.is_folder);
+    let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
     let shared = Arc::clone(ctx.shared());
     // The semaphore is never closed.

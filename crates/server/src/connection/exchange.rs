@@ -114,18 +114,21 @@ impl Exchange {
         keeps_alive: bool,
     ) -> (Ending, Sending<'a>) {
         let Self { response, entry, started, now, is_http10, max_discarded, .. } = self;
-        let mut head = Vec::with_capacity(HEAD_CAPACITY);
+        let mut head = worker.message.take();
+        head.clear();
+        head.reserve(HEAD_CAPACITY);
         let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
         let custom = &worker.shared.custom_fields;
         worker.with_date(now, |date| {
-            let (status, fields) = (response.status, &response.fields);
+            let fields = response.rendered.as_deref().unwrap_or(&response.fields);
+            let status = response.status;
             write_head(&mut head, status, date, wish, is_http10, custom, fields);
         });
         let head_len = head.len();
         peer.begins(Doing::Sending, started);
         resume::begin(worker, peer, response.download);
         let facts = || access_entry::transfer_facts(&entry, started);
-        let sending = Sending::begin(worker, peer, head, response.body, facts);
+        let sending = Sending::begin(worker, peer, (head, started), response.body, facts);
         let is_logged = response.is_logged;
         (Ending { entry, started, now, head_len, is_logged, keeps_alive, max_discarded }, sending)
     }

@@ -339,7 +339,8 @@ impl Peer {
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self.session() {
             Some(session) if session.has_input() => Ok(()),
-            _ => self.socket.ready(READABLE).await,
+            Some(_) => Box::pin(self.socket.ready(READABLE)).await,
+            None => self.socket.readable().await,
         }
     }
 
@@ -353,12 +354,12 @@ impl Peer {
             Ok((read, _)) => {
                 if read < len {
                     // A short read shows that there is no more, without another call.
-                    self.socket.is_not_ready(READABLE);
+                    self.socket.is_not_ready(Interest::READABLE);
                 }
                 Ok(Some(read))
             }
             Err(Errno::AGAIN) => {
-                self.socket.is_not_ready(READABLE);
+                self.socket.is_not_ready(Interest::READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
@@ -412,7 +413,7 @@ impl Peer {
                 continue;
             }
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
-                Err(Errno::AGAIN) => self.socket.is_not_ready(READABLE),
+                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
                 Err(Errno::INTR) => {}
                 Ok((1, _)) => std::future::pending().await,
                 Ok(_) | Err(_) => return,

@@ -11,11 +11,15 @@ use std::time::Instant;
 
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
-use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
+use underpass_engine::{
+    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, send_small,
+};
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
-use crate::connection::turn::{Moving, advance, is_crowded, poll_interval, transfer, turn};
+use crate::connection::turn::{
+    Moving, advance, is_crowded, note_short, poll_interval, tells_cost, transfer, turn,
+};
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
@@ -48,11 +52,11 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
-    /// if sending takes longer.
+    /// if sending takes longer. `now` may be a little late.
     pub(crate) fn begin(
         worker: &'a Worker,
         peer: &'a Peer,
-        head: Vec<u8>,
+        (mut head, now): (Vec<u8>, Instant),
         body: Body,
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
@@ -64,7 +68,20 @@ impl<'a> Sending<'a> {
                 let head = [head.as_slice(), &bytes].concat();
                 (Chain::new().bytes(head), Precautions::NONE)
             }
-            Body::File(file) => {
+            Body::File(mut file) => {
+                if let Some(report) = send_small_file(worker, peer, &mut head, &mut file) {
+                    peer.written.set(peer.written.get() + report.bytes());
+                    if head.is_empty() && file.len == 0 {
+                        worker.message.replace(head);
+                        note_short(worker, report.bytes(), now);
+                        return Self::Done(SendOutcome { report, ..SendOutcome::default() });
+                    }
+                    let mut slow = Slow::new(worker, peer, head_len, Some(file.version()), facts());
+                    slow.metrics().record(&report);
+                    slow.outcome.report = report;
+                    let precautions = Precautions::of(&file);
+                    return Self::Slow(Box::pin(slow.whole(file.chain(head), precautions, None)));
+                }
                 let precautions = Precautions::of(&file);
                 residence = file.residence();
                 version = Some(file.version());
@@ -91,13 +108,14 @@ impl<'a> Sending<'a> {
             let slow = Slow::new(worker, peer, head_len, version, facts());
             return Self::Slow(Box::pin(slow.whole(chain, precautions, residence)));
         }
-        let mut transfer = transfer(worker, peer, chain, precautions.confirm);
+        let mut transfer = transfer(worker, peer, chain, precautions.confirm, now);
         let mut usage = Usage::default();
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
         peer.written.set(peer.written.get() + bytes);
         match advanced {
             Ok(Status::Done) => {
+                note_short(worker, bytes, now);
                 let report = transfer.report().clone();
                 Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
             }
@@ -113,6 +131,26 @@ impl<'a> Sending<'a> {
             }
         }
     }
+}
+
+/// Sends a small file behind its head, if nothing has to wait and no cost has to be measured;
+/// removes from both what was sent. `None` if the usual way has to be tried.
+fn send_small_file(
+    worker: &Worker,
+    peer: &Peer,
+    head: &mut Vec<u8>,
+    file: &mut FileBody,
+) -> Option<Report> {
+    let settings = &worker.shared.settings;
+    let part = file.small().filter(|_| peer.session().is_none() && !tells_cost(settings))?;
+    let version = (settings.integrity == Integrity::Detect).then(|| file.version());
+    let (head_len, mut report) = (head.len(), Report::default());
+    let sent = send_small(head, part, version, &peer.socket, &mut report);
+    head.truncate(head_len);
+    let sent = sent?;
+    head.drain(..sent.min(head_len));
+    file.skip(sent.saturating_sub(head_len) as u64);
+    Some(report)
 }
 
 /// The precautions for sending a chain.
@@ -286,7 +324,7 @@ impl<'a> Slow<'a> {
             self.drop_behind = DropBehind::look(&residency).await;
         }
         let before = self.peer.written.get();
-        let transfer = transfer(self.worker, self.peer, chain, confirm);
+        let transfer = transfer(self.worker, self.peer, chain, confirm, Instant::now());
         self.drive(transfer, residency, before).await
     }
 
@@ -299,7 +337,7 @@ impl<'a> Slow<'a> {
     ) -> bool {
         let mut recorded = Recorded::default();
         loop {
-            let turn = turn(self.worker);
+            let turn = turn(self.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
             let advanced = self.advance(&mut transfer).await;

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use underpass_engine::socket;
 
@@ -37,7 +38,8 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
             return;
         }
     }
-    let mut connection = Connection { worker, peer, buffer: Vec::new(), last: Instant::now() };
+    let last = Instant::now();
+    let mut connection = Connection { worker, peer, buffer: Vec::new(), last, in_turn: 0 };
     let mut refused = refused.map(|(bytes, fault)| connection.refuse_proxy(&bytes, fault));
     loop {
         let next = match refused.take() {
@@ -48,7 +50,10 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
         let then = match next {
             Next::Sent(then) => then,
             // It is boxed while it lasts, which keeps waiting connections small.
-            next => Box::pin(connection.respond(next)).await,
+            next => {
+                connection.in_turn = MAX_IN_TURN;
+                Box::pin(connection.respond(next)).await
+            }
         };
         match then {
             Then::ReadOn => {}
@@ -74,6 +79,8 @@ struct Connection<'a> {
     buffer: Vec<u8>,
     /// The time at which the kernel had all of the last response.
     last: Instant,
+    /// The number of requests answered since others had their turn.
+    in_turn: u8,
 }
 
 /// The next action about a request.
@@ -102,12 +109,24 @@ enum Then {
 impl<'a> Connection<'a> {
     /// Reads the next request; `None` if there is none.
     async fn next(&mut self) -> Option<Next<'a>> {
-        if !self.entries_have_room().await {
+        let has_room = || access_entry::has_room(self.worker, self.peer);
+        // It is boxed because it is rare.
+        if !has_room() && !Box::pin(self.entries_have_room()).await {
             return None;
         }
         let mut started = self.last;
         self.peer.begins(Doing::Idle, started);
-        if !self.buffer.is_empty() {
+        if self.buffer.is_empty() {
+            self.in_turn = 0;
+        } else {
+            // A client that sends requests ahead must not keep those of others waiting.
+            if self.in_turn >= MAX_IN_TURN {
+                self.in_turn = 0;
+                self.peer.begins(Doing::Reading, started);
+                yield_now().await;
+                self.peer.begins(Doing::Idle, started);
+            }
+            self.in_turn += 1;
             let bytes = std::mem::take(&mut self.buffer);
             if let Some(next) = self.look_at_all(bytes, started) {
                 return Some(next);
@@ -343,8 +362,8 @@ impl<'a> Connection<'a> {
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn send_being_written(&self, ending: &Ending) -> SendOutcome {
         let facts = || access_entry::transfer_facts(&ending.entry, ending.started);
-        let (head, body) = (BEING_WRITTEN.to_vec(), Body::Nothing);
-        Sending::begin(self.worker, self.peer, head, body, facts).into_slow().await
+        let head = (BEING_WRITTEN.to_vec(), ending.started);
+        Sending::begin(self.worker, self.peer, head, Body::Nothing, facts).into_slow().await
     }
 
     /// Waits for the rest of a request, if there is room for the bytes so far.
@@ -439,6 +458,10 @@ fn may_be_over(bytes: &[u8], read: usize) -> bool {
 
 /// The maximum number of attempts to answer a request if a file changes meanwhile.
 const MAX_ATTEMPTS: u32 = 4;
+
+/// The number of requests for hot files, sent ahead, that are answered before others have their
+/// turn; after any other request they have it at once.
+const MAX_IN_TURN: u8 = 8;
 
 /// The maximum number of fields in a request's head.
 const MAX_FIELDS: usize = 64;

@@ -1,5 +1,6 @@
 //! TCP and unix sockets, as the runtime watches them.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +10,7 @@ use rustix::net::sockopt::socket_domain;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// The interest for reading, which includes errors: if a kernel with TLS receives a malformed
+/// The interest for reading through TLS, which includes errors: if a kernel receives a malformed
 /// record, it reports `EPOLLERR` alone, with nothing to read and no end. The interest for writing
 /// excludes errors, because it would consume those that reading then waits for in vain.
 pub(crate) const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
@@ -29,6 +30,16 @@ impl Socket {
             Self::Unix(socket) => socket.ready(interest).await,
         }?;
         Ok(())
+    }
+
+    /// Waits until an attempt to read is worthwhile, for the only task that does. An idle connection
+    /// has nothing in memory for that but a waker.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        poll_fn(|context| match self {
+            Self::Tcp(socket) => socket.poll_read_ready(context),
+            Self::Unix(socket) => socket.poll_read_ready(context),
+        })
+        .await
     }
 
     /// Clears the readiness after an attempt without result, so that the runtime waits for the

@@ -22,6 +22,7 @@ pub(crate) fn transfer<'a>(
     peer: &'a Peer,
     chain: Chain<Arc<OwnedFd>>,
     confirm: Confirm,
+    now: Instant,
 ) -> Moving<'a> {
     let settings = &worker.shared.settings;
     let options = Options::default()
@@ -40,25 +41,30 @@ pub(crate) fn transfer<'a>(
         None => options,
     };
     let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
-    // A transfer that ends in its first turn does not compete for a second one.
-    transfer.set_turn(LONG_TURN);
+    transfer.set_turn(turn(worker, now));
     transfer
 }
 
-/// Returns the number of bytes that a connection may move before others have their turn: many while
-/// it is nearly alone, few if others wait for it.
-pub(crate) fn turn(worker: &Worker) -> usize {
-    if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
+/// Returns the number of bytes that a connection may move before others have their turn: few while
+/// clients that want little compete, many otherwise. Large transfers among themselves lose nothing
+/// by long turns, of which all have the same number.
+pub(crate) fn turn(worker: &Worker, now: Instant) -> usize {
+    let is_contended =
+        worker.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT);
+    if is_contended { SHORT_TURN } else { LONG_TURN }
+}
+
+/// Notes a response that ended in its first turn, if it was a short one: clients that want little
+/// are there.
+pub(crate) fn note_short(worker: &Worker, bytes: u64, now: Instant) {
+    if bytes <= SHORT_TURN as u64 {
+        worker.last_short.set(Some(now));
+    }
 }
 
 /// Returns whether there are enough transfers that they have to take turns.
 pub(crate) fn is_crowded(worker: &Worker) -> bool {
     worker.slow_transfers.get() > CROWD
-}
-
-/// Returns whether there are so few slow responses that none has to wait for another.
-fn is_nearly_alone(worker: &Worker) -> bool {
-    worker.slow_transfers.get() < MAX_LONG_TURNS
 }
 
 /// Takes the next turn of a transfer, and adds its cost if the log needs it: measuring takes a
@@ -68,7 +74,7 @@ pub(crate) fn advance(
     transfer: &mut Moving<'_>,
     sum: &mut Usage,
 ) -> Result<Status, Error> {
-    if !settings.log.as_ref().is_some_and(LogFormat::tells_cost) {
+    if !tells_cost(settings) {
         return transfer.advance();
     }
     let before = Usage::of_this_thread();
@@ -87,15 +93,21 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum number of transfers under way with long turns.
-const MAX_LONG_TURNS: usize = 4;
+/// Returns whether the log needs the cost of each response.
+pub(crate) fn tells_cost(settings: &Settings) -> bool {
+    settings.log.as_ref().is_some_and(LogFormat::tells_cost)
+}
 
 /// The number of transfers from which they take turns, which costs each of them a check for other
 /// ready tasks: the runtime runs this many between two such checks anyway.
 const CROWD: usize = 64;
 
-/// A turn of a transfer that is nearly alone: one step of sendfile.
+/// A turn of a transfer that competes with none but large ones: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;
 
-/// A turn of one of many transfers: some 30 µs on loopback.
+/// A turn of a transfer beside short responses: some 30 µs on loopback. A response of at most as
+/// many bytes is a short one.
 const SHORT_TURN: usize = 128 << 10;
+
+/// The time after a short response or a new connection for which turns are short.
+const SHORT_WAIT: Duration = Duration::from_millis(10);

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
@@ -33,8 +34,15 @@ pub(crate) fn respond_at_once(
         return None;
     }
     let served = find_open(ctx, path)?.ok()?;
-    let planned = Planned::new(ctx, target, path, &served);
-    let response = planned.response(ctx);
+    let is_usual = is_usual(ctx, &served);
+    let response = match served.fields.get().filter(|_| is_usual) {
+        Some(fields) => again(ctx, &served, fields),
+        None => Planned::new(ctx, target, path, &served).response(ctx),
+    };
+    if is_usual && response.status == 200 && response.rendered.is_none() {
+        // Only one thread has this file.
+        let _ = served.fields.set(response.fields.as_slice().into());
+    }
     if is_current(&response, &served) {
         return Some(response);
     }
@@ -70,6 +78,40 @@ pub(crate) async fn respond(
     }
     // The file is written to faster than it can be checked.
     ctx.refused(Errno::AGAIN)
+}
+
+/// Returns whether the response is the file as it is, with the fields that all such requests get.
+fn is_usual(ctx: &RequestContext<'_>, served: &Served) -> bool {
+    let is_whole = ctx.request.is_unconditional_get() && served.len() > 0;
+    let is_plain = served.packed.is_empty() && !ctx.shared().root.is_file();
+    is_whole && is_plain && !ctx.explains
+}
+
+/// Answers a usual request with the fields of an earlier response for the same version.
+fn again(ctx: &RequestContext<'_>, served: &Served, fields: &Arc<[u8]>) -> Response {
+    let len = served.len();
+    let body = file_body(ctx, served, PlannedBody::Whole, len);
+    let mut response = Response::new(200, Vec::new(), Body::File(body), Some(len));
+    response.rendered = Some(Arc::clone(fields));
+    response.download = resume::download(ctx, len, &served.etag);
+    response
+}
+
+/// Returns the body of a response, with what has to be taken care of when it is sent.
+fn file_body(
+    ctx: &RequestContext<'_>,
+    served: &Served,
+    content: PlannedBody,
+    len: u64,
+) -> FileBody {
+    let settings = ctx.settings();
+    let is_copied = is_copied(ctx.peer, settings, len, &content);
+    let mut body = FileBody::new(served, content, len);
+    body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
+    body.is_copied = is_copied && settings.integrity <= Integrity::Detect;
+    body.is_resident = served.is_resident(ctx.started);
+    body.is_unsettled = served.is_unsettled(ctx.now);
+    body
 }
 
 /// Returns whether a response is of the present version of its file, as far as that matters before
@@ -131,13 +173,7 @@ impl<'s> Planned<'s> {
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
-            content => {
-                let mut body = FileBody::new(chosen, content, len);
-                body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
-                body.is_resident = chosen.is_resident(ctx.started);
-                body.is_unsettled = chosen.is_unsettled(ctx.now);
-                Body::File(Box::new(body))
-            }
+            content => Body::File(file_body(ctx, chosen, content, len)),
         };
         let mut response = Response::new(status, plan.fields, body, Some(len));
         response.download = download;

@@ -53,7 +53,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     };
     let is_chunked = ctx.request.minor_version > 0;
     let what = ListingRequest {
-        path: target.path.clone(),
+        path: target.path.to_vec(),
         query,
         is_browser,
         is_head: ctx.request.method == Method::Head,

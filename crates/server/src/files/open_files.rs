@@ -8,6 +8,7 @@
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -38,6 +39,8 @@ pub(crate) struct Served {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
     pub(crate) media_type: Cow<'static, str>,
+    /// The fields of the usual response, once there was one.
+    pub(crate) fields: OnceCell<Arc<[u8]>>,
     /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
     /// The compressed forms of its contents, each a file of its own.
@@ -136,6 +139,7 @@ impl Served {
             etag: etag_since(&facts(&version), changed),
             modified: modified(&version),
             media_type,
+            fields: OnceCell::new(),
             digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
             packed: Vec::new(),
             residence: ResidentSince::default(),

@@ -28,6 +28,14 @@ pub(crate) fn plan_resumable(
     (plan, download.filter(|_| is_sent))
 }
 
+/// Returns the download to remember for a whole file that is sent as it is, which does not continue
+/// anything.
+pub(crate) fn download(ctx: &RequestContext<'_>, len: u64, etag: &str) -> Option<Download> {
+    let client = ctx.peer.address().map(|address| address.ip());
+    let download = || ctx.shared().resumptions.download(client, &ctx.request, etag);
+    if len > SMALL { download() } else { None }
+}
+
 /// Notes that the next response begins: the client that requested it has received the one before.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<Download>) {
     if let Some(before) = peer.download.replace(download) {

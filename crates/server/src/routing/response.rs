@@ -31,6 +31,8 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     /// The fields that belong to the representation, each with its line end.
     pub(crate) fields: Vec<u8>,
+    /// The same before `fields`, as they were written for an earlier response.
+    pub(crate) rendered: Option<Arc<[u8]>>,
     pub(crate) body: Body,
     /// The length of the body in bytes; `None` if it is known only at the end.
     pub(crate) len: Option<u64>,
@@ -52,7 +54,7 @@ pub(crate) enum Body {
     /// Bytes in memory.
     Memory(Cow<'static, [u8]>),
     /// A file or ranges of one.
-    File(Box<FileBody>),
+    File(FileBody),
     /// A body from the cache.
     Cached(Box<CachedBody>),
     /// A folder as an archive.
@@ -92,6 +94,8 @@ pub(crate) struct FileBody {
     pub(crate) is_resident: bool,
     /// Whether a program may be writing to the file.
     pub(crate) is_unsettled: bool,
+    /// Whether it is one part of a file at rest that is sent from one buffer with the head.
+    pub(crate) is_copied: bool,
     /// Whether the file was found at rest in its version.
     is_at_rest: bool,
 }
@@ -110,8 +114,32 @@ impl FileBody {
             is_guarded: false,
             is_resident: false,
             is_unsettled: false,
+            is_copied: false,
             is_at_rest,
         }
+    }
+
+    /// Returns the file with the offset and length of the part to be sent, if that may be done by
+    /// [`send_small`](underpass_engine::send_small).
+    pub(crate) fn small(&self) -> Option<(&OwnedFd, u64, usize)> {
+        let from = match &self.content {
+            PlannedBody::Whole => 0,
+            PlannedBody::Range(range) => range.start,
+            _ => return None,
+        };
+        let is_simple = self.is_copied && self.is_resident && self.is_at_rest && !self.is_unsettled;
+        let len = usize::try_from(self.len).ok().filter(|_| is_simple)?;
+        Some((&*self.file, from, len))
+    }
+
+    /// Leaves out the first bytes of a body that is one part, because they were sent.
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        let range = match &self.content {
+            PlannedBody::Range(range) => range.clone(),
+            _ => 0..self.len,
+        };
+        self.len -= bytes;
+        self.content = PlannedBody::Range(range.start + bytes..range.end);
     }
 
     /// Returns the version that is to be sent.
@@ -152,6 +180,7 @@ impl Response {
         Self {
             status,
             fields,
+            rendered: None,
             body,
             len,
             closes: false,
@@ -197,6 +226,9 @@ impl Response {
 
     /// Adds a field; the value must be valid for one.
     pub(crate) fn add_field(&mut self, name: &str, value: &str) {
+        if let Some(rendered) = self.rendered.take() {
+            self.fields.splice(..0, rendered.iter().copied());
+        }
         for part in [name, ": ", value, "\r\n"] {
             self.fields.extend_from_slice(part.as_bytes());
         }

@@ -1,5 +1,7 @@
 //! Picks the handler of a request by the user, the method, and the entry at the path.
 
+use std::borrow::Cow;
+
 use crate::auth::access;
 use crate::changes::respond as changes;
 use crate::files::file;
@@ -96,7 +98,10 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     // Links themselves are removed and moved, not their targets.
     let is_followed = !matches!(method, Method::Delete | Method::Move);
     match links::resolve(ctx, &target.path, is_followed).await {
-        Ok(path) => changes::respond(ctx, &Target { path, ..target.clone() }).await,
+        Ok(path) => {
+            let path = Cow::Owned(path);
+            changes::respond(ctx, &Target { path, ..target.clone() }).await
+        }
         Err(refusal) => refusal,
     }
 }
@@ -153,7 +158,7 @@ fn is_page(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
 
 /// Answers with the page of a folder.
 async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let index = match target.path.as_slice() {
+    let index = match &*target.path {
         b"" => INDEX.to_vec(),
         path => [path, b"/", INDEX].concat(),
     };

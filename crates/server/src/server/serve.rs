@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::LocalSet;
+use tokio::task::{LocalSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::socket;
 
@@ -113,10 +113,16 @@ async fn drain(worker: &Worker, mut phase: watch::Receiver<Phase>) {
 
 /// Accepts connections as long as the task lives.
 async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
+    let mut accepted = 0;
     loop {
         let error = match listener.accept().await {
             Ok((socket, address)) => {
                 welcome(&worker, socket, address, kind);
+                accepted += 1;
+                if accepted % ACCEPTED_AT_ONCE == 0 {
+                    // Requests that have come meanwhile do not wait for thousands of connections.
+                    yield_now().await;
+                }
                 continue;
             }
             Err(error) => error,
@@ -151,6 +157,7 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
         let _ = socket::set_pacing_rate(&socket, rate);
     }
     metrics.connection_opened();
+    worker.last_short.set(Some(Instant::now()));
     let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
     let id = worker.add_peer(&peer);
     let has_header = is_proxy && settings.proxy_protocol;
@@ -202,10 +209,14 @@ async fn sweep(worker: Rc<Worker>) {
             let shared = Arc::clone(&worker.shared);
             tokio::task::spawn_blocking(move || shared.digests.keep_all());
         }
-        worker.for_each_peer(|peer| {
-            peer.expire(worker.shared.settings.timeout, now);
-            access_entry::settle(&worker, peer, false);
-        });
+        // Asking the kernel about thousands of connections takes milliseconds.
+        for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
+            for peer in ids.iter().filter_map(|id| worker.peer(*id)) {
+                peer.expire(worker.shared.settings.timeout, now);
+                access_entry::settle(&worker, &peer, false);
+            }
+            yield_now().await;
+        }
     }
 }
 
@@ -250,6 +261,12 @@ const MIN_HELPERS: usize = 8;
 
 /// The pause before another attempt to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The number of connections accepted before others have their turn.
+const ACCEPTED_AT_ONCE: u32 = 16;
+
+/// The number of connections that are checked before others have their turn.
+const PEERS_AT_ONCE: usize = 64;
 
 /// The interval at which connections and open files are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

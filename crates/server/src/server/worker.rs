@@ -24,12 +24,16 @@ pub(crate) struct Worker {
     pub(crate) files: RefCell<Files>,
     /// The buffer that requests are read into: waiting connections need none of their own.
     pub(crate) scratch: RefCell<Vec<u8>>,
+    /// The memory of the last small response, for the next one.
+    pub(crate) message: RefCell<Vec<u8>>,
     /// The buffers for writing the access log.
     pub(crate) log_buffer: RefCell<LogBuffer>,
     pub(crate) capabilities: Capabilities,
     pub(crate) pipes: PipePool,
     /// Held by handshakes while they take a step.
     pub(crate) handshakes: Semaphore,
+    /// The time of the last short response or new connection.
+    pub(crate) last_short: Cell<Option<Instant>>,
     /// The number of transfers under way that did not end in their first turn.
     pub(crate) slow_transfers: Cell<usize>,
     /// Held by the slow transfer whose turn it is to move bytes.
@@ -62,10 +66,12 @@ impl Worker {
             index,
             files: RefCell::default(),
             scratch: RefCell::new(vec![0; SCRATCH]),
+            message: RefCell::default(),
             log_buffer: RefCell::default(),
             capabilities: Capabilities::default(),
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
+            last_short: Cell::new(None),
             slow_transfers: Cell::new(0),
             turns: Semaphore::new(1),
             peers: RefCell::default(),
@@ -158,7 +164,7 @@ impl Worker {
     /// Closes one of the connections found, if any of them is still idle.
     fn evict_known(&self, idlest: &mut Idlest, of: Option<Network>) -> bool {
         while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
-            let peer = self.peers.borrow().get(&id).cloned();
+            let peer = self.peer(id);
             if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {
                 self.shared.metrics.worker(self.index).connection_evicted();
                 return true;
@@ -169,6 +175,16 @@ impl Worker {
 
     pub(crate) fn for_each_peer(&self, mut act: impl FnMut(&Peer)) {
         self.peers.borrow().values().for_each(|peer| act(peer));
+    }
+
+    /// Returns the numbers of all connections, for work on each that must not delay requests.
+    pub(crate) fn peer_ids(&self) -> Vec<u64> {
+        self.peers.borrow().keys().copied().collect()
+    }
+
+    /// Returns a connection, unless it has ended. Keeping it would keep its socket open.
+    pub(crate) fn peer(&self, id: u64) -> Option<Rc<Peer>> {
+        self.peers.borrow().get(&id).cloned()
     }
 
     /// Returns the number of connections in the middle of a response or of a request's body.

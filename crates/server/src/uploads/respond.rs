@@ -39,7 +39,7 @@ pub(crate) fn tick(shared: &Arc<Shared>, now: Instant) {
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let upload = UploadRequest {
         request: OwnedRequest::new(&ctx.request),
-        path: target.path.clone(),
+        path: target.path.to_vec(),
         is_folder: target.is_folder,
         id: target.query.get("upload").map(Cow::into_owned),
         owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),

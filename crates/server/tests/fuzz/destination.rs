@@ -66,5 +66,5 @@ fn check_path(found: &Destination, value: &[u8], own: &[u8], prefix: &[u8]) {
     };
     let path = if path.is_empty() { b"/" } else { path };
     let target = Target::parse(path, prefix).unwrap();
-    assert_eq!((&target.path, target.is_folder), (&found.path, found.is_folder));
+    assert_eq!((&*target.path, target.is_folder), (found.path.as_slice(), found.is_folder));
 }
