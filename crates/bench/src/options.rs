@@ -111,7 +111,14 @@ pub(crate) struct ServerArgs {
 
 /// The servers.
 const SERVERS: &[Named] = &[
+    (
+        "bare-loop",
+        Contender::BareLoop,
+        "The least: epoll, recv, fstat, then pread and send, or sendfile",
+    ),
     ("dufs", Contender::Dufs, "A server in Rust that answers with hyper"),
+    ("h2o", Contender::H2o, "h2o"),
+    ("lighttpd", Contender::Lighttpd, "lighttpd"),
     ("miniserve", Contender::Miniserve, "A server in Rust that answers with actix"),
     ("nginx", Contender::Nginx, "nginx"),
     ("underpass", Contender::Underpass, "`underpass serve`"),

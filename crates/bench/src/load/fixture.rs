@@ -12,7 +12,9 @@ use super::server::{Server, Site};
 use super::usage::ServerUsage;
 use crate::error::{BenchError, Result};
 use crate::record::{Call, Contender, Load, Process, Role, Served, Setting, Side, Tally, Thread};
-use crate::run::{Context, Cores, Measured, Noise, SystemCongestion, Tracer, Verdict, stay_on};
+use crate::run::{
+    Context, Cores, Measured, Noise, SystemCongestion, Tracer, Verdict, machine_seconds, stay_on,
+};
 
 /// Everything that a sample needs.
 #[derive(Debug)]
@@ -163,10 +165,11 @@ pub(crate) fn during(
     server: &Server,
     time: Duration,
 ) -> io::Result<(Spent, Load)> {
-    let window = Window::open(server);
+    let (machine, window) = (machine_seconds(), Window::open(server));
     generator.run_for(time)?;
     let spent = window.close(server);
-    let load = generator.load(Class::Hot, spent.elapsed_s());
+    let machine_s = machine.and_then(|before| Some(machine_seconds()? - before));
+    let load = Load { machine_s, ..generator.load(Class::Hot, spent.elapsed_s()) };
     Ok((spent, load))
 }
 

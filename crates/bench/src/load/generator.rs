@@ -179,6 +179,7 @@ impl<'a> LoadGenerator<'a> {
             responses: tally.latencies.total(),
             bytes: tally.bytes,
             latency: tally.latencies.latency(),
+            machine_s: None,
         }
     }
 }

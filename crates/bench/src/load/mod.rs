@@ -1,14 +1,14 @@
-//! Servers and their load. `server` starts and ends them, `nginx` has that contender's
-//! configuration, `usage` reads what they cost; `generator` is the load, `client` a single client
+//! Servers and their load. `server` starts and ends them, `configuration` fills in those of
+//! contenders, `usage` reads what they cost; `generator` is the load, `client` a single client
 //! that waits, `connection` the connections of both, with `responses` and `drop_behind` as pure
 //! parts. `fixture` has everything that a sample with a server needs.
 
 mod client;
+mod configuration;
 mod connection;
 mod drop_behind;
 mod fixture;
 mod generator;
-mod nginx;
 mod responses;
 mod server;
 mod usage;

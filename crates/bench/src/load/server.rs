@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::nginx::{self, Configuration};
+use super::configuration::{self, Configuration};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::{Contender, Memory};
@@ -23,12 +23,22 @@ use crate::run::{Context, Folder, Running, find};
 /// Which server, and what it is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
+    /// The loop of system calls in `peers/c/serve.c`.
+    BareLoop,
     /// dufs, this program, with all rights.
     Dufs(PathBuf),
+    /// h2o.
+    H2o,
+    /// lighttpd.
+    Lighttpd,
     /// miniserve, this program.
     Miniserve(PathBuf),
     /// nginx as it serves files.
     Nginx,
+    /// nginx as it serves files, whose threads read what is not in the page cache.
+    NginxAio,
+    /// nginx as it serves files past the page cache.
+    NginxDirect,
     /// nginx as it takes them.
     NginxDav,
     /// `underpass serve` with these options besides.
@@ -98,7 +108,7 @@ impl<'a> Site<'a> {
     /// Starts a server and waits until it answers.
     pub(crate) fn start(&self, kind: &ServerKind) -> Result<Server> {
         // What the server before has logged is not to be written to the disk now.
-        for log in [nginx::ACCESS_LOG, LOG] {
+        for log in [configuration::ACCESS_LOG, LOG] {
             if self.log {
                 self.folder.clear(&self.folder.file(log))?;
             }
@@ -166,7 +176,8 @@ impl<'a> Site<'a> {
                     .arg(self.folder.file(FILES));
                 command
             }
-            _ => self.nginx(address.port(), kind == &ServerKind::NginxDav)?,
+            ServerKind::BareLoop => self.bare_loop(address.port())?,
+            _ => self.configured(kind, address.port())?,
         };
         let mut running = Running::start(command, self.core)?;
         let deadline = Instant::now() + MAX_WAIT;
@@ -179,20 +190,61 @@ impl<'a> Site<'a> {
         Ok(Server { running, address, kind: kind.clone() })
     }
 
-    /// Returns the command that starts nginx, with its configuration written.
-    fn nginx(&self, port: u16, uploads: bool) -> Result<Command> {
+    /// Returns the command that starts a server by its configuration, which it writes.
+    fn configured(&self, kind: &ServerKind, port: u16) -> Result<Command> {
         let configuration = Configuration {
             port,
             connections: self.connections.unwrap_or(CONNECTIONS),
             log: self.log,
             tls: self.is_encrypted,
-            uploads,
             is_root: rustix::process::geteuid().is_root(),
+            cold: match kind {
+                ServerKind::NginxAio => "aio threads;",
+                ServerKind::NginxDirect => "aio threads; directio 512; output_buffers 2 1m;",
+                _ => "",
+            },
         };
+        let (name, template) = match kind {
+            ServerKind::H2o => ("h2o", configuration::H2O),
+            ServerKind::Lighttpd => ("lighttpd", configuration::LIGHTTPD),
+            ServerKind::NginxDav => ("nginx", configuration::NGINX_DAV),
+            _ => ("nginx", configuration::NGINX),
+        };
+        let has_tls_and_log = name == "nginx";
+        if (self.log || self.is_encrypted) && !has_tls_and_log {
+            return Err(BenchError::other(name, "it is measured without TLS and without a log"));
+        }
         let path = self.folder.file(CONFIGURATION);
-        fs::write(&path, configuration.render()).with_path("writing", path)?;
-        let mut command = Command::new(find("nginx").unwrap_or_else(|| "nginx".into()));
-        command.arg("-p").arg(absolute(&self.folder)?).args(["-c", CONFIGURATION]);
+        fs::write(&path, configuration.render(template)).with_path("writing", path)?;
+        let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
+        match kind {
+            ServerKind::H2o => command.args(["-m", "worker", "-c", CONFIGURATION]),
+            ServerKind::Lighttpd => command.args(["-D", "-f", CONFIGURATION]),
+            _ => command.arg("-p").arg(absolute(&self.folder)?).args(["-c", CONFIGURATION]),
+        };
+        command.current_dir(self.folder.path());
+        Ok(command)
+    }
+
+    /// Returns the command that starts the bare loop, which is built if that has not been done.
+    fn bare_loop(&self, port: u16) -> Result<Command> {
+        let program = absolute(&self.folder)?.join("bare_loop");
+        if !program.exists() {
+            for (name, text) in BARE_LOOP {
+                let path = self.folder.file(name);
+                fs::write(&path, text).with_path("writing", path)?;
+            }
+            let mut compiler = Command::new("cc");
+            compiler.args(["-std=c11", "-O2", "-o"]).arg(&program).arg("serve.c");
+            let built = compiler.current_dir(self.folder.path()).output();
+            let built = built.with_path("starting", "cc")?;
+            if !built.status.success() {
+                let said = String::from_utf8_lossy(&built.stderr).into_owned();
+                return Err(BenchError::other("cc", said.trim()));
+            }
+        }
+        let mut command = Command::new(program);
+        command.arg(port.to_string()).arg(BARE_SMALL).current_dir(self.folder.file(FILES));
         Ok(command)
     }
 }
@@ -202,8 +254,13 @@ impl ServerKind {
     pub(crate) fn command_line(&self) -> String {
         match self {
             Self::Dufs(_) => format!("dufs {} PORT {FILES}", DUFS.join(" ")),
+            Self::BareLoop => format!("peers/c/serve.c PORT {BARE_SMALL}"),
+            Self::H2o => "h2o with peers/h2o.conf".to_owned(),
+            Self::Lighttpd => "lighttpd with peers/lighttpd.conf".to_owned(),
             Self::Miniserve(_) => format!("miniserve {} PORT {FILES}", MINISERVE.join(" ")),
             Self::Nginx => "nginx with peers/nginx.conf".to_owned(),
+            Self::NginxAio => "nginx with peers/nginx.conf, aio threads".to_owned(),
+            Self::NginxDirect => "nginx with peers/nginx.conf, aio threads and directio".to_owned(),
             Self::NginxDav => "nginx with peers/nginx-dav.conf".to_owned(),
             Self::Underpass(options) => {
                 let words = [&["underpass", "serve", FILES][..], OURS, options, &["-q"]];
@@ -219,7 +276,12 @@ impl From<Contender> for ServerKind {
         match contender {
             Contender::Dufs => Self::Dufs(program("dufs")),
             Contender::Miniserve => Self::Miniserve(program("miniserve")),
+            Contender::BareLoop => Self::BareLoop,
+            Contender::H2o => Self::H2o,
+            Contender::Lighttpd => Self::Lighttpd,
             Contender::Nginx => Self::Nginx,
+            Contender::NginxAio => Self::NginxAio,
+            Contender::NginxDirect => Self::NginxDirect,
             _ => Self::Underpass(&[]),
         }
     }
@@ -228,9 +290,12 @@ impl From<Contender> for ServerKind {
 impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::BareLoop => "the bare loop",
             Self::Dufs(_) => "dufs",
+            Self::H2o => "h2o",
+            Self::Lighttpd => "lighttpd",
             Self::Miniserve(_) => "miniserve",
-            Self::Nginx | Self::NginxDav => "nginx",
+            Self::Nginx | Self::NginxAio | Self::NginxDav | Self::NginxDirect => "nginx",
             Self::Underpass(_) => "underpass",
         })
     }
@@ -269,9 +334,7 @@ impl Drop for Server {
     /// A killed nginx leaves its worker running forever, so it gets a signal to quit first.
     fn drop(&mut self) {
         // The id of one that has ended may be another process's.
-        if !matches!(self.kind, ServerKind::Nginx | ServerKind::NginxDav)
-            || self.running.has_ended()
-        {
+        if self.kind.to_string() != "nginx" || self.running.has_ended() {
             return;
         }
         let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -346,9 +409,18 @@ const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "
 /// How miniserve listens, without an access log, which it does not write by default.
 const MINISERVE: &[&str] = &["--interfaces", "127.0.0.1", "--port"];
 
-const CONFIGURATION: &str = "nginx.conf";
+const CONFIGURATION: &str = "server.conf";
 
-/// The certificate of the run, as in [`nginx::TLS`].
+/// The sources of the bare loop.
+const BARE_LOOP: [(&str, &str); 2] = [
+    ("peer.h", include_str!("../../../../peers/c/peer.h")),
+    ("serve.c", include_str!("../../../../peers/c/serve.c")),
+];
+
+/// The largest file that the bare loop copies, in bytes.
+const BARE_SMALL: &str = "16384";
+
+/// The certificate of the run, as in [`configuration::TLS`].
 const CERTIFICATE: &str = "certificate.pem";
 
 /// Its key.

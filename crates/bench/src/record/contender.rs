@@ -15,6 +15,7 @@ pub(crate) enum Contender {
     Only(Mechanism),
     Aria2,
     Auto,
+    BareLoop,
     BareSendfile,
     CMmap,
     CMmapLease,
@@ -28,13 +29,17 @@ pub(crate) enum Contender {
     CurlToUnderpass,
     Dufs,
     Fcp,
+    H2o,
     Iperf3,
     JavaStream,
     JavaTransferTo,
+    Lighttpd,
     MemoryCopy,
     Miniserve,
     Nc,
     Nginx,
+    NginxAio,
+    NginxDirect,
     OneBuffer,
     PythonSendall,
     PythonSendfile,
@@ -51,11 +56,12 @@ pub(crate) enum Contender {
 type Entry = (Contender, &'static str, &'static str, &'static [&'static str]);
 
 /// Every contender that is not a mechanism.
-const ENTRIES: [Entry; 32] = {
+const ENTRIES: [Entry; 37] = {
     use Contender as C;
     [
         (C::Aria2, "aria2c", "aria2c", &["aria2c"]),
         (C::Auto, "auto", "auto", &[]),
+        (C::BareLoop, "bare_loop", "bare loop", &["cc"]),
         (C::BareSendfile, "bare_sendfile", "bare_sendfile", &[]),
         (C::CMmap, "c_mmap", "c_mmap", &["cc"]),
         (C::CMmapLease, "c_mmap_lease", "c_mmap_lease", &["cc"]),
@@ -69,13 +75,17 @@ const ENTRIES: [Entry; 32] = {
         (C::CurlToUnderpass, "curl_to_underpass", "curl to underpass", &["curl"]),
         (C::Dufs, "dufs", "dufs", &["dufs"]),
         (C::Fcp, "fcp", "fcp", &["fcp"]),
+        (C::H2o, "h2o", "h2o", &["h2o"]),
         (C::Iperf3, "iperf3", "iperf3", &["iperf3"]),
         (C::JavaStream, "java_stream", "java_stream", &["javac", "java"]),
         (C::JavaTransferTo, "java_transfer_to", "java_transfer_to", &["javac", "java"]),
+        (C::Lighttpd, "lighttpd", "lighttpd", &["lighttpd"]),
         (C::MemoryCopy, "memory_copy", "memory_copy", &[]),
         (C::Miniserve, "miniserve", "miniserve", &["miniserve"]),
         (C::Nc, "nc", "nc", &["nc"]),
         (C::Nginx, "nginx", "nginx", &["nginx"]),
+        (C::NginxAio, "nginx_aio", "nginx, aio threads", &["nginx"]),
+        (C::NginxDirect, "nginx_direct", "nginx, directio", &["nginx"]),
         (C::OneBuffer, "one_buffer", "one buffer", &[]),
         (C::PythonSendall, "python_sendall", "python_sendall", &["python3"]),
         (C::PythonSendfile, "python_sendfile", "python_sendfile", &["python3"]),

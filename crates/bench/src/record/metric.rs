@@ -307,6 +307,30 @@ pub(crate) const SERVER_BUSY: Metric = Metric::less(
 )
 .aimless();
 
+/// Processor time of server, load and interrupts: on loopback a server can leave part of its work to
+/// the core of its client.
+pub(crate) const MACHINE: Metric = Metric::less(
+    "machine-cpu",
+    "Processor time of the whole machine for each response",
+    "machine CPU",
+    Unit::Seconds,
+    Rank::Table,
+    |record, sample| {
+        let load = requested(sample)?;
+        Some(load.machine_s? / (load.bytes as f64 / record.cells[sample.cell].size as f64))
+    },
+);
+
+/// The same for each GiB.
+pub(crate) const MACHINE_PER_GIB: Metric = Metric {
+    title: "Processor time of the whole machine for each GiB",
+    of: |_, sample| {
+        let load = requested(sample)?;
+        Some(load.machine_s? / load.bytes as f64 * GIB)
+    },
+    ..MACHINE
+};
+
 /// The part of its core that the load used.
 pub(crate) const LOAD_BUSY: Metric = Metric::less(
     "load-busy",

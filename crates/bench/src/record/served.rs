@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Setting {
     /// Connections that always have a request under way; fewer at large sizes.
     pub(crate) connections: u32,
+    /// Whether there are as many at every size.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) all_connections: bool,
     /// Seconds of a sample.
     pub(crate) seconds: f64,
     /// Whether every server wrote an access log.
@@ -14,7 +17,7 @@ pub(crate) struct Setting {
     /// Whether connections were encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tls: bool,
-    /// Clients that stream a cold file each; absent if there were none.
+    /// Clients that stream a large file each; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) streams: Option<u32>,
     /// Bytes of each of those files.
@@ -48,13 +51,13 @@ pub(crate) enum Served {
         /// The memory while they were being answered.
         busy: Memory,
     },
-    /// Of `serve_fairness`: requests for a hot file, without others and beside cold ones.
+    /// Of `serve_fairness`: requests for a hot file, without others and beside large ones.
     Fairness {
         /// Without others.
         alone: Load,
-        /// While the cold files were streamed.
+        /// While the large files were streamed.
         beside: Load,
-        /// Bytes of the cold files that arrived meanwhile.
+        /// Bytes of the large files that arrived meanwhile.
         streamed_bytes: u64,
     },
     /// Of `hostile`: a good client beside bad ones.
@@ -86,6 +89,10 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
     /// From the request to the last byte of its response; absent if none was completed.
     pub(crate) latency: Option<Latency>,
+    /// Processor seconds of the whole machine meanwhile, interrupts included; absent in older
+    /// records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) machine_s: Option<f64>,
 }
 
 /// How long responses took.

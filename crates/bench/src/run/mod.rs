@@ -18,7 +18,7 @@ pub(crate) use files::{Folder, Noise, digest, drop_cached, folders, hex, largest
 pub(crate) use link::Link;
 pub(crate) use process::{Cores, Finished, Running, processor_time, stay_on};
 pub(crate) use schedule::{Measured, Plan, Scenario, Verdict};
-pub(crate) use survey::{find, nginx_version, survey, version};
+pub(crate) use survey::{find, machine_seconds, nginx_version, survey, version};
 pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion};
 pub(crate) use threads::{ThreadRun, copy_memory, send_bare};
 pub(crate) use tracer::{Tracer, traced};

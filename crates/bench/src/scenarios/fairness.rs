@@ -1,9 +1,9 @@
 //! `bench serve fairness`: the latency of a small hot file, first alone, then while other clients
-//! stream files of which nothing is in the page cache.
+//! stream large files, of which nothing or everything is in the page cache.
 //!
 //! All clients share one thread, in which those of the hot file have their turn first. What the
 //! streams have read is dropped from the page cache behind them, so that they may go round and
-//! round.
+//! round, unless all of it is to be there.
 
 use std::fs::File;
 use std::io;
@@ -35,13 +35,17 @@ pub(super) struct FairnessArgs {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
     connections: u32,
 
-    /// Clients beside them, each with a cold file of its own
+    /// Clients beside them, each with a large file of its own
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = number(1))]
     streams: u32,
 
-    /// Size of each cold file
+    /// Size of each large file
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = bytes)]
     stream_size: u64,
+
+    /// Leave the large files in the page cache
+    #[arg(long)]
+    warm: bool,
 
     #[command(flatten)]
     server: ServerArgs,
@@ -65,15 +69,19 @@ impl Benchmark for FairnessArgs {
         let all = stream_bytes.saturating_mul(self.streams.into());
         fixture.site.folder.require_space(all.saturating_add(self.size))?;
         fixture.noise = Noise::new(stream_bytes.max(self.size))?;
-        plan.arguments.cold = true;
+        plan.arguments.cold = !self.warm;
         plan.for_sizes(&variants);
-        plan.measure(&mut Fairness(fixture), super::NGINX, context)
+        plan.measure(&mut Fairness { fixture, is_warm: self.warm }, super::NGINX, context)
     }
 }
 
-/// A hot file beside cold ones.
+/// A hot file beside large ones.
 #[derive(Debug)]
-struct Fairness<'a>(ServerFixture<'a>);
+struct Fairness<'a> {
+    fixture: ServerFixture<'a>,
+    /// Whether the large ones are in the page cache.
+    is_warm: bool,
+}
 
 /// What a sample found.
 struct Found {
@@ -90,20 +98,20 @@ impl Scenario for Fairness<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         for index in 0..self.streams() {
             let size = self.stream_bytes();
-            self.0.create_file(&cold(index), size)?;
+            self.fixture.create_file(&cold(index), size)?;
         }
-        self.0.sha256 = self.0.create_file(HOT, cell.size)?;
+        self.fixture.sha256 = self.fixture.create_file(HOT, cell.size)?;
         Ok(())
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
-        self.0.verify(cell.variant.contender, HOT, cell.size)
+        self.fixture.verify(cell.variant.contender, HOT, cell.size)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         self.drop_cached()?;
         let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
-        let (found, all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
+        let (found, all_cpu_s) = self.fixture.with_server(cell.variant.contender, work)?;
         let ((before, alone), (spent, beside)) = (found.alone, found.beside);
         let streamed_bytes = found.streamed_bytes;
         let wall_s = before.elapsed_s() + spent.elapsed_s();
@@ -116,10 +124,10 @@ impl Scenario for Fairness<'_> {
         let work = |counting: &Counting<'_>, host: &Host| {
             let mut generator = self.hot(cell.size, host)?;
             self.join_streams(&mut generator, host)?;
-            generator.run_for(self.0.warm_up())?;
-            counting.asked_by(&mut generator, self.0.time())
+            generator.run_for(self.fixture.warm_up())?;
+            counting.asked_by(&mut generator, self.fixture.time())
         };
-        self.0.counted(cell.variant.contender, work)
+        self.fixture.counted(cell.variant.contender, work)
     }
 
     fn weight(&self, _cell: &Cell) -> u64 {
@@ -129,35 +137,39 @@ impl Scenario for Fairness<'_> {
 
 impl Fairness<'_> {
     fn streams(&self) -> u32 {
-        self.0.setting.streams.unwrap_or(0)
+        self.fixture.setting.streams.unwrap_or(0)
     }
 
     fn stream_bytes(&self) -> u64 {
-        self.0.setting.stream_bytes.unwrap_or(0)
+        self.fixture.setting.stream_bytes.unwrap_or(0)
     }
 
-    /// Drops the cold files from the page cache.
+    /// Drops the large files from the page cache, unless they are to be there.
     fn drop_cached(&self) -> Result<()> {
-        (0..self.streams()).try_for_each(|index| drop_cached(&self.0.site.file(&cold(index))))
+        if self.is_warm {
+            return Ok(());
+        }
+        (0..self.streams()).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
     }
 
     /// The connections that ask for the hot file.
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
-        let mut generator = LoadGenerator::new(self.0.context.cancel)?;
+        let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
         let hot = RequestSpec { path: format!("/{HOT}"), size, class: Class::Hot };
-        for _ in 0..self.0.setting.connections {
+        for _ in 0..self.fixture.setting.connections {
             generator.join(host, &hot, None)?;
         }
         Ok(generator)
     }
 
-    /// Adds the connections that stream a cold file each.
+    /// Adds the connections that stream a large file each.
     fn join_streams(&self, generator: &mut LoadGenerator<'_>, host: &Host) -> io::Result<()> {
         for index in 0..self.streams() {
             let (name, size) = (cold(index), self.stream_bytes());
-            let follower = DropBehind::new(File::open(self.0.site.file(&name))?, size);
+            let file = File::open(self.fixture.site.file(&name))?;
+            let follower = (!self.is_warm).then(|| DropBehind::new(file, size));
             let spec = RequestSpec { path: format!("/{name}"), size, class: Class::Stream };
-            generator.join(host, &spec, Some(follower))?;
+            generator.join(host, &spec, follower)?;
         }
         Ok(())
     }
@@ -177,8 +189,8 @@ impl Fairness<'_> {
         generator: &mut LoadGenerator<'_>,
         server: &Server,
     ) -> io::Result<(Spent, Load)> {
-        generator.run_for(self.0.warm_up())?;
-        during(generator, server, self.0.time())
+        generator.run_for(self.fixture.warm_up())?;
+        during(generator, server, self.fixture.time())
     }
 }
 
@@ -214,9 +226,10 @@ pub(super) const FAIRNESS: Description = Description {
     caption: |record| {
         let setting = record.arguments.serve.unwrap_or_default();
         format!(
-            "Latency of a hot file, {}: alone, and beside {} clients that stream a cold file of {} each",
+            "Latency of a hot file, {}: alone, and beside {} clients that stream a {} file of {} each",
             connections_of(record),
             setting.streams.unwrap_or(0),
+            if record.arguments.cold { "cold" } else { "warm" },
             short_size(setting.stream_bytes.unwrap_or(0))
         )
     },
@@ -232,7 +245,7 @@ pub(super) const FAIRNESS: Description = Description {
         ),
         &Metric::less(
             "beside-p50",
-            "Latency of half of the requests, beside cold files",
+            "Latency of half of the requests, beside large files",
             "p50 beside",
             Unit::Seconds,
             Rank::Table,
@@ -248,7 +261,7 @@ pub(super) const FAIRNESS: Description = Description {
         ),
         &Metric::less(
             "beside",
-            "Latency of 99 of 100 requests, beside cold files",
+            "Latency of 99 of 100 requests, beside large files",
             "p99 beside",
             Unit::Seconds,
             Rank::Chart,
@@ -256,7 +269,7 @@ pub(super) const FAIRNESS: Description = Description {
         ),
         &Metric::less(
             "slowdown",
-            "Latency beside cold files, as a multiple of that alone",
+            "Latency beside large files, as a multiple of that alone",
             "p99 beside/alone",
             Unit::Times,
             Rank::Finding,
@@ -264,7 +277,7 @@ pub(super) const FAIRNESS: Description = Description {
         ),
         &Metric::less(
             "beside-max",
-            "The longest latency beside cold files",
+            "The longest latency beside large files",
             "max beside",
             Unit::Seconds,
             Rank::Table,
@@ -272,7 +285,7 @@ pub(super) const FAIRNESS: Description = Description {
         ),
         &Metric::less(
             "streams",
-            "Bytes of cold files in a second",
+            "Bytes of large files in a second",
             "streams B/s",
             Unit::Bytes,
             Rank::Main,

@@ -44,6 +44,7 @@ const ALL: &[Description] = &[
     requests::HANDSHAKES,
     requests::REQUESTS,
     scale::SCALE,
+    serve::COLD,
     tcp::CHUNKS,
     tcp::LIMIT,
     tcp::NET,

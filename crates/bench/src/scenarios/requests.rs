@@ -12,7 +12,7 @@ use crate::load::{
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Cpu, Description, LOAD_BUSY, LONGEST, Load, P50, P99, RATE, Record,
+    CALLS, CPU, Cell, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE, Record,
     SERVER_BUSY, SWITCHES, Served, Setting, Tally, short_size,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, largest};
@@ -25,9 +25,9 @@ pub(super) struct RequestsArgs {
     #[arg(default_value = "1K,10K,100K,1M,1G")]
     sizes: Vec<u64>,
 
-    /// Connections; fewer for files of more than 2M, down to two
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1))]
-    connections: u32,
+    /// Connections [default: 64; fewer for files of more than 2M, down to two]
+    #[arg(long, value_name = "N", value_parser = number(1))]
+    connections: Option<u32>,
 
     /// Encrypt connections with TLS 1.3, by the same suite for all servers
     #[arg(long)]
@@ -59,7 +59,11 @@ impl Benchmark for RequestsArgs {
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        let setting = Setting { tls: self.tls, ..self.server.setting(self.connections) };
+        let setting = Setting {
+            tls: self.tls,
+            all_connections: self.connections.is_some(),
+            ..self.server.setting(self.connections.unwrap_or(64))
+        };
         measure(&REQUESTS, &self.sizes, setting, &self.server, context)
     }
 }
@@ -135,7 +139,7 @@ impl Requests<'_> {
     fn requesting(&self, size: u64) -> Requesting<'_> {
         Requesting {
             spec: RequestSpec { path: format!("/{FILE}"), size, class: Class::Hot },
-            connections: connections(self.fixture.setting.connections, size),
+            connections: connections(&self.fixture.setting, size),
             reconnects: self.reconnects,
             fixture: &self.fixture,
         }
@@ -183,18 +187,23 @@ impl Requesting<'_> {
     }
 }
 
-/// The number of connections at this size: fewer for large files, as they would only wait for each
-/// other.
-fn connections(asked: u32, size: u64) -> u32 {
+/// The number of connections at this size: unless a number was asked for, fewer for large files, as
+/// they would only wait for each other.
+fn connections(setting: &Setting, size: u64) -> u32 {
+    let asked = setting.connections;
+    if setting.all_connections {
+        return asked;
+    }
     let enough = u32::try_from(MAX_UNDER_WAY / size.max(1)).unwrap_or(u32::MAX);
     asked.min(enough.max(2))
 }
 
 /// The number of connections of a record, and at which sizes they were fewer.
 pub(super) fn connections_of(record: &Record) -> String {
-    let asked = record.arguments.serve.map_or(0, |setting| setting.connections);
+    let setting = record.arguments.serve.unwrap_or_default();
+    let asked = setting.connections;
     let fewer = |size: &u64| {
-        let (asked_for, size) = (connections(asked, *size), short_size(*size));
+        let (asked_for, size) = (connections(&setting, *size), short_size(*size));
         (asked_for != asked).then(|| format!("at {size} {asked_for}"))
     };
     let fewer: Vec<_> = record.sizes().iter().filter_map(fewer).collect();
@@ -230,7 +239,18 @@ pub(super) const REQUESTS: Description = Description {
     caption: |record| {
         format!("Processor time of the server for each request, {}", connections_of(record))
     },
-    metrics: &[&RATE, &CPU, &CALLS, &SWITCHES, &P50, &P99, &LONGEST, &SERVER_BUSY, &LOAD_BUSY],
+    metrics: &[
+        &RATE,
+        &CPU,
+        &MACHINE,
+        &CALLS,
+        &SWITCHES,
+        &P50,
+        &P99,
+        &LONGEST,
+        &SERVER_BUSY,
+        &LOAD_BUSY,
+    ],
     ..Description::NONE
 };
 
@@ -259,7 +279,10 @@ mod tests {
         for (asked, size, expected) in
             [(64, 1, 64), (64, 2 << 20, 64), (64, 4 << 20, 32), (64, 1 << 30, 2), (1, 1 << 30, 1)]
         {
-            assert_eq!(connections(asked, size), expected, "{size}");
+            let mut setting = Setting { connections: asked, ..Setting::default() };
+            assert_eq!(connections(&setting, size), expected, "{size}");
+            setting.all_connections = true;
+            assert_eq!(connections(&setting, size), asked, "{size}");
         }
     }
 }

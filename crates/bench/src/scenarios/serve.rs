@@ -1,6 +1,8 @@
 //! `bench serve`: its scenarios, and what all scenarios with servers have in common: which servers take
 //! part, and where.
 
+mod cold;
+
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -19,6 +21,8 @@ use crate::run::{
     Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
     version,
 };
+pub(super) use cold::COLD;
+use cold::ColdArgs;
 
 /// What can be typed after `bench serve`.
 #[derive(Debug, Args)]
@@ -37,8 +41,10 @@ pub struct ServeArgs {
 enum ServeScenario {
     /// Requests as fast as they are answered: processor time of each, and how many in a second
     Requests(RequestsArgs),
-    /// The latency of a hot file, alone and while cold files are streamed
+    /// The latency of a hot file, alone and while large files, cold or warm, are streamed
     Fairness(FairnessArgs),
+    /// Files that are not in the page cache: bytes in a second, and processor time
+    Cold(ColdArgs),
     /// New connections with TLS, each for one request: processor time of each, and how many in a
     /// second
     Handshakes(HandshakesArgs),
@@ -52,6 +58,7 @@ impl ServeArgs {
             None => &self.requests,
             Some(ServeScenario::Requests(args)) => args,
             Some(ServeScenario::Fairness(args)) => args,
+            Some(ServeScenario::Cold(args)) => args,
             Some(ServeScenario::Handshakes(args)) => args,
             Some(ServeScenario::Idle(args)) => args,
         }

@@ -208,7 +208,7 @@ fn process(sample: &Sample) -> Process {
 fn load(connections: u32, responses: u64, size: u64, p50_s: f64) -> Load {
     let latency = Latency { p50_s, p99_s: p50_s * 5.0, max_s: p50_s * 9.0 };
     let bytes = responses * size;
-    Load { connections, elapsed_s: 2.0, responses, bytes, latency: Some(latency) }
+    Load { connections, elapsed_s: 2.0, responses, bytes, latency: Some(latency), machine_s: None }
 }
 
 fn setting(scenario: &str) -> Setting {
@@ -222,6 +222,7 @@ fn setting(scenario: &str) -> Setting {
     };
     let connections = if scenario == "serve" { 64 } else { 16 };
     Setting {
+        all_connections: false,
         connections,
         seconds: 2.0,
         log: false,

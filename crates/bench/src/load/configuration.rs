@@ -1,7 +1,6 @@
-//! nginx with the configuration in `peers/nginx.conf`, or in
-//! `peers/nginx-dav.conf` where it takes uploads.
+//! The configurations of servers in `peers/`, filled in.
 
-/// What the configuration is filled in with.
+/// What a configuration is filled in with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
     /// The port on which it listens.
@@ -12,15 +11,15 @@ pub(crate) struct Configuration {
     pub(crate) log: bool,
     /// Whether it encrypts connections.
     pub(crate) tls: bool,
-    /// Whether it takes uploads instead of serving files fast.
-    pub(crate) uploads: bool,
+    /// The directives for files that are not in the page cache.
+    pub(crate) cold: &'static str,
     /// Whether it is started by root, whose files its worker has to read.
     pub(crate) is_root: bool,
 }
 
 impl Configuration {
-    /// Returns the text of the file.
-    pub(crate) fn render(self) -> String {
+    /// Returns the text of a file, of one of the templates below.
+    pub(crate) fn render(self, template: &str) -> String {
         let access_log = match self.log {
             // Buffered: unbuffered, which is the default, each request costs a write.
             true => format!("access_log {ACCESS_LOG} combined buffer=64k flush=1s;"),
@@ -28,9 +27,14 @@ impl Configuration {
         };
         // Once only a 16th of them is free, it closes those that are idle.
         let connections = self.connections + self.connections / 15 + 1;
-        let template = if self.uploads { DAV_TEMPLATE } else { TEMPLATE };
+        let user = match template {
+            _ if !self.is_root => "",
+            H2O => "user: root",
+            _ => "user root;",
+        };
         template
-            .replace("{user}", if self.is_root { "user root;" } else { "" })
+            .replace("{user}", user)
+            .replace("{cold}", self.cold)
             // The connections share the files, which are in its cache.
             .replace("{open_files}", &(connections + OPEN_FILES).to_string())
             .replace("{connections}", &connections.to_string())
@@ -52,16 +56,24 @@ const OPEN_FILES: u32 = 64;
 pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
     ssl_protocols TLSv1.2 TLSv1.3;";
 
-const TEMPLATE: &str = include_str!("../../../../peers/nginx.conf");
+/// nginx as it serves files fast.
+pub(crate) const NGINX: &str = include_str!("../../../../peers/nginx.conf");
 
-const DAV_TEMPLATE: &str = include_str!("../../../../peers/nginx-dav.conf");
+/// nginx as it takes uploads.
+pub(crate) const NGINX_DAV: &str = include_str!("../../../../peers/nginx-dav.conf");
+
+/// lighttpd as it serves files fast.
+pub(crate) const LIGHTTPD: &str = include_str!("../../../../peers/lighttpd.conf");
+
+/// h2o as it serves files.
+pub(crate) const H2O: &str = include_str!("../../../../peers/h2o.conf");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lines(configuration: Configuration) -> Vec<String> {
-        let text = configuration.render();
+    fn lines(configuration: Configuration, template: &str) -> Vec<String> {
+        let text = configuration.render(template);
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
         lines.map(str::to_owned).collect()
     }
@@ -71,21 +83,22 @@ mod tests {
         connections: 100,
         log: false,
         tls: false,
-        uploads: false,
+        cold: "",
         is_root: false,
     };
 
     #[test]
     fn every_word_of_the_configuration_is_filled_in() {
-        let taking = Configuration { uploads: true, ..QUIET };
-        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }, taking] {
-            for line in lines(configuration) {
-                // What is left of braces are blocks.
-                let is_block = line.ends_with(" {") || line == "}";
-                assert!(is_block || !line.contains(['{', '}']), "{line}");
+        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }] {
+            for template in [NGINX, NGINX_DAV, LIGHTTPD, H2O] {
+                for line in lines(configuration, template) {
+                    // What is left of braces are blocks.
+                    let is_block = line.ends_with(" {") || line == "}";
+                    assert!(is_block || !line.contains(['{', '}']), "{line}");
+                }
             }
         }
-        let lines = lines(QUIET);
+        let lines = lines(QUIET, NGINX);
         for line in [
             "listen 127.0.0.1:4711;",
             "worker_connections 107;",
@@ -102,7 +115,7 @@ mod tests {
 
     #[test]
     fn uploads_have_no_limit_and_are_moved_to_their_place() {
-        let lines = lines(Configuration { uploads: true, ..QUIET });
+        let lines = lines(QUIET, NGINX_DAV);
         for line in [
             "listen 127.0.0.1:4711;",
             "root www;",
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_access_log_is_buffered_and_root_stays_root() {
-        let lines = lines(Configuration { log: true, is_root: true, ..QUIET });
+        let lines = lines(Configuration { log: true, is_root: true, ..QUIET }, NGINX);
         assert!(lines.iter().any(|line| line == "user root;"));
         let logs: Vec<_> = lines.iter().filter(|line| line.starts_with("access_log")).collect();
         assert_eq!(logs, ["access_log access.log combined buffer=64k flush=1s;"]);
