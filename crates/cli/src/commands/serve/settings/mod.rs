@@ -4,6 +4,7 @@ mod limits;
 mod responses;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use underpass_cache::Cache;
@@ -47,11 +48,7 @@ pub(crate) fn settings(
     let descriptors = limits::raise_descriptors();
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
-        root: match &cache {
-            // Nothing is served from it but through the cache.
-            Some(cache) => cache.folder().to_owned(),
-            None => fs::canonicalize(root).with_path(Action::Serving, root)?,
-        },
+        root: served_root(root, cache.as_ref())?,
         tls,
         trusted_proxies: trusted_proxies(place)?,
         proxy_protocol: place.proxy_protocol,
@@ -94,6 +91,14 @@ pub(crate) fn settings(
         cache,
         drain: limits.drain,
     })
+}
+
+/// Returns the folder that is served; with a cache, nothing is served from it but through the cache.
+fn served_root(root: &Path, cache: Option<&Cache>) -> Result<PathBuf> {
+    match cache {
+        Some(cache) => Ok(cache.folder().to_owned()),
+        None => fs::canonicalize(root).with_path(Action::Serving, root),
+    }
 }
 
 fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
