@@ -108,7 +108,22 @@ impl<'a> Sending<'a> {
             let slow = Slow::new(worker, peer, head_len, version, facts());
             return Self::Slow(Box::pin(slow.whole(chain, precautions, residence)));
         }
-        let mut transfer = transfer(worker, peer, chain, precautions.confirm, now);
+        let transfer = transfer(worker, peer, chain, precautions.confirm, now);
+        Self::advance(worker, peer, transfer, now, |usage| {
+            let mut slow = Slow::new(worker, peer, head_len, version, facts());
+            slow.outcome.usage = usage;
+            slow
+        })
+    }
+
+    /// Moves as much of a transfer as possible at once; what is left is sent by what `slow` returns.
+    fn advance(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        mut transfer: Moving<'a>,
+        now: Instant,
+        slow: impl FnOnce(Usage) -> Slow<'a>,
+    ) -> Self {
         let mut usage = Usage::default();
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
@@ -119,11 +134,7 @@ impl<'a> Sending<'a> {
                 let report = transfer.report().clone();
                 Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
             }
-            Ok(status) => {
-                let mut slow = Slow::new(worker, peer, head_len, version, facts());
-                slow.outcome.usage = usage;
-                Self::Slow(Box::pin(slow.rest(transfer, status)))
-            }
+            Ok(status) => Self::Slow(Box::pin(slow(usage).rest(transfer, status))),
             Err(error) => {
                 let report = error.report().clone();
                 let failure = Some(Failure::Engine(error));

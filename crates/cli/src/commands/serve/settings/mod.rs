@@ -41,10 +41,7 @@ pub(crate) fn settings(
     } = args;
     refuse_mechanism(engine.policy())?;
     let (headers, path_headers) = responses::headers(&pages.header)?;
-    let workers = match limits.workers {
-        Some(workers) => workers.into(),
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
+    let workers = limits.workers.map_or_else(processors, Into::into);
     let descriptors = limits::raise_descriptors();
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
@@ -91,6 +88,11 @@ pub(crate) fn settings(
         cache,
         drain: limits.drain,
     })
+}
+
+/// Returns the number of processors this process may run on.
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns the folder that is served; with a cache, nothing is served from it but through the cache.
