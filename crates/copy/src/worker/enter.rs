@@ -190,10 +190,12 @@ impl Worker<'_> {
         // Another process is at it, which is alive.
         let claimed = hidden_names::claim(target, |hidden| {
             mkdirat(&parent.target, hidden, mode)?;
-            let folder = open(hidden)?;
-            // Another process may have removed it as a leftover before it was locked.
-            let is_ours = atomic_file::take(&folder, &parent.target, hidden);
-            is_ours.then_some(folder).ok_or(Errno::EXIST)
+            // Another process may remove it as a leftover before it is opened or locked.
+            let ours = match open(hidden) {
+                Err(Errno::NOENT) => None,
+                opened => Some(opened?).filter(|it| atomic_file::take(it, &parent.target, hidden)),
+            };
+            ours.ok_or(Errno::EXIST)
         });
         let (folder, hidden) = claimed.at(Action::Creating, path)?;
         Ok((folder, DirOrigin::Fresh, hidden))
