@@ -215,10 +215,11 @@ mod tests {
         for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
             assert_eq!(step.to_string().parse(), Ok(step));
         }
+        assert_eq!("1.5M".parse(), Ok(Step::Bytes(3 << 19)));
         for text in ["", "cp", "one_buffer", "teleport", "Sendfile"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");
         }
-        for text in ["", "0", "-1", "hole", "1.5M"] {
+        for text in ["", "0", "-1", "hole", "1.5X"] {
             assert!(text.parse::<Step>().is_err(), "{text}");
         }
     }
