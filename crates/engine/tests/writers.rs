@@ -105,8 +105,8 @@ fn a_file_that_nobody_has_open_for_writing_is_at_rest_at_once() {
     let folder = folder();
     let path = folder.path().join("file");
     fs::write(&path, vec![b'a'; LEN]).unwrap();
+    underpass_testkit::until_closed_by_writers(&path);
     let file = File::open(&path).unwrap();
-    // A process that another test starts may hold a copy of its descriptor for a moment.
     assert_eq!(look(&mut WriterCheck::new(), &file).0, at_rest(&file, false));
 }
 
