@@ -4,12 +4,11 @@
 //! the disk, and with it every connection of the worker. So the part is checked beforehand, and if
 //! pages are missing a helper waits for them instead.
 
-use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{Advice, fadvise, sendfile};
+use rustix::fs::sendfile;
 use rustix::io::Errno;
 use underpass_engine::{Chain, Segment, Usage, is_absent, is_resident};
 
@@ -162,9 +161,6 @@ impl MissingRange {
     pub(crate) fn fetch(&self, null: &OwnedFd) -> bool {
         let before = Usage::of_this_thread();
         let Span { file, offset, len } = &self.span;
-        // The disk gets requests for more than is waited for: by itself the kernel reads 128 KiB ahead.
-        // Where it refuses, it does just that.
-        let _ = fadvise(file, *offset, NonZero::new(len + AHEAD), Advice::WillNeed);
         let (mut at, end) = (*offset, offset + len);
         while at < end {
             // The calls are short: many kernels are not preempted inside of one, so that a long one
@@ -191,9 +187,6 @@ const MAX_WINDOW: u64 = 32 << 20;
 /// The number of parts after a missing one that must be cached before checks are trusted again.
 const DISTRUSTED_PARTS: u8 = 8;
 
-/// The number of bytes after a part that the disk is asked for with it.
-const AHEAD: u64 = 2 << 20;
-
 /// The number of bytes brought in by one call: some 0.2 ms of the processor.
 const CALL: usize = 64 << 10;
 
@@ -203,6 +196,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
+    use rustix::fs::{Advice, fadvise};
     use underpass_engine::Source;
 
     use super::*;
