@@ -67,6 +67,11 @@ fn holes_are_made_as_told() {
     }
     let finished = cp_in(here.path(), &["--sparse", "always", "--reflink=always", "a", "z"]);
     finished.failed(2, &["holes"]);
+    for mechanism in ["copy_file_range", "reflink"] {
+        let words = ["--sparse", "never", "--mechanism", mechanism, "a", "y"];
+        cp_in(here.path(), &words).failed(2, &["holes", "--sparse never", "--mechanism"]);
+        assert!(!here.path().join("y").exists(), "{mechanism}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use underpass_copy::{CopyOptions, ExcludePattern, Follow, default_jobs};
-use underpass_engine::Policy;
+use underpass_engine::{Mechanism, Policy};
 
 use crate::args::MoveArgs;
 use crate::failure::{Failure, Result};
@@ -185,6 +185,11 @@ impl CpArgs {
                 "a copy that shares blocks has the holes of its original: leave out one of --reflink and --sparse",
             );
         }
+        if self.sparse == When::Never && shares_blocks(policy) {
+            return usage(
+                "a copy that shares blocks has the holes of its original: leave out --sparse never, or choose another --mechanism",
+            );
+        }
         let patterns = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
         let exclude = patterns.collect::<std::result::Result<_, _>>();
         Ok(CopyOptions {
@@ -232,6 +237,11 @@ impl CpArgs {
             _ => usage("name what to copy, and where to"),
         }
     }
+}
+
+/// Whether the only mechanism that is allowed is one that may share blocks.
+fn shares_blocks(policy: Policy) -> bool {
+    matches!(policy, Policy::Require(Mechanism::CopyFileRange | Mechanism::Reflink))
 }
 
 /// Whether a path is `-`, which is standard input or output.
