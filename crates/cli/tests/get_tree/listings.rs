@@ -37,18 +37,39 @@ fn fetch(what: &str, leave_out: &[&str], peer: impl FnOnce(&Path) -> Option<Peer
     assert_eq!(names(&target.path().join("folder %2F \"x\"")), ["in ner"], "{what}");
 }
 
+/// Serves a folder by Python.
+fn python_serves(root: &Path) -> Peer {
+    Peer::start(|port| {
+        let mut command = Command::new("python3");
+        command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
+        command.arg(root).arg(port.to_string());
+        command
+    })
+}
+
 #[test]
 fn python() {
     if has("python3") {
-        fetch("python", &[], |root| {
-            Some(Peer::start(|port| {
-                let mut command = Command::new("python3");
-                command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
-                command.arg(root).arg(port.to_string());
-                command
-            }))
-        });
+        fetch("python", &[], |root| Some(python_serves(root)));
     }
+}
+
+#[test]
+fn a_folder_that_is_not_there_leaves_nothing() {
+    if !has("python3") {
+        return;
+    }
+    let (source, target) = (folder(), folder());
+    let peer = python_serves(source.path());
+    let missing = format!("{}missing/", peer.url);
+    get(&missing, &target.path().join("new/folder"), &[]).failed(1, &["404"]);
+    assert_eq!(names(target.path()), [""; 0]);
+    // What was there stays.
+    let old = target.path().join("old");
+    fs::create_dir(&old).unwrap();
+    fs::write(old.join("file"), "kept").unwrap();
+    get(&missing, &old, &[]).failed(1, &["404"]);
+    assert_eq!(names(&old), ["file"]);
 }
 
 #[test]
@@ -182,12 +203,7 @@ fn after_a_power_cut_what_a_broken_run_has_written_is_fetched_again() {
     let (there, dir) = (source.path(), target.path().join("x"));
     let log = dir.join(".underpass-get.log");
     awkward(there);
-    let peer = Peer::start(|port| {
-        let mut command = Command::new("python3");
-        command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
-        command.arg(there).arg(port.to_string());
-        command
-    });
+    let peer = python_serves(there);
     get(&peer.url, &dir, &[]).succeeded();
     assert!(!log.exists(), "a folder that is complete needs no log");
     // It was there before the run that is broken off.

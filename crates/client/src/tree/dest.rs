@@ -103,6 +103,14 @@ impl DestFolder {
         }
     }
 
+    /// Removes the log that this run has begun, after nothing was fetched.
+    pub(super) fn abandon(&mut self) {
+        if let Some(log) = self.log.take_if(|log| log.is_new()) {
+            // A log that stays makes a later run fetch more than it has to, and does no other harm.
+            let _ = log.remove();
+        }
+    }
+
     pub(super) fn root(&self) -> &OwnedFd {
         &self.root
     }

@@ -41,6 +41,8 @@ pub(super) struct WriteLog {
     /// This session; empty if the machine has no boot id.
     session: String,
     periods: Vec<Period>,
+    /// Whether no earlier run has left it.
+    is_new: bool,
 }
 
 impl WriteLog {
@@ -66,7 +68,7 @@ impl WriteLog {
             file.by_ref().take(MAX_LEN as u64).read_to_end(&mut text)?;
             periods = read(&text, modified(&fstat(&file)?));
         }
-        let mut log = Self { folder, file, session, periods };
+        let mut log = Self { folder, file, session, periods, is_new };
         let is_known = log.periods.last().is_some_and(|last| log.is_own(last));
         if !is_known {
             let since = now(&log.file)?;
@@ -104,6 +106,11 @@ impl WriteLog {
                 let _ = self.save(&periods);
             }
         }
+    }
+
+    /// Returns whether this run has begun the log.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Removes the log: everything is here.

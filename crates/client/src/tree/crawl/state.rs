@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -29,6 +30,8 @@ pub(super) struct Task {
 pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) tree: &'c TreeFetch<'j, 'a>,
     pub(super) dest: DestFolder,
+    /// The folders that this run has created to have that one, the innermost first.
+    created: Vec<PathBuf>,
     pub(super) queue: Queue<Task>,
     /// URLs of folders that were listed.
     pub(super) seen: Mutex<HashSet<String>>,
@@ -49,6 +52,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
             _ => TreeError::io("creating", tree.path, error),
         };
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let created = tree.path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
         fs::create_dir_all(tree.path).map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, tree.path, flags, Mode::empty());
@@ -57,6 +62,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         Ok(Self {
             tree,
             dest: DestFolder::with_log(root, if_exists),
+            created,
             queue,
             seen: Mutex::default(),
             folders: Mutex::default(),
@@ -82,6 +88,11 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             let finished = self.dest.finish(done.left_out > 0);
             finished.map_err(|errno| TreeError::io("removing the log of", self.tree.path, errno))
         });
+        if outcome.is_err() && self.found.load(Ordering::Relaxed) == 0 {
+            self.dest.abandon();
+            // One that is not empty stays, and so do those around it.
+            let _ = self.created.iter().try_for_each(fs::remove_dir);
+        }
         (outcome, done)
     }
 }
