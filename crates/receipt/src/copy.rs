@@ -5,7 +5,7 @@ use underpass_copy::{BetweenSystems, CopyOptions, CopyOutcome};
 use underpass_diagnose::EndKind;
 use underpass_engine::Integrity;
 
-use crate::transfer::{CpuReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt};
+use crate::transfer::{MechanismReceipt, Receipt};
 
 /// The receipt of a copy.
 #[derive(Debug, Serialize)]
@@ -93,20 +93,8 @@ impl CopyReceipt {
     pub fn new(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Self {
         let totals = &outcome.totals;
         let report = totals.report();
-        let usage = totals.usage;
-        let receipt = Receipt {
-            elapsed_s,
-            cpu_s: CpuReceipt {
-                user: usage.user.as_secs_f64(),
-                system: usage.system.as_secs_f64(),
-            },
-            context_switches: SwitchesReceipt {
-                voluntary: usage.voluntary_switches,
-                involuntary: usage.involuntary_switches,
-            },
-            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-            ..Receipt::from(&report).between(EndKind::File, EndKind::File)
-        };
+        let receipt = Receipt::from(&report).between(EndKind::File, EndKind::File);
+        let receipt = Receipt { elapsed_s, ..receipt.spent(totals.usage) };
         let receipt = match options.integrity {
             // Small files are not moved by the engine, but they are checked too.
             level @ (Integrity::Fast | Integrity::Detect) => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use underpass_diagnose::EndKind;
-use underpass_engine::{Declined, Mechanism, Report, Tally};
+use underpass_engine::{Declined, Mechanism, Report, Tally, Usage};
 use underpass_transport::tls::{EncryptedBy, SessionFacts};
 
 /// What a transfer did, as one JSON object.
@@ -165,8 +165,7 @@ pub struct FaultsReceipt {
 
 impl From<&Report> for Receipt {
     fn from(report: &Report) -> Self {
-        let usage = report.usage().unwrap_or_default();
-        Self {
+        let receipt = Self {
             error: None,
             from: None,
             to: None,
@@ -194,6 +193,22 @@ impl From<&Report> for Receipt {
             user_space_bytes: report.user_space_bytes(),
             calls: report.calls(),
             waits: report.waits(),
+            cpu_s: CpuReceipt::default(),
+            context_switches: SwitchesReceipt::default(),
+            page_faults: FaultsReceipt::default(),
+            integrity: report.integrity().to_string(),
+            congestion: None,
+            tls: None,
+            upload: None,
+        };
+        receipt.spent(report.usage().unwrap_or_default())
+    }
+}
+
+impl Receipt {
+    /// Replaces what was spent.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        Self {
             cpu_s: CpuReceipt {
                 user: usage.user.as_secs_f64(),
                 system: usage.system.as_secs_f64(),
@@ -203,15 +218,10 @@ impl From<&Report> for Receipt {
                 involuntary: usage.involuntary_switches,
             },
             page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-            integrity: report.integrity().to_string(),
-            congestion: None,
-            tls: None,
-            upload: None,
+            ..self
         }
     }
-}
 
-impl Receipt {
     /// Adds the kinds of both ends.
     #[must_use]
     pub fn between(self, from: EndKind, to: EndKind) -> Self {
