@@ -356,18 +356,6 @@ impl Reader {
         Arc::clone(&self.generation.file)
     }
 
-    /// Returns the length once it is known.
-    #[must_use]
-    pub fn len(&self) -> Option<u64> {
-        self.generation.len()
-    }
-
-    /// Returns whether the object is known to have no byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
-    }
-
     /// Returns how many bytes of a range are here already.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {

@@ -64,15 +64,7 @@ fn a_fill_is_spliced() {
 fn clients_get_what_has_come_and_one_request_serves_them_all() {
     let object = Object::new(noise(LEN), "a");
     let bytes = object.bytes.clone();
-    let gate = Gate::default();
-    let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
-        sending.head(&head);
-        sending.body(&body[..LEN / 2]);
-        held.wait();
-        sending.body(&body[LEN / 2..]);
-    });
+    let (origin, gate) = Origin::holding(object, LEN / 2, |_| true);
     let node = Node::new(&origin.url(), &[]);
     let mut clients: Vec<_> = (0..16).map(|_| node.client("GET", "/a", &[])).collect();
     // The origin has sent a half, and each client gets it before the other one is sent.

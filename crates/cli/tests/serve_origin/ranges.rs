@@ -33,19 +33,7 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
 fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
     let object = Object::new(noise(20 * MIB), "a");
     let bytes = object.bytes.clone();
-    let gate = Gate::default();
-    let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
-        sending.head(&head);
-        if asked.field("range").is_none() {
-            sending.body(&body[..MIB]);
-            held.wait();
-            sending.body(&body[MIB..]);
-        } else {
-            sending.body(body);
-        }
-    });
+    let (origin, gate) = Origin::holding(object, MIB, |asked| asked.field("range").is_none());
     let node = Node::new(&origin.url(), &[]);
     let mut whole = node.client("GET", "/a", &[]);
     whole.read_body(MIB);

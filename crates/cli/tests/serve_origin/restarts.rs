@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, noise, underpass, until};
-use crate::wicked::{Gate, Object, Origin};
+use crate::wicked::{Asked, Object, Origin};
 
 const LEN: usize = 6 << 20;
 
@@ -21,26 +21,15 @@ fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
 fn a_killed_node_goes_on_where_it_was() {
     let object = Object::new(noise(LEN), "a");
     let bytes = object.bytes.clone();
-    let gate = Gate::default();
-    let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
-        sending.head(&head);
-        if asked.path == "/b" && asked.field("range").is_none() {
-            sending.body(&body[..LEN / 2]);
-            held.wait();
-            sending.closes = true;
-            return;
-        }
-        sending.body(body);
-    });
+    let is_held = |asked: &Asked| asked.path == "/b" && asked.field("range").is_none();
+    // The gate stays closed: the node that asks is gone before the rest can be sent.
+    let (origin, _gate) = Origin::holding(object, LEN / 2, is_held);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, &bytes);
     until_stored(&node, LEN as u64);
     node.client("GET", "/b", &[]).read_body(LEN / 2);
     let before = origin.sent();
     let node = node.again(&origin.url(), &[]);
-    gate.open();
     let whole = node.get("/a");
     whole.is(200, &bytes);
     assert!(whole.cache().starts_with("underpass; hit"), "{}", whole.cache());

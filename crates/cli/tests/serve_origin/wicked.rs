@@ -96,6 +96,27 @@ impl Origin {
         Self { address, shared }
     }
 
+    /// Sends an object, but of what `holds` applies to no more than `at` bytes until the gate is open.
+    pub fn holding(
+        object: Object,
+        at: usize,
+        holds: impl Fn(&Asked) -> bool + Send + Sync + 'static,
+    ) -> (Self, Gate) {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Self::new(move |asked, sending| {
+            let (head, body) = object.answer(asked);
+            let first = if holds(asked) { at } else { body.len() };
+            sending.head(&head);
+            sending.body(&body[..first]);
+            if first < body.len() {
+                held.wait();
+                sending.body(&body[first..]);
+            }
+        });
+        (origin, gate)
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
