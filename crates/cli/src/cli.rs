@@ -4,10 +4,12 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+#[cfg(feature = "bench")]
 use crate::commands::bench::BenchArgs;
 use crate::commands::completions::GenerateArgs;
 use crate::commands::cp::CpArgs;
 use crate::commands::doctor::DoctorArgs;
+#[cfg(feature = "explain")]
 use crate::commands::explain::ExplainArgs;
 use crate::commands::get::GetArgs;
 use crate::commands::put::PutArgs;
@@ -45,10 +47,12 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Copy files and folders within this machine
     Cp(Box<CpArgs>),
+    #[cfg(feature = "bench")]
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
     /// Report what this machine allows, and how to enable what it does not
     Doctor(DoctorArgs),
+    #[cfg(feature = "explain")]
     /// Run any program and report how its bytes move
     Explain(ExplainArgs),
 }

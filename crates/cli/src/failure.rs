@@ -5,7 +5,6 @@ use std::io;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
-use underpass_bench::BenchError;
 use underpass_client::environment::EnvironmentError;
 use underpass_copy::CopyError;
 use underpass_diagnose::doctor::DoctorError;
@@ -148,15 +147,6 @@ impl fmt::Display for Failure {
             }
             Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
-        }
-    }
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Usage(message) => Self::Usage(message),
-            error => Self::hinted(error.to_string(), &error),
         }
     }
 }

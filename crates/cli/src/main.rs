@@ -39,8 +39,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),
+        #[cfg(feature = "bench")]
         Some(Command::Bench(args)) => commands::bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
+        #[cfg(feature = "explain")]
         // It ends as the program that it runs.
         Some(Command::Explain(args)) => return commands::explain::run(&args),
         None => commands::completions::run(&cli.generate, Cli::command()),

@@ -1,5 +1,6 @@
 //! URLs and fields of requests as users write them.
 
+use underpass_transport::tls;
 use url::Url;
 
 /// Parses a URL; without a scheme it is one of `http`.
@@ -12,7 +13,11 @@ pub fn url(text: &str) -> Result<Url, String> {
         true => Url::parse(text),
         false => Url::parse(&format!("http://{text}")),
     };
-    parsed.map_err(|error| format!("that is no URL: {error}"))
+    let url = parsed.map_err(|error| format!("that is no URL: {error}"))?;
+    match tls::MISSING {
+        Some(reason) if url.scheme() == "https" => Err(reason.to_owned()),
+        _ => Ok(url),
+    }
 }
 
 /// Parses the URL of a proxy.
@@ -52,7 +57,7 @@ mod tests {
     fn a_url_may_lack_its_scheme() {
         let port = |text: &str| url(text).ok().and_then(|url| url.port());
         assert_eq!(port("localhost:8000/a"), Some(8000));
-        assert_eq!(port("https://localhost:8443/"), Some(8443));
+        assert_eq!(port("https://localhost:8443/"), tls::MISSING.map_or(Some(8443), |_| None));
         assert!(url("http://").is_err());
         assert!(proxy("https://localhost/").is_err());
     }

@@ -6,6 +6,8 @@
 //! returns what moved its bytes as values; [`explain::attach`] counts the system calls of
 //! programs that already run. [`trace`] is the tracer below both.
 //!
+//! Both need the feature `explain`, which is on by default.
+//!
 //! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
 
 #![forbid(unsafe_code)]
@@ -15,9 +17,12 @@ compile_error!("underpass-diagnose is about Linux system calls and needs Linux")
 
 pub mod doctor;
 mod end_kind;
+#[cfg(feature = "explain")]
 pub mod explain;
 pub mod probe;
+#[cfg(feature = "explain")]
 mod procfs;
+#[cfg(feature = "explain")]
 pub mod trace;
 
 pub use end_kind::EndKind;

@@ -1,13 +1,5 @@
 //! Files of procfs with a line for each field, as proc(5) describes them.
 
-use std::path::Path;
-
-/// Returns whether /proc is mounted; without it unnamed files cannot be named, and no lease is
-/// taken.
-pub(crate) fn is_mounted() -> bool {
-    Path::new("/proc/self/fd").exists()
-}
-
 /// Returns the text after `name:` in such a file, trimmed; `None` if there is no such line.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));

@@ -9,6 +9,10 @@
 pub mod digest; // digests of files, made and compared
 pub mod incoming; // heads and bodies off a connection, not a byte too much
 mod loopback; // what suits a connection within one machine
-pub mod tls; // handshakes, and records in the kernel or here
+mod session_facts; // what is known of a connection over TLS
+// Handshakes, and records in the kernel or here; without the feature, types that have no values.
+#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
+pub mod tls;
+mod trust; // which servers a client trusts
 
 pub use loopback::hold_little_on_loopback;

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &GenerateArgs, mut program: Command) -> Result<()> {
     if args.generate(program.clone())? {
         return Ok(());
     }
-    let message = "a subcommand is missing: serve, get, put, send, recv, cp, bench or doctor";
+    let names: Vec<_> = program.get_subcommands().map(Command::get_name).collect();
+    let message = format!("a subcommand is missing: one of {}", names.join(", "));
     Err(program.error(ErrorKind::MissingSubcommand, message).into())
 }

@@ -63,7 +63,8 @@ pub(crate) struct HttpClientArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_redirects: u32,
 
-    #[command(flatten)]
+    #[cfg_attr(feature = "tls", command(flatten))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
     trust: TlsTrustArgs,
 }
 

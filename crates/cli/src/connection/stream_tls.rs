@@ -19,7 +19,7 @@ use super::tls_trust::{TlsTrustArgs, uses_kernel};
 use crate::failure::{Failure, Result};
 
 /// The TLS options of `send` and `recv`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct StreamTlsArgs {
     /// Encrypt the stream: the side that listens shows a certificate, the other side checks it

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 /// The options of TLS trust.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "TLS trust")]
 pub(crate) struct TlsTrustArgs {
     /// Trust the certificate authorities in this PEM file instead of the system's

@@ -143,11 +143,6 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
     printable::json(&serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Prints requested text on standard error.
-pub(crate) fn error_text(text: &str) {
-    error_lines(text);
-}
-
 /// Prints a question, after which the answer is typed on the same line.
 pub(crate) fn question(text: &str) {
     // Without standard error no question is asked, and there is no answer.
@@ -196,7 +191,7 @@ pub(crate) fn error_line(line: &str) {
     write_error(&format!("{}\n", one_line(line)));
 }
 
-/// Prints several lines.
+/// Prints several lines on standard error.
 pub(crate) fn error_lines(text: &str) {
     write_error(&format!("{}\n", printable::lines(text)));
 }

@@ -41,3 +41,9 @@ pub fn io_uring() -> Result<(), Errno> {
 pub fn landlock() -> Result<u32, Errno> {
     sys::landlock_version()
 }
+
+/// Returns whether /proc is mounted; without it unnamed files cannot be named, and no lease is
+/// taken.
+pub(crate) fn has_proc() -> bool {
+    std::path::Path::new("/proc/self/fd").exists()
+}

@@ -9,8 +9,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use super::certificates::Identity;
-use super::encrypted_by::KernelOffer;
 use super::error::TlsError;
+use super::kernel_offer::KernelOffer;
 use super::suites;
 
 /// Accepts handshakes. It is cheap to clone.

@@ -1,6 +1,6 @@
 //! The settings that all handshakes of a client share: which servers it trusts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,24 +17,11 @@ use rustls::{
 };
 
 use super::certificates::CertificateFacts;
-use super::certificates::Pin;
 use super::certificates::read_certificates;
-use super::encrypted_by::KernelOffer;
 use super::error::{Doubt, Fault, HandshakeError, TlsError};
+use super::kernel_offer::KernelOffer;
 use super::suites;
-
-/// Which servers a client trusts.
-#[derive(Clone, Debug, Default)]
-pub struct Trust {
-    /// A PEM file with authorities instead of the system's.
-    pub authorities: Option<PathBuf>,
-    /// Whether every server is trusted.
-    pub insecure: bool,
-    /// Public keys, one of which the server must have, in addition to the other conditions.
-    pub pins: Vec<Pin>,
-    /// Whether the kernel encrypts where it can.
-    pub kernel: bool,
-}
+use crate::trust::{Pin, Trust};
 
 /// Begins handshakes. It is cheap to clone, and remembers sessions to resume them.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use underpass_engine::hint::{Hint, Hinted};
 
-use super::certificates::Pin;
+use crate::trust::Pin;
 
 /// Why certificates or keys cannot be used.
 #[derive(Debug)]

@@ -13,11 +13,12 @@ use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
 use super::connector::{Connector, server_name};
-use super::encrypted_by::{EncryptedBy, KernelOffer, Why, refused};
 use super::error::HandshakeError;
+use super::kernel_offer::{KernelOffer, refused};
 use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, UserSpace};
-use super::session::{Records, Session, SessionFacts};
+use super::session::{Records, Session};
 use super::suites;
+use crate::session_facts::{EncryptedBy, SessionFacts, Why};
 
 /// The number of bytes peeked at once: more than either side usually sends.
 const LOOK: usize = 16 * 1024;

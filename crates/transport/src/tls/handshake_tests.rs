@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, recv};
 use underpass_engine::TlsTransport;
 use underpass_engine::ktls::Support;
 
-use super::encrypted_by::KernelOffer;
+use super::kernel_offer::KernelOffer;
 use super::{Acceptor, Connector, EncryptedBy, Handshake, Identity, Progress, Session, Trust, Why};
 
 /// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only

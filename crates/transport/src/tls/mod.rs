@@ -9,20 +9,25 @@ mod acceptor;
 mod blocking; // handshakes that wait for the peer
 mod certificates;
 mod connector;
-mod encrypted_by;
 mod error;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests; // what follows a handshake stays in the socket
+mod kernel_offer;
 mod records;
 mod session;
 mod suites;
 
 pub use acceptor::Acceptor;
-pub use certificates::{Identity, Pin, UnknownPin};
-pub use connector::{Connector, Trust};
-pub use encrypted_by::{EncryptedBy, Why};
+pub use certificates::Identity;
+pub use connector::Connector;
 pub use error::{Fault, HandshakeError, TlsError};
 pub use handshake::{Handshake, Progress};
 pub use records::control;
-pub use session::{Session, SessionFacts};
+pub use session::Session;
+
+pub use crate::session_facts::{EncryptedBy, SessionFacts, Why};
+pub use crate::trust::{Pin, Trust, UnknownPin};
+
+/// Why there is no TLS: never, with the feature `tls`.
+pub const MISSING: Option<&str> = None;

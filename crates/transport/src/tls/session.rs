@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use underpass_engine::{RecordKind, TlsTransport};
 
-use super::encrypted_by::EncryptedBy;
 use super::records::Kernel;
 use super::records::UserSpace;
+use crate::session_facts::{EncryptedBy, SessionFacts};
 
 /// TLS on one socket after its handshake.
 ///
@@ -20,19 +20,6 @@ pub struct Session {
     /// Whether a network card may read the pages of files after they were taken.
     by_reference: bool,
     records: Mutex<Records>,
-}
-
-/// What is known of a session.
-#[derive(Clone, Debug)]
-pub struct SessionFacts {
-    /// The version, `TLSv1.3` or `TLSv1.2`.
-    pub version: &'static str,
-    /// The suite, such as `TLS_AES_128_GCM_SHA256`.
-    pub suite: &'static str,
-    /// Whether it resumes an earlier session.
-    pub is_resumed: bool,
-    /// Where records are encrypted.
-    pub encrypted_by: EncryptedBy,
 }
 
 /// The part that makes and reads the records.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use underpass_bench::{self as bench, Benchmark, Comparison, Context, Record};
+use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
 use super::print::{self, ProgressLine};
@@ -80,6 +80,15 @@ fn compare(args: &CompareArgs) -> Result<()> {
         0 => Ok(()),
         worse => {
             Err(Failure::finding(format!("{worse} of {} comparisons got worse", comparison.len())))
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Usage(message) => Self::Usage(message),
+            error => Self::hinted(error.to_string(), &error),
         }
     }
 }

@@ -5,8 +5,8 @@ use indicatif::HumanCount;
 use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
 use crate::output::counted;
 use crate::output::printable::one_line;
-use crate::receipt::costs;
-use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
+use crate::receipt::explained::costs;
+use crate::receipt::path_diagram::{Alphabet, Flow, PathDiagram, Under, label};
 use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.

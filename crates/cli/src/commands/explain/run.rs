@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         (Some(mut file), Some(path)) => {
             writeln!(file, "{text}").with_path(Action::Writing, path)?;
         }
-        _ => output::error_text(&text),
+        _ => output::error_lines(&text),
     }
     Ok(ExitCode::from(explained.exit_code()))
 }

@@ -10,6 +10,7 @@ use clap::Command;
 use clap_mangen::Man;
 use roff::{Roff, bold, roman};
 use underpass_engine::hint::Action;
+use underpass_transport::tls;
 
 use crate::failure::{Failure, Result};
 use sections::Sections;
@@ -73,8 +74,12 @@ impl Page<'_> {
     /// Returns what clap does not know: examples, exit status, files and related pages.
     fn sections(&self) -> Roff {
         let Sections { examples, exit_status, files } = Sections::of(self.name());
+        let needs_tls = |typed: &str| typed.contains("https:") || typed.contains("--tls");
+        let examples =
+            examples.iter().filter(|(_, typed)| tls::MISSING.is_none() || !needs_tls(typed));
+        let mut examples = examples.peekable();
         let mut page = Roff::new();
-        if !examples.is_empty() {
+        if examples.peek().is_some() {
             page.control("SH", ["EXAMPLES"]);
         }
         for (meaning, typed) in examples {

@@ -35,7 +35,8 @@ pub(crate) struct RecvArgs {
     #[command(flatten)]
     pub(super) stream: StreamArgs,
 
-    #[command(flatten)]
+    #[cfg_attr(feature = "tls", command(flatten))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) tls: StreamTlsArgs,
 
     #[command(flatten)]

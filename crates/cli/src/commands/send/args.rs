@@ -29,7 +29,8 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(super) stream: StreamArgs,
 
-    #[command(flatten)]
+    #[cfg_attr(feature = "tls", command(flatten))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) tls: StreamTlsArgs,
 
     #[command(flatten)]

@@ -25,7 +25,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) place: PlaceArgs,
 
-    #[command(flatten)]
+    #[cfg_attr(feature = "tls", command(flatten))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) tls: TlsArgs,
 
     #[command(flatten)]
@@ -90,7 +91,8 @@ pub(super) struct OriginArgs {
     pub(super) stale_if_error: Duration,
 
     /// Trust the certificate authorities in this PEM file instead of the system's for origins
-    #[arg(long, value_name = "FILE")]
+    #[cfg_attr(feature = "tls", arg(long, value_name = "FILE"))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) origin_cacert: Option<PathBuf>,
 }
 
@@ -124,7 +126,7 @@ pub(super) struct PlaceArgs {
 }
 
 /// TLS.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArgs {
     /// Serve HTTPS with this certificate, followed by those of its issuers; read again on SIGHUP

@@ -5,7 +5,7 @@ use underpass_client::{TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_server::server::MinFree;
-use underpass_transport::tls::Trust;
+use underpass_transport::tls::{self, Trust};
 
 use super::args::{OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -108,6 +108,9 @@ fn url(text: &str) -> Result<Url> {
     let fail = |why: &str| Failure::Usage(format!("--origin: {why}"));
     let url = Url::parse(text)
         .map_err(|error| fail(&format!("{error}: write http://HOST/ or https://HOST/")))?;
+    if let Some(reason) = tls::MISSING.filter(|_| url.scheme() == "https") {
+        return Err(fail(reason));
+    }
     match url.scheme() {
         "http" | "https" if url.query().is_none() && url.fragment().is_none() => Ok(url),
         "http" | "https" => Err(fail("the URL of an origin has no ? and no #")),

@@ -22,7 +22,7 @@ use crate::doctor::ends::sample::{LEN, Sample};
 use crate::doctor::ends::scratch::{MAX_POLLS, POLL_INTERVAL, Scratch};
 use crate::doctor::ends::target::Target;
 use crate::doctor::error::{DoctorError, Result};
-use crate::procfs;
+use crate::probe;
 
 /// The trials between two ends.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl PairTrials {
             flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
         });
         let (from, to) = (sample.name().to_owned(), target.name());
-        let (is_stream, has_proc) = (target.is_stream(), procfs::is_mounted());
+        let (is_stream, has_proc) = (target.is_stream(), probe::has_proc());
         Ok(Self { from, to, is_stream, appends, way, alone, guards, has_proc })
     }
 }

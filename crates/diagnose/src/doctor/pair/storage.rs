@@ -11,7 +11,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{PipePool, errno};
 
-use crate::{probe, procfs};
+use crate::probe;
 
 use crate::doctor::ends::sample::Sample;
 use crate::doctor::ends::target::Target;
@@ -53,7 +53,7 @@ impl StorageInfo {
             cachestat: probe::cached(file, 0, crate::doctor::ends::sample::LEN),
             direct: read_direct(file),
             unnamed: folder.map(|folder| land(&folder)),
-            has_proc: procfs::is_mounted(),
+            has_proc: probe::has_proc(),
         }
     }
 }

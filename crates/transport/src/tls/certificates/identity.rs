@@ -20,7 +20,7 @@ use super::super::error::{Fault, TlsError};
 use super::super::suites;
 use super::facts::CertificateFacts;
 use super::host_names::names_of_this_host;
-use super::pin::Pin;
+use crate::trust::Pin;
 
 /// How long a certificate made here is valid: browsers refuse more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);

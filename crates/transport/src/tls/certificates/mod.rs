@@ -3,9 +3,7 @@
 mod facts;
 mod host_names;
 mod identity;
-mod pin;
 
 pub(super) use facts::CertificateFacts;
 pub use identity::Identity;
 pub(super) use identity::read_certificates;
-pub use pin::{Pin, UnknownPin};

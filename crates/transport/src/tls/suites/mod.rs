@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite};
 use underpass_engine::ktls::{Cipher, Version};
 
-use super::encrypted_by::KernelOffer;
+use super::kernel_offer::KernelOffer;
 use framing::checked;
 
 /// Suites in the order of preference: authenticated encryption with forward secrecy, all of it

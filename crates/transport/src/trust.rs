@@ -1,6 +1,7 @@
-//! Public keys that a client insists on.
+//! Which servers a client trusts.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use base64::Engine;
@@ -8,6 +9,19 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 const PREFIX: &str = "sha256//";
+
+/// Which servers a client trusts.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// A PEM file with authorities instead of the system's.
+    pub authorities: Option<PathBuf>,
+    /// Whether every server is trusted.
+    pub insecure: bool,
+    /// Public keys, one of which the server must have, in addition to the other conditions.
+    pub pins: Vec<Pin>,
+    /// Whether the kernel encrypts where it can.
+    pub kernel: bool,
+}
 
 /// The SHA-256 digest of a public key (a SubjectPublicKeyInfo in DER), written as curl writes it:
 /// `sha256//` and BASE64.

@@ -3,43 +3,7 @@
 use rustix::io::Errno;
 use underpass_engine::ktls::{self, Cipher, Support, Version};
 
-/// What encrypts the records of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EncryptedBy {
-    /// The kernel.
-    Kernel,
-    /// This process, with the reason.
-    UserSpace(Why),
-}
-
-/// Why the kernel does not encrypt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The configuration disables it.
-    Unwanted,
-    /// The kernel has no TLS: `TCP_ULP` fails with `ENOENT`.
-    NoModule,
-    /// The kernel does not support the cipher suite.
-    Suite,
-    /// The kernel does not support this version of TLS.
-    Version,
-    /// Anything else, such as a filter of system calls.
-    Refused(Errno),
-}
-
-impl Why {
-    /// Returns the name for labels and JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unwanted => "unwanted",
-            Self::NoModule => "no_module",
-            Self::Suite => "suite",
-            Self::Version => "version",
-            Self::Refused(_) => "refused",
-        }
-    }
-}
+use crate::session_facts::Why;
 
 /// The capabilities of the kernel, and the options for them.
 #[derive(Clone, Debug)]

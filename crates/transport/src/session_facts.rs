@@ -1,0 +1,54 @@
+//! What is known of a connection over TLS.
+
+use rustix::io::Errno;
+
+/// What is known of a session.
+#[derive(Clone, Debug)]
+pub struct SessionFacts {
+    /// The version, `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// The suite, such as `TLS_AES_128_GCM_SHA256`.
+    pub suite: &'static str,
+    /// Whether it resumes an earlier session.
+    pub is_resumed: bool,
+    /// Where records are encrypted.
+    pub encrypted_by: EncryptedBy,
+}
+
+/// What encrypts the records of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncryptedBy {
+    /// The kernel.
+    Kernel,
+    /// This process, with the reason.
+    UserSpace(Why),
+}
+
+/// Why the kernel does not encrypt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The configuration disables it.
+    Unwanted,
+    /// The kernel has no TLS: `TCP_ULP` fails with `ENOENT`.
+    NoModule,
+    /// The kernel does not support the cipher suite.
+    Suite,
+    /// The kernel does not support this version of TLS.
+    Version,
+    /// Anything else, such as a filter of system calls.
+    Refused(Errno),
+}
+
+impl Why {
+    /// Returns the name for labels and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unwanted => "unwanted",
+            Self::NoModule => "no_module",
+            Self::Suite => "suite",
+            Self::Version => "version",
+            Self::Refused(_) => "refused",
+        }
+    }
+}

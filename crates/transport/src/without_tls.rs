@@ -1,0 +1,304 @@
+//! TLS in a program that was built without the feature `tls`.
+//!
+//! The types have the same methods as those of rustls. None of them can be created, so whatever needs
+//! them is unreachable, and the other crates need to know nothing of the feature.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+use underpass_engine::hint::{Hint, Hinted};
+use underpass_engine::wait::Limits;
+use underpass_engine::{RecordKind, TlsTransport};
+
+pub use crate::session_facts::{EncryptedBy, SessionFacts, Why};
+pub use crate::trust::{Pin, Trust, UnknownPin};
+
+/// Why there is no TLS.
+pub const MISSING: Option<&str> =
+    Some("this program was built without TLS: use http, or build it with the feature tls");
+
+/// There is no TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct TlsError;
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MISSING.unwrap_or_default())
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// Why a handshake failed. None begins.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The first bytes are not TLS.
+    PlainHttp,
+    /// The peer disconnected before the handshake was done.
+    Closed,
+    /// The socket failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        TlsError.fmt(f)
+    }
+}
+
+impl std::error::Error for HandshakeError {}
+
+impl Hinted for HandshakeError {
+    fn hint(&self) -> Option<Hint> {
+        None
+    }
+}
+
+/// The certificate and key of a server.
+#[derive(Clone, Debug)]
+pub struct Identity(Infallible);
+
+impl Identity {
+    /// Reads PEM files.
+    ///
+    /// # Errors
+    ///
+    /// Always: there is no TLS.
+    pub fn load(_certificates: &Path, _key: &Path) -> Result<Self, TlsError> {
+        Err(TlsError)
+    }
+
+    /// Makes a certificate that its own key has signed.
+    ///
+    /// # Errors
+    ///
+    /// Always: there is no TLS.
+    pub fn self_signed(_names: &[String]) -> Result<Self, TlsError> {
+        Err(TlsError)
+    }
+
+    /// Returns the names for a certificate of this machine: none.
+    #[must_use]
+    pub fn names_of_this_host() -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the pin of the public key.
+    #[must_use]
+    pub fn pin(&self) -> Pin {
+        match self.0 {}
+    }
+
+    /// Returns what is wrong with an identity that can be used.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
+    /// Returns the SHA-256 of the certificate.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        match self.0 {}
+    }
+}
+
+/// Accepts handshakes.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Infallible);
+
+impl Acceptor {
+    /// Creates an acceptor, for which there is no identity.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn new(identity: Identity, _kernel: bool) -> Result<Self, TlsError> {
+        match identity.0 {}
+    }
+
+    /// Returns an acceptor with another identity.
+    #[must_use]
+    pub fn renewed(&self, _identity: &Identity) -> Self {
+        match self.0 {}
+    }
+
+    /// Returns an acceptor for streams that are not HTTP.
+    #[must_use]
+    pub fn for_streams(self) -> Self {
+        match self.0 {}
+    }
+
+    /// Sets whether a network card may read the pages of files directly.
+    #[must_use]
+    pub fn zero_copy(self, _wanted: bool) -> Self {
+        match self.0 {}
+    }
+
+    /// Returns whether a signature takes long.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        match self.0 {}
+    }
+}
+
+/// Begins handshakes.
+#[derive(Clone, Debug)]
+pub struct Connector(Infallible);
+
+impl Connector {
+    /// Reads the authorities.
+    ///
+    /// # Errors
+    ///
+    /// Always: there is no TLS.
+    pub fn new(_trust: &Trust) -> Result<Self, TlsError> {
+        Err(TlsError)
+    }
+
+    /// Returns a connector for streams that are not HTTP.
+    #[must_use]
+    pub fn for_streams(self) -> Self {
+        match self.0 {}
+    }
+}
+
+/// A handshake in progress.
+#[derive(Debug)]
+pub struct Handshake(Infallible);
+
+/// The progress of a handshake.
+#[derive(Debug)]
+pub enum Progress {
+    /// The socket has to become readable.
+    Reads,
+    /// The socket has to become writable.
+    Writes,
+    /// The handshake is done.
+    Done(Session),
+}
+
+impl Handshake {
+    /// Creates the server's side.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
+        match acceptor.0 {}
+    }
+
+    /// Creates the client's side.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn connect(connector: &Connector, _host: &str) -> Result<Self, HandshakeError> {
+        match connector.0 {}
+    }
+
+    /// Proceeds as far as possible without waiting.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn advance(&mut self, _socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+        match self.0 {}
+    }
+
+    /// Completes a handshake, waiting for the peer where necessary.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn complete(
+        self,
+        _socket: impl AsFd,
+        _limits: Limits<'_>,
+    ) -> Result<Session, HandshakeError> {
+        match self.0 {}
+    }
+
+    /// Returns how many bytes have arrived that could not be used yet.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        match self.0 {}
+    }
+}
+
+/// TLS on one socket after its handshake.
+#[derive(Debug)]
+pub struct Session(Infallible);
+
+impl Session {
+    /// Returns the facts of the session.
+    #[must_use]
+    pub fn facts(&self) -> &SessionFacts {
+        match self.0 {}
+    }
+
+    /// Returns whether bytes or an end wait here rather than in the socket.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Returns whether the peer has neither sent data nor ended the connection.
+    #[must_use]
+    pub fn is_quiet(&self, _socket: BorrowedFd<'_>) -> bool {
+        match self.0 {}
+    }
+
+    /// Returns whether the next that can be received is data.
+    #[must_use]
+    pub fn peek(&self, _socket: BorrowedFd<'_>) -> Option<bool> {
+        match self.0 {}
+    }
+
+    /// Returns how many bytes of records the socket has not taken yet.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// Returns how many bytes arrived that were not received yet.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// Sends the end of the connection.
+    pub fn close(&self, _socket: BorrowedFd<'_>) {
+        match self.0 {}
+    }
+}
+
+impl TlsTransport for Session {
+    fn is_in_kernel(&self) -> bool {
+        match self.0 {}
+    }
+
+    fn send(&self, _socket: BorrowedFd<'_>, _bytes: &[u8], _more: bool) -> Result<usize, Errno> {
+        match self.0 {}
+    }
+
+    fn flush(&self, _socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        match self.0 {}
+    }
+
+    fn receive(&self, _socket: BorrowedFd<'_>, _buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self.0 {}
+    }
+
+    fn take_control(&self, _socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
+        match self.0 {}
+    }
+
+    fn sent(&self, _socket: BorrowedFd<'_>, _bytes: usize) -> Result<(), Errno> {
+        match self.0 {}
+    }
+}
