@@ -33,7 +33,15 @@ impl Stage {
     }
 
     fn serve(&self) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        self.serve_with(&[])
+    }
+
+    /// A server behind these words.
+    fn serve_with(&self, words: &[&str]) -> Running {
+        let program = [env!("CARGO_BIN_EXE_underpass")];
+        let mut words = words.iter().chain(&program);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
         command.args(["serve", "--quiet", "-A", "--port", &self.port.to_string()]);
         command.arg(self.served.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -126,6 +134,25 @@ fn a_server_that_is_killed_and_started_again_gets_the_rest() {
     assert!(finished.stderr.contains("going on"), "{}", finished.stderr);
     // What was on its way when the server died was in no file yet.
     assert!(number(&finished.receipt(), "bytes") < 2 * LEN as u64 - kept);
+    stage.assert_whole();
+}
+
+/// All has arrived, and is being written to the disk.
+#[test]
+fn a_server_that_is_killed_at_the_very_end_has_all_of_it() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new();
+    let (trace, inject) = (stage.trace(), "inject=fsync:signal=KILL:when=1");
+    let words = ["strace", "-f", "-qq", "-o", trace.to_str().unwrap(), "-e", inject];
+    let mut server = stage.serve_with(&words);
+    let put = stage.put(&[], &["--json"]);
+    server.child.wait().unwrap();
+    assert_eq!(stage.part(), Some(LEN as u64));
+    let _server = stage.serve();
+    let receipt = put.finish().succeeded().receipt();
+    assert_eq!(number(&receipt, "bytes"), LEN as u64, "{receipt}");
     stage.assert_whole();
 }
 

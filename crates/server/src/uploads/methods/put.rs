@@ -66,9 +66,6 @@ pub(crate) fn finish(
             return Err(refusal);
         }
     };
-    if !new_file.is_unnamed() {
-        written::forget(&file);
-    }
     if shared.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
@@ -113,6 +110,10 @@ fn name(
     if let Some(present) = &present {
         // The new file gets the mode of the old one. A file system without modes ignores it.
         let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
+    }
+    if !new_file.is_unnamed() {
+        // As late as possible: a server that is killed from here on does not believe the part, and its client begins anew.
+        written::forget(new_file.file());
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     Ok(present.is_some())
