@@ -27,6 +27,8 @@ pub(crate) struct Generation {
     readers: AtomicUsize,
     /// Whether the journal says less than what is on the disk.
     is_dirty: AtomicBool,
+    /// Whether nothing of it is kept.
+    is_relayed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +86,23 @@ impl Generation {
             state: Mutex::new(state),
             readers: AtomicUsize::new(0),
             is_dirty: AtomicBool::new(false),
+            is_relayed: false,
+        }
+    }
+
+    /// A version of which nothing is kept: each client gets what it wants from the origin.
+    pub(crate) fn relayed(file: Arc<OwnedFd>, head: Head) -> Self {
+        let mut state = State { len: head.size, ..State::default() };
+        state.failures = (1, Some(Failure::NoRoom));
+        Self {
+            file,
+            version: head.version.clone(),
+            head: Mutex::new(Arc::new(head)),
+            journal: Mutex::new(None),
+            state: Mutex::new(state),
+            readers: AtomicUsize::new(0),
+            is_dirty: AtomicBool::new(false),
+            is_relayed: true,
         }
     }
 
@@ -122,9 +141,9 @@ impl Generation {
         !self.state().fills.is_empty()
     }
 
-    /// Returns how many fills have failed for good.
+    /// Returns how many fills have failed for good before a reader begins.
     pub(crate) fn failures(&self) -> u64 {
-        self.state().failures.0
+        if self.is_relayed { 0 } else { self.state().failures.0 }
     }
 
     /// Returns the number of readers.
@@ -247,11 +266,12 @@ impl Generation {
     }
 
     /// Notes that nothing more will come of this version; it is not stored any more. Readers go on
-    /// with what is there.
-    pub(crate) fn retire(&self, why: Failure) {
-        *lock(&self.journal) = None;
+    /// with what is there. Returns whether it was stored.
+    pub(crate) fn retire(&self, why: Failure) -> bool {
+        let was_stored = lock(&self.journal).take().is_some();
         self.state().broken.get_or_insert(why);
         self.wake();
+        was_stored
     }
 
     /// Notes that it is not stored any more, and that more may come for its readers.
@@ -267,6 +287,11 @@ impl Generation {
     /// Returns where the bytes end that follow `at` and are here already; `at` if there are none.
     pub(crate) fn present_end(&self, at: u64) -> u64 {
         self.state().present.end_of(at).unwrap_or(at)
+    }
+
+    /// Returns where the next bytes after a missing one are here, at most `end`.
+    pub(crate) fn hole_end(&self, at: u64, end: u64) -> u64 {
+        self.state().present.next_start(at).map_or(end, |next| next.min(end))
     }
 
     /// Returns whether it is stored.

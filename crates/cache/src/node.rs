@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -26,9 +27,13 @@ pub(crate) struct Node {
     pub(crate) pipes: PipePool,
     /// Runs fills.
     pub(crate) fills: Pool,
+    /// Runs relays, each of which is as slow as its client.
+    pub(crate) relays: Pool,
     /// Runs what only waits for the disk.
     pub(crate) loads: Pool,
     pub(crate) counters: Counts,
+    /// Takes what nobody wants.
+    pub(crate) null: Arc<File>,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
     observer: OnceLock<Observer>,
 }
@@ -52,6 +57,8 @@ pub struct FillReport<'r> {
     pub mechanism: Option<&'static str>,
     /// How long that took.
     pub elapsed: Duration,
+    /// Whether they went to one client and not to the disk.
+    pub is_relay: bool,
     /// Why it was given up, if it was.
     pub failure: Option<Failure>,
 }
@@ -67,8 +74,14 @@ pub struct Counters {
     pub collapsed: u64,
     /// Bytes that came from origins.
     pub origin_bytes: u64,
+    /// Bytes that went from origins to clients past the disk.
+    pub relayed_bytes: u64,
     /// Objects that were removed to make room.
     pub evicted: u64,
+    /// Objects that were dropped because the disk failed to read them.
+    pub damaged: u64,
+    /// Whether nothing is stored for now, because the disk has failed often.
+    pub is_read_only: bool,
     /// Versions that were found to have changed at the origin.
     pub changed: u64,
     /// Bytes of all stored objects.
@@ -86,7 +99,9 @@ pub(crate) struct Counts {
     pub(crate) failed: AtomicU64,
     pub(crate) collapsed: AtomicU64,
     pub(crate) origin_bytes: AtomicU64,
+    pub(crate) relayed_bytes: AtomicU64,
     pub(crate) evicted: AtomicU64,
+    pub(crate) damaged: AtomicU64,
     pub(crate) changed: AtomicU64,
 }
 
@@ -100,6 +115,10 @@ impl Counts {
 impl Node {
     pub(crate) fn open(options: CacheOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(&options.folder)?;
+        let null = File::options().write(true).open("/dev/null").map_err(|source| {
+            OpenError::Io { action: "opening", path: "/dev/null".into(), source }
+        })?;
+        let null = Arc::new(null);
         let origins = Origins::new(&options);
         let max_fills = (FILLS_PER_ORIGIN * options.origins.len()).min(MAX_FILLS);
         Ok(Self {
@@ -107,8 +126,10 @@ impl Node {
             room: Room::new(options.size, options.keep_free),
             origins,
             pipes: PipePool::default(),
-            fills: Pool::new("fill", max_fills),
-            loads: Pool::new("load", LOADS),
+            fills: Pool::new("fill", max_fills, MAX_WAITING),
+            relays: Pool::new("relay", MAX_RELAYS, 0),
+            loads: Pool::new("load", LOADS, MAX_WAITING),
+            null,
             counters: Counts::default(),
             objects: Mutex::default(),
             observer: OnceLock::new(),
@@ -164,21 +185,41 @@ impl Node {
     /// Reserves room for a fill, for which other objects may have to go.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Failure> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            let is_pinned = |digest: &Digest| {
-                let object = self.objects().get(digest).cloned();
-                let current = object.and_then(|object| object.current());
-                current.is_some_and(|current| current.is_filling())
-            };
+            let is_pinned = |digest: &Digest| self.is_pinned(digest);
             match self.room.try_reserve(bytes, self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
                 Err(Full::ForGood) => return Err(Failure::NoRoom),
-                Err(Full::Remove(digest)) => {
-                    self.remove(&digest);
-                    Counts::add(&self.counters.evicted, 1);
-                }
+                Err(Full::Remove(digest)) => self.evict_one(&digest),
             }
         }
         Err(Failure::NoRoom)
+    }
+
+    /// Removes objects of at least so many bytes, because the disk is fuller than it seemed. Returns
+    /// whether there were any.
+    pub(crate) fn evict(&self, bytes: u64) -> bool {
+        let (before, mut left) = (self.room.usage().0, 0);
+        for _ in 0..MAX_REMOVED_AT_ONCE {
+            left = self.room.usage().0;
+            if before.saturating_sub(left) >= bytes {
+                break;
+            }
+            let Some(digest) = self.room.next(|digest| self.is_pinned(digest)) else { break };
+            self.evict_one(&digest);
+        }
+        left < before
+    }
+
+    fn evict_one(&self, digest: &Digest) {
+        self.remove(digest);
+        Counts::add(&self.counters.evicted, 1);
+    }
+
+    /// Returns whether an object is being filled or read, so that removing it would make no room now.
+    fn is_pinned(&self, digest: &Digest) -> bool {
+        let object = self.objects().get(digest).cloned();
+        let current = object.and_then(|object| object.current());
+        current.is_some_and(|current| current.is_filling() || current.readers() > 0)
     }
 
     /// Removes an object from the disk and from memory. Its readers still get all of it.
@@ -192,12 +233,30 @@ impl Node {
     /// Removes a version of an object that turned out to be of no use, unless another one has taken
     /// its place.
     pub(crate) fn discard(&self, object: &Object, generation: &Arc<Generation>, why: Failure) {
-        let was_stored = generation.is_stored();
-        object.drop_generation(generation, why);
+        if object.drop_generation(generation, why) {
+            self.remove_version(object, generation);
+        }
+    }
+
+    /// Removes the files of a version, unless another one has taken their place.
+    fn remove_version(&self, object: &Object, generation: &Generation) {
         let digest = object.key.digest();
-        if was_stored && self.folder.remove_version(digest, &generation.head().body) {
+        if self.folder.remove_version(digest, &generation.head().body) {
             self.room.removed(digest);
         }
+    }
+
+    /// Drops a version of which the disk has lost something. When that happens often, nothing more
+    /// is stored for a while.
+    pub(crate) fn damaged(self: &Arc<Self>, object: &Arc<Object>, generation: &Arc<Generation>) {
+        if !object.drop_generation(generation, Failure::Disk) {
+            return;
+        }
+        Counts::add(&self.counters.damaged, 1);
+        self.room.damaged();
+        let (node, object) = (Arc::clone(self), Arc::clone(object));
+        let generation = Arc::clone(generation);
+        self.loads.run(move || node.remove_version(&object, &generation));
     }
 
     /// Returns the counts.
@@ -209,7 +268,10 @@ impl Node {
             failed: count(&self.counters.failed),
             collapsed: count(&self.counters.collapsed),
             origin_bytes: count(&self.counters.origin_bytes),
+            relayed_bytes: count(&self.counters.relayed_bytes),
             evicted: count(&self.counters.evicted),
+            damaged: count(&self.counters.damaged),
+            is_read_only: self.room.is_read_only(),
             changed: count(&self.counters.changed),
             used_bytes,
             objects,
@@ -233,6 +295,12 @@ const FILLS_PER_ORIGIN: usize = 16;
 
 /// The maximum number of fills at a time.
 const MAX_FILLS: usize = 64;
+
+/// The maximum number of relays at a time.
+const MAX_RELAYS: usize = 64;
+
+/// The maximum number of fills, or of objects to be opened, that wait for a thread.
+const MAX_WAITING: usize = 1024;
 
 /// The number of threads that open stored objects.
 const LOADS: usize = 4;

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::fill::Relay;
 use crate::generation::Generation;
 use crate::key::Key;
 
@@ -28,6 +29,8 @@ pub(crate) struct ObjectState {
     pub(crate) missing: Option<(u16, Instant)>,
     /// Until when it is known that each client has to ask for itself.
     pub(crate) private_until: Option<Instant>,
+    /// Until when it is known that there is no room for it, so that each client asks for itself.
+    pub(crate) no_room_until: Option<Instant>,
     /// Whether the disk was looked at.
     pub(crate) is_loaded: bool,
 }
@@ -54,7 +57,7 @@ impl Object {
             state.missing = None;
             std::mem::replace(&mut state.current, generation)
         };
-        before.as_ref().map(|before| before.retire(why)).is_some()
+        before.map(|before| before.retire(why)).is_some()
     }
 
     /// Takes away the version that was served. Its readers still get all of it. Returns whether there
@@ -64,13 +67,14 @@ impl Object {
         before.as_ref().map(|before| before.detach()).is_some()
     }
 
-    /// Removes a version, unless another one has taken its place.
-    pub(crate) fn drop_generation(&self, generation: &Arc<Generation>, why: Failure) {
-        generation.retire(why);
+    /// Removes a version, unless another one has taken its place. Returns whether it was stored.
+    pub(crate) fn drop_generation(&self, generation: &Arc<Generation>, why: Failure) -> bool {
+        let was_stored = generation.retire(why);
         let mut state = self.state();
         if state.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation)) {
             state.current = None;
         }
+        was_stored
     }
 
     /// Ends a question.
@@ -104,6 +108,9 @@ struct ContactState {
     wakers: Vec<Waker>,
 }
 
+/// A relay for the one who asked.
+pub(crate) type Offer = Arc<Mutex<Option<Relay>>>;
+
 /// The outcome of a question.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -111,6 +118,9 @@ pub(crate) enum Outcome {
     Loaded(Arc<Generation>),
     /// The origin has sent this version, with this status.
     Sent(Arc<Generation>, u16),
+    /// The origin has sent this version, with this status. There is no room for it: it is for the
+    /// one who asked.
+    Relayed(Arc<Generation>, u16, Offer),
     /// What is stored is still valid.
     Valid(Arc<Generation>),
     /// What is stored is stale, and may be used although the origin failed.

@@ -13,6 +13,7 @@ pub(crate) struct Pool(Arc<Inner>);
 struct Inner {
     name: &'static str,
     max_threads: usize,
+    max_waiting: usize,
     state: Mutex<State>,
     arrived: Condvar,
 }
@@ -22,22 +23,24 @@ struct State {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    /// The number of jobs that run.
+    running: usize,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Pool {
-    /// Creates a pool.
-    pub(crate) fn new(name: &'static str, max_threads: usize) -> Self {
+    /// Creates a pool, for whose threads at most `max_waiting` jobs wait.
+    pub(crate) fn new(name: &'static str, max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Inner { name, max_threads, state, arrived }))
+        Self(Arc::new(Inner { name, max_threads, max_waiting, state, arrived }))
     }
 
     /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
     /// can be had.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.0.lock();
-        if state.jobs.len() >= MAX_WAITING {
+        if state.jobs.len() + state.running >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
         state.jobs.push_back(Box::new(job));
@@ -65,10 +68,12 @@ impl Inner {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.running += 1;
                 drop(state);
                 // A job that panics has reported it; the thread is needed for others.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
+                state.running -= 1;
                 continue;
             }
             state.idle += 1;
@@ -93,9 +98,6 @@ impl fmt::Debug for Pool {
         f.debug_tuple("Pool").field(&self.0.name).finish()
     }
 }
-
-/// The maximum number of jobs that wait for a thread.
-const MAX_WAITING: usize = 1024;
 
 /// How long a thread waits for another job.
 const IDLE_TIME: Duration = Duration::from_secs(10);

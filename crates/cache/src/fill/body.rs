@@ -14,6 +14,7 @@ use underpass_engine::Report;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
 use super::origins::Asked;
+use super::relay::RelayWriter;
 use super::request::{fields, file_request};
 use crate::failure::Failure;
 use crate::generation::Generation;
@@ -36,6 +37,8 @@ pub(super) struct Fill {
     origin: String,
     from: u64,
     report: Report,
+    /// Where the bytes go if they do not go to the disk.
+    writer: Option<RelayWriter>,
 }
 
 /// Fills a hole of a version. The fill was registered by this number.
@@ -53,6 +56,40 @@ pub(crate) fn fill_hole(
             fill.run(None);
         }
         Err(failure) => fill.failure = Some(failure),
+    }
+}
+
+/// Relays what one client wants of a version, past the disk. `first` is an answer that was not used
+/// yet, with the range of its body.
+pub(crate) fn relay(
+    node: &Arc<Node>,
+    object: &Arc<Object>,
+    generation: &Arc<Generation>,
+    (writer, first): (RelayWriter, Option<(Asked, Range<u64>)>),
+    passed: &str,
+) {
+    let Some(range) = writer.wanted() else { return writer.end(Ok(())) };
+    let mut fill = Fill::new(node, object, generation, (0, range.clone()), passed);
+    fill.writer = Some(writer);
+    let first = first
+        .filter(|(_, body)| body.contains(&range.start) && range.start - body.start <= MAX_SKIPPED);
+    if let Some((mut asked, body)) = first {
+        fill.rest.end = range.end.min(body.end);
+        if let Err(failure) = fill.discard(&mut asked.answer.connection, range.start - body.start) {
+            fill.failure = Some(failure);
+            return;
+        }
+        fill.run(Some(asked));
+        // What the answer did not have is requested next.
+        fill.rest.end = if fill.failure.is_some() { fill.rest.start } else { range.end };
+    }
+    if fill.rest.is_empty() || range.end == u64::MAX {
+        return;
+    }
+    match generation.version() {
+        Some(_) => fill.run(None),
+        // No other answer is known to be of the same version.
+        None => fill.failure = Some(Failure::NoRoom),
     }
 }
 
@@ -77,6 +114,7 @@ impl Fill {
             started: Instant::now(),
             origin: String::new(),
             report: Report::default(),
+            writer: None,
         }
     }
 
@@ -103,7 +141,11 @@ impl Fill {
             if self.rest.start > before {
                 backoff.reset();
             }
+            if failure == Failure::NoRoom && self.writer.is_none() && self.make_room() {
+                continue;
+            }
             let may_resume = failure.may_pass()
+                && !self.is_left()
                 && self.generation.version().is_some()
                 && self.generation.len().is_some()
                 && self.generation.broken().is_none();
@@ -120,6 +162,9 @@ impl Fill {
     }
 
     fn give_up(&mut self, failure: Failure) {
+        if self.is_left() {
+            return;
+        }
         self.failure = Some(failure);
         let cannot_go_on = self.generation.version().is_none() || self.generation.len().is_none();
         if cannot_go_on {
@@ -154,7 +199,8 @@ impl Fill {
                 let same = version.as_ref().map(|(version, _)| version);
                 if Version::of(response).as_ref() == same && framed_len(&found) == len {
                     // It has no ranges: what is here already is passed over.
-                    self.pass_over(&mut found.answer.connection)?;
+                    self.generation.set_no_ranges();
+                    self.discard(&mut found.answer.connection, self.rest.start)?;
                     return Ok(found);
                 }
                 Err(self.changed())
@@ -176,15 +222,24 @@ impl Fill {
         Failure::Changed
     }
 
-    /// Discards the beginning of a body, which is here already.
-    fn pass_over(&self, connection: &mut Connection<'static>) -> Result<(), Failure> {
-        self.generation.set_no_ranges();
-        let sink = File::options().write(true).open("/dev/null").map_err(|_| Failure::Disk)?;
+    /// Discards the beginning of a body, which is here already or not wanted.
+    fn discard(&self, connection: &mut Connection<'static>, len: u64) -> Result<(), Failure> {
+        let sink = self.node.null.try_clone().map_err(|_| Failure::Disk)?;
         let options = ReceiveOptions { pipes: Some(&self.node.pipes), ..ReceiveOptions::default() };
-        let framing = BodyFraming::Length(self.rest.start);
+        let framing = BodyFraming::Length(len);
         let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
         Counts::add(&self.node.counters.origin_bytes, received.report.bytes());
         received.outcome.map_err(|_| Failure::TimedOut)
+    }
+
+    /// Makes room after the disk turned out to be full; returns whether there is some now.
+    fn make_room(&self) -> bool {
+        self.node.evict(self.rest.end.saturating_sub(self.rest.start).min(BORDER))
+    }
+
+    /// Returns whether the client of a relay has left.
+    fn is_left(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.shared.is_left())
     }
 
     /// Moves a body to its place.
@@ -192,8 +247,18 @@ impl Fill {
         let Asked { answer, origin } = asked;
         let (mut connection, response) = (answer.connection, answer.response);
         connection.address().clone_into(&mut self.origin);
-        let file = File::from(self.generation.file.try_clone().map_err(|_| Failure::Disk)?);
-        let piece = self.generation.begin_piece(&self.rest);
+        let sink = match &self.writer {
+            Some(writer) => {
+                writer.shared.watch(connection.stream().try_clone().ok());
+                // It waits for its client, who notices when the origin stalls.
+                connection.incoming().set_timeout(None);
+                writer.pipe.try_clone()
+            }
+            None => self.generation.file.try_clone().map(File::from),
+        };
+        let file = sink.map_err(|_| Failure::Disk)?;
+        let piece =
+            self.writer.is_none().then(|| self.generation.begin_piece(&self.rest)).flatten();
         let begun = self.rest.start;
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
@@ -213,7 +278,7 @@ impl Fill {
                 return Ok(());
             }
             let present = self.generation.present_end(self.rest.start).min(self.rest.end);
-            if present - self.rest.start >= MIN_PASSED {
+            if self.writer.is_none() && present - self.rest.start >= MIN_PASSED {
                 // Another fill was here before: its bytes are not fetched again.
                 self.rest.start = present;
                 return Ok(());
@@ -224,11 +289,15 @@ impl Fill {
 
     fn keep(
         &self,
-        connection: Connection<'static>,
+        mut connection: Connection<'static>,
         origin: usize,
         keeps_alive: bool,
     ) -> Result<(), Failure> {
-        if keeps_alive {
+        if let Some(writer) = &self.writer {
+            writer.shared.watch(None);
+            connection.incoming().set_timeout(Some(self.node.options.timeout));
+        }
+        if keeps_alive && !self.is_left() {
             self.node.origins.keep(origin, connection);
         }
         Ok(())
@@ -244,8 +313,12 @@ impl Fill {
     ) -> Result<(), Failure> {
         let start = self.rest.start;
         let (generation, id) = (Arc::clone(&self.generation), self.id);
+        let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
         let (mut told, mut noted) = (start, start);
         let mut tell = |at: u64, is_end: bool| {
+            if let Some(relay) = &relay {
+                return relay.arrived(at);
+            }
             if at > told {
                 generation.arrived(id, told..at);
                 told = at;
@@ -267,6 +340,9 @@ impl Fill {
                 tell(start + progress.bytes, false);
             });
         let bytes = received.report.bytes();
+        if let Some(writer) = self.writer.as_ref().filter(|_| received.outcome.is_err()) {
+            writer.shared.watch(None);
+        }
         tell(start + bytes, true);
         self.rest.start = start + bytes;
         self.report.add(&received.report);
@@ -280,6 +356,9 @@ impl Fill {
 
     /// Returns whether it can stop here: all readers have left, and most is still to come.
     fn is_deserted(&self) -> bool {
+        if self.writer.is_some() {
+            return self.is_left();
+        }
         let is_small = self.rest.end - self.rest.start <= BORDER;
         let len = self.generation.len().unwrap_or(0);
         if self.generation.readers() == 0 && self.generation.broken().is_some() {
@@ -292,7 +371,7 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let written = self.report.bytes();
-        let is_stored = self.generation.is_stored();
+        let is_stored = self.generation.is_stored() && self.writer.is_none();
         let digest = self.object.key.digest();
         let kept = self.reserved.min(written);
         self.node.room.settle(is_stored.then_some(digest), kept, self.reserved - kept);
@@ -302,7 +381,13 @@ impl Drop for Fill {
         if std::thread::panicking() {
             self.failure = Some(Failure::Disk);
         }
-        self.generation.end_fill(self.id, self.failure);
+        match &self.writer {
+            Some(writer) => {
+                Counts::add(&self.node.counters.relayed_bytes, written);
+                writer.end(self.failure.map_or(Ok(()), Err));
+            }
+            None => self.generation.end_fill(self.id, self.failure),
+        }
         self.node.report(&FillReport {
             key: self.object.key.as_str(),
             origin: &self.origin,
@@ -311,6 +396,7 @@ impl Drop for Fill {
             user_space_bytes: self.report.user_space_bytes(),
             mechanism: self.report.main_mechanism().map(underpass_engine::Mechanism::name),
             elapsed: self.started.elapsed(),
+            is_relay: self.writer.is_some(),
             failure: self.failure,
         });
     }
@@ -367,6 +453,9 @@ const BORDER: u64 = 64 << 20;
 
 /// A fill begins anew after what another one has fetched if that is at least this much.
 const MIN_PASSED: u64 = 8 << 20;
+
+/// The most that a relay discards of an answer before what its client wants.
+const MAX_SKIPPED: u64 = 1 << 20;
 
 /// How often the journal notes what has come.
 const NOTE_EVERY: u64 = 1 << 20;

@@ -1,7 +1,9 @@
 //! The first question about an object, and the later ones whether it is still valid.
 
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::Response;
@@ -11,8 +13,9 @@ use underpass_client::download::interpret::{
 use underpass_protocol::caching::{Use, may_store};
 use underpass_transport::incoming::BodyFraming;
 
-use super::body::Fill;
+use super::body::{Fill, relay};
 use super::origins::{Asked, Silence};
+use super::relay::Relay;
 use super::request::{Wanted, fields, file_request};
 use crate::failure::Failure;
 use crate::generation::Generation;
@@ -204,17 +207,15 @@ impl Question<'_> {
         let is_stored =
             is_complete_at_end && may_store(&kept_fields(&found.answer.response)).is_ok();
         let reserved = if end == u64::MAX { 0 } else { end - start };
-        if let Err(failure) = self.node.reserve(reserved) {
-            return self.failed(failure);
+        if self.wanted.is_relayed || self.node.reserve(reserved).is_err() {
+            return self.relay(found, total, start..end);
         }
         let generation = match self.create(&found.answer.response, total, is_stored) {
             Ok(generation) => Arc::new(generation),
-            Err(error) => {
+            // The disk is full or broken.
+            Err(_) => {
                 self.node.room.settle(None, 0, reserved);
-                return self.failed(match error.kind() {
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::NoRoom,
-                    _ => Failure::Disk,
-                });
+                return self.relay(found, total, start..end);
             }
         };
         if has_no_ranges {
@@ -243,13 +244,31 @@ impl Question<'_> {
         drop(fill);
     }
 
-    fn create(
-        &self,
-        response: &Response,
-        size: Option<u64>,
-        is_stored: bool,
-    ) -> io::Result<Generation> {
-        let mut head = Head {
+    /// Passes an answer on to the one who asked, past the disk. Others ask for themselves.
+    fn relay(&self, found: Asked, total: Option<u64>, body: Range<u64>) {
+        let status = found.answer.response.status;
+        let head = self.head(&found.answer.response, total);
+        let file = self.node.null.try_clone().map(OwnedFd::from);
+        let (Ok(file), Ok((for_client, writer))) = (file, Relay::new()) else {
+            return self.failed(Failure::Busy);
+        };
+        // What is here of an older version is not true any more.
+        self.node.remove(self.object().key.digest());
+        self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
+        let generation = Arc::new(Generation::relayed(Arc::new(file), head));
+        let (node, object) = (Arc::clone(self.node), Arc::clone(self.object()));
+        let (of_job, passed) = (Arc::clone(&generation), self.wanted.passed.clone());
+        let job = move || relay(&node, &object, &of_job, (writer, Some((found, body))), &passed);
+        if !self.node.relays.run(job) {
+            return self.failed(Failure::Busy);
+        }
+        let offer = Arc::new(Mutex::new(Some(for_client)));
+        self.asking.finish(Outcome::Relayed(generation, status, offer));
+    }
+
+    /// Returns what is known of an object by an answer.
+    fn head(&self, response: &Response, size: Option<u64>) -> Head {
+        Head {
             key: self.object().key.as_str().to_owned(),
             body: String::new(),
             inode: 0,
@@ -258,7 +277,16 @@ impl Question<'_> {
             fields: kept_fields(response),
             requested: millis(self.requested),
             received: millis(SystemTime::now()),
-        };
+        }
+    }
+
+    fn create(
+        &self,
+        response: &Response,
+        size: Option<u64>,
+        is_stored: bool,
+    ) -> io::Result<Generation> {
+        let mut head = self.head(response, size);
         let digest = self.object().key.digest();
         let nothing = RangeSet::default();
         if !is_stored {
@@ -273,6 +301,9 @@ impl Question<'_> {
 
 /// How long it is believed that an object is not there.
 const MISSING_TIME: Duration = Duration::from_secs(10);
+
+/// How long it is believed that there is no room for an object.
+const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 
 /// How long it is believed that each client has to ask for itself.
 const PRIVATE_TIME: Duration = Duration::from_secs(10);

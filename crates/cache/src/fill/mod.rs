@@ -3,9 +3,11 @@
 mod body;
 mod contact;
 mod origins;
+mod relay;
 mod request;
 
-pub(crate) use body::fill_hole;
+pub(crate) use body::{fill_hole, relay};
 pub(crate) use contact::{fetch, load};
 pub(crate) use origins::Origins;
+pub(crate) use relay::Relay;
 pub(crate) use request::Wanted;

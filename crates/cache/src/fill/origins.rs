@@ -37,7 +37,7 @@ struct State {
 }
 
 /// An answer, and which origin it came from.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub(super) answer: Answer<'static>,
     pub(super) origin: usize,
 }

@@ -11,6 +11,8 @@ pub(crate) struct Wanted {
     pub(crate) range: Option<Range<u64>>,
     /// The caches that the client's request has passed (RFC 8586).
     pub(crate) passed: String,
+    /// Whether it is known that there is no room for it.
+    pub(crate) is_relayed: bool,
 }
 
 /// The fields of a request for a range of a version.

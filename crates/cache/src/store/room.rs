@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
 
@@ -22,6 +23,8 @@ struct State {
     queue: Queue,
     /// The bytes that running fills will still write.
     reserved: u64,
+    /// When the disk has failed lately.
+    failed: Vec<Instant>,
 }
 
 /// Why there is no room yet.
@@ -46,6 +49,9 @@ impl Room {
         is_pinned: impl Fn(&Digest) -> bool,
     ) -> Result<(), Full> {
         let mut state = self.lock();
+        if state.is_read_only() {
+            return Err(Full::ForGood);
+        }
         let is_within = self.limit.is_none_or(|limit| {
             state.queue.bytes().saturating_add(state.reserved).saturating_add(bytes) <= limit
         });
@@ -57,6 +63,25 @@ impl Room {
             return Err(Full::ForGood);
         }
         Err(state.queue.next(is_pinned).map_or(Full::ForGood, Full::Remove))
+    }
+
+    /// Notes that the disk has failed to read what it had.
+    pub(crate) fn damaged(&self) {
+        let mut state = self.lock();
+        state.failed.retain(|failed| failed.elapsed() < FAILURE_TIME);
+        if state.failed.len() < MAX_FAILURES {
+            state.failed.push(Instant::now());
+        }
+    }
+
+    /// Returns whether the disk has failed so often that nothing is stored on it.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.lock().is_read_only()
+    }
+
+    /// Returns the object to remove next.
+    pub(crate) fn next(&self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
+        self.lock().queue.next(is_pinned)
     }
 
     /// Returns whether the file system has this many bytes above what is to be left free.
@@ -109,3 +134,16 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl State {
+    fn is_read_only(&self) -> bool {
+        let failed = self.failed.iter().filter(|failed| failed.elapsed() < FAILURE_TIME);
+        failed.count() >= MAX_FAILURES
+    }
+}
+
+/// So many failures of the disk within [`FAILURE_TIME`] are no accident.
+const MAX_FAILURES: usize = 3;
+
+/// How long a failure of the disk counts.
+const FAILURE_TIME: Duration = Duration::from_secs(3600);

@@ -1,10 +1,13 @@
 //! The room for objects.
 
+use std::fs;
 use std::process::Command;
 
-use crate::node::Node;
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
+use crate::node::{End, Node, until_stored};
 use crate::rig::{noise, until};
-use crate::wicked::{Object, Origin};
+use crate::wicked::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -58,12 +61,136 @@ fn what_is_used_often_stays_when_everything_is_asked_for_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_fetched() {
+fn what_does_not_fit_is_passed_on_past_the_disk() {
     let object = Object::new(noise(4 * MIB), "a");
+    let bytes = object.bytes.clone();
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
-    let reply = node.get("/a");
-    assert_eq!(reply.status, 507, "{}", reply.head);
-    assert!(reply.cache().contains("detail=no-room"), "{}", reply.cache());
-    assert!(used(&node) < MIB as u64);
+    let whole = node.get("/a");
+    whole.is(200, &bytes);
+    assert!(whole.cache().starts_with("underpass; fwd=uri-miss; fwd-status=200; "), "{whole:?}");
+    assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
+    assert_eq!(origin.sent(), 4 * MIB as u64);
+    // A part for which there is room is kept, and the rest of the whole is not.
+    node.range("/b", "5-99").is(206, &bytes[5..100]);
+    until("a part in the cache", || node.metric("used_bytes") == MIB as u64);
+    let part = node.range("/b", &format!("{}-{}", 2 * MIB + 5, 3 * MIB));
+    part.is(206, &bytes[2 * MIB + 5..=3 * MIB]);
+    assert!(part.cache().contains("; fwd=partial; "), "{}", part.cache());
+    assert!(part.cache().ends_with("; stored=?0; detail=no-room"), "{}", part.cache());
+    node.get("/b").is(200, &bytes);
+    let several = node.range("/c", &format!("0-9,{}-{}", MIB, 2 * MIB));
+    assert_eq!((several.status, several.end), (206, End::Closed));
+    assert!(used(&node) < 2 * MIB as u64);
+    assert!(node.metric("relayed_bytes_total") >= 8 * MIB as u64);
+    let log = node.log();
+    // Some hundred bytes are copied because that is faster.
+    let large = log.iter().filter(|line| line["bytes"].as_u64().unwrap() > MIB as u64 / 2);
+    let copied: Vec<_> = large.map(|line| line["user_space_bytes"].as_u64().unwrap()).collect();
+    assert_eq!((copied.len(), copied.iter().max() < Some(&100)), (4, true), "{copied:?}");
+    assert_eq!((&log[0]["cache"], copied[0]), (&"miss".into(), 0));
+}
+
+#[test]
+fn what_has_no_version_or_no_length_is_passed_on_as_well() {
+    let bytes = noise(2 * MIB);
+    let body = bytes.clone();
+    let origin = Origin::new(move |asked, sending| {
+        if asked.path == "/plain" {
+            return sending.answer("HTTP/1.1 200 OK", &body);
+        }
+        sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked");
+        for part in body.chunks(300_000) {
+            sending.body(format!("{:x}\r\n", part.len()).as_bytes());
+            sending.body(part);
+            sending.body(b"\r\n");
+        }
+        sending.body(b"0\r\n\r\n");
+    });
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 1) else { return };
+    let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+    node.get("/plain").is(200, &bytes);
+    fs::write(disk.root().join("other"), vec![1; MIB / 2]).unwrap();
+    let node = node.again(&origin.url(), &["--cache-free", "99%"]);
+    node.get("/chunks").is(200, &bytes);
+    assert_eq!(node.range("/chunks", "0-9").status, 507);
+    assert_eq!(node.metric("relayed_bytes_total"), 2 * MIB as u64);
+    drop(node);
+}
+
+#[test]
+fn a_relay_is_as_slow_as_its_client_and_no_other() {
+    let object = Object::new(noise(24 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "1M", "--timeout", "2"]);
+    let mut slow = node.client("GET", "/a", &[]);
+    slow.read_body(1);
+    for _ in 0..3 {
+        node.get("/a").is(200, &bytes);
+    }
+    // A client that leaves ends its relay.
+    let mut left = node.client("GET", "/a", &[]);
+    left.read_body(1);
+    drop(left);
+    slow.finish().is(200, &bytes);
+}
+
+#[test]
+fn relays_are_a_bounded_number() {
+    let object = Object::new(noise(2 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = Origin::holding(object, 1000, |_| true);
+    let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
+    let mut clients: Vec<_> = (0..64).map(|_| node.client("GET", "/a", &[])).collect();
+    clients.iter_mut().for_each(|client| client.read_body(1000));
+    let refused = node.get("/a");
+    assert_eq!(refused.status, 503, "{}", refused.head);
+    assert_eq!(refused.field("retry-after"), Some("1"));
+    gate.open();
+    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+}
+
+/// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have come.
+#[test]
+fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
+    for has_another in [true, false] {
+        let Some(disk) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+        let object = Object::new(noise(6 * MIB), "a");
+        let small = Object::new(noise(MIB), "b");
+        let bytes = object.bytes.clone();
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Origin::new(move |asked, sending| {
+            if asked.path == "/small" {
+                return small.send(asked, sending);
+            }
+            let (head, body) = object.answer(asked);
+            sending.head(&head);
+            let now = body.len().min(2 * MIB);
+            sending.body(&body[..now]);
+            held.wait();
+            sending.body(&body[now..]);
+        });
+        let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+        if has_another {
+            assert_eq!(node.get("/small").status, 200);
+            until_stored(&node, MIB as u64);
+        }
+        let mut client = node.client("GET", "/a", &[]);
+        client.read_body(2 * MIB);
+        // What is left is less than what is to come: by a quarter of a MiB, or by much.
+        let filled = if has_another { 5 * MIB / 4 } else { 4 * MIB };
+        fs::write(disk.root().join("other"), vec![1; filled]).unwrap();
+        gate.open();
+        client.finish().is(200, &bytes);
+        assert_eq!(node.metric("evicted_total"), u64::from(has_another));
+        assert_eq!(node.metric("relayed_bytes_total") > 0, !has_another);
+        // What is there is there.
+        node.get("/a").is(200, &bytes);
+        let log = node.log();
+        let log: Vec<_> = log.iter().filter(|line| line["target"] == "/a").collect();
+        assert!(log.iter().all(|line| line["user_space_bytes"] == 0), "{log:?}");
+        fs::remove_file(disk.root().join("other")).unwrap();
+    }
 }

@@ -1,9 +1,12 @@
 //! One fill for all clients, which get what has come while it runs.
 
+use std::fs;
+use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use crate::node::{End, Node, until_stored};
-use crate::rig::{noise, until};
+use crate::rig::{Running, folder, noise, noise_file, underpass, until};
 use crate::wicked::{Gate, Object, Origin};
 
 const LEN: usize = 3 << 20;
@@ -183,4 +186,138 @@ fn many_objects_are_filled_at_once() {
         }
     });
     assert_eq!(node.metric("objects"), 40);
+}
+
+/// A certificate for this machine and its key.
+fn certificate(folder: &Path) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    fs::write(path("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    (path("cert.pem"), path("key.pem"))
+}
+
+#[test]
+fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
+    let (files, keys) = (folder(), folder());
+    noise_file(files.path(), "a", LEN);
+    let (certificate, key) = certificate(keys.path());
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
+    let origin = Running::listening({
+        command.arg(files.path());
+        command
+    });
+    let node = Node::new(&origin.address, &["--origin-cacert", &certificate]);
+    node.get("/a").is(200, &noise(LEN));
+    node.range("/a", "-99").is(206, &noise(LEN)[LEN - 99..]);
+    node.server.signal("TERM");
+    let said = node.server.finish().stderr;
+    let line = said.lines().find(|line| line.starts_with("filled /a: ")).unwrap();
+    // Where the kernel decrypts, the bytes stay in it.
+    assert!(line.contains(" by splice in ") || line.contains(" by read_write in "), "{line}");
+    let doubting = Node::new(&origin.address, &[]);
+    let refused = doubting.get("/a");
+    assert_eq!(refused.status, 502, "{}", refused.head);
+    assert_eq!(doubting.metric("objects"), 0);
+}
+
+#[test]
+fn a_tier_is_another_node() {
+    let object = Object::new(noise(8 * LEN), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = Origin::holding(object, LEN, |_| true);
+    let parent = Node::new(&origin.url(), &[]);
+    let nodes: Vec<_> = (0..3).map(|_| Node::new(&parent.url(), &[])).collect();
+    let mut clients: Vec<_> = nodes.iter().map(|node| node.client("GET", "/a", &[])).collect();
+    // What has come has come through both, before the rest is sent.
+    clients.iter_mut().for_each(|client| client.read_body(LEN));
+    gate.open();
+    for client in clients {
+        let reply = client.finish();
+        reply.is(200, &bytes);
+        assert_eq!(reply.field("etag"), Some("\"a\""));
+        assert!(reply.field("age").is_some());
+    }
+    nodes[0].range("/a", "5-99").is(206, &bytes[5..100]);
+    assert_eq!((origin.asked().len(), origin.sent()), (1, bytes.len() as u64));
+    assert!(origin.asked()[0].field("cdn-loop").unwrap().split(", ").count() == 2);
+    // A parent that is gone is no reason to forget; another one goes on where the first was.
+    drop(parent);
+    nodes[1].get("/a").is(200, &bytes);
+}
+
+#[test]
+fn a_parent_that_dies_in_the_middle_is_gone_on_after() {
+    let object = Object::new(noise(4 * LEN), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = Origin::holding(object, LEN, |_| true);
+    let (one, other) = (Node::new(&origin.url(), &[]), Node::new(&origin.url(), &[]));
+    let node = Node::new(&one.url(), &["--origin", &other.url()]);
+    let mut client = node.client("GET", "/a", &[]);
+    client.read_body(LEN);
+    drop(one);
+    gate.open();
+    client.finish().is(200, &bytes);
+}
+
+#[test]
+fn nodes_in_a_circle_say_so() {
+    let port = underpass_testkit::free_port();
+    let node = Node::new(&format!("http://127.0.0.1:{port}/"), &[]);
+    let port = port.to_string();
+    let other = Node::new(&node.url(), &["--port", &port]);
+    let reply = other.get("/a");
+    assert!(matches!(reply.status, 502 | 508), "{}", reply.head);
+    // It ends at once, and is not a storm.
+    assert!(node.metric("requests_total") <= 4);
+}
+
+/// An object of 160 MiB, slow enough that clients leave in the middle.
+#[test]
+fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
+    const PIECE: usize = 1 << 20;
+    let piece = noise(PIECE);
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let (start, end) = asked.range(160 * PIECE).unwrap_or((0, 160 * PIECE));
+        let head = match asked.field("range") {
+            Some(_) => format!(
+                "HTTP/1.1 206 Partial\nContent-Range: bytes {start}-{}/{}",
+                end - 1,
+                160 * PIECE
+            ),
+            None => "HTTP/1.1 200 OK".to_owned(),
+        };
+        let lines = "ETag: \"a\"\nCache-Control: max-age=1000";
+        sending.head(&format!("{head}\n{lines}\nContent-Length: {}", end - start));
+        let border = if asked.path == "/few" { 4 * PIECE } else { 100 * PIECE };
+        let mut at = start;
+        while at < end {
+            let next = ((at / PIECE + 1) * PIECE).min(end);
+            if at == border {
+                held.wait();
+            }
+            sending.body(&piece[at % PIECE..at % PIECE + (next - at)]);
+            if asked.path == "/few" {
+                thread::sleep(Duration::from_millis(10));
+            }
+            at = next;
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut few = node.client("GET", "/few", &[]);
+    let mut most = node.client("GET", "/most", &[]);
+    few.read_body(2 * PIECE);
+    most.read_body(96 * PIECE);
+    drop((few, most));
+    // The node notices it when it sends.
+    thread::sleep(Duration::from_millis(500));
+    gate.open();
+    until("fills that have ended", || node.metric("reserved_bytes") == 0);
+    let used = node.metric("used_bytes");
+    assert_eq!(used, (64 + 160) * PIECE as u64);
+    let range = node.range("/few", &format!("{}-{}", 63 * PIECE, 66 * PIECE - 1));
+    assert_eq!((range.status, range.body.len()), (206, 3 * PIECE));
 }

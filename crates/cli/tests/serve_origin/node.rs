@@ -3,12 +3,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Running, folder, underpass, until};
+use crate::rig::{Running, folder, traced, underpass, until};
 
 /// A node, with a folder of its own.
 pub struct Node {
@@ -21,9 +22,16 @@ impl Node {
         Self::on(folder(), origin, args)
     }
 
+    /// A node under strace with these options.
+    pub fn traced_on(cache: TempDir, strace: &[&str], origin: &str, args: &[&str]) -> Self {
+        let command = traced(Path::new("/dev/null"), strace);
+        let server = start(command, cache.path(), origin, args);
+        Self { cache, server }
+    }
+
     /// A node on the folder of another one.
     pub fn on(cache: TempDir, origin: &str, args: &[&str]) -> Self {
-        let server = start(cache.path(), origin, args);
+        let server = start(underpass(), cache.path(), origin, args);
         Self { cache, server }
     }
 
@@ -32,6 +40,11 @@ impl Node {
         self.server.child.kill().unwrap();
         self.server.child.wait().unwrap();
         Self::on(self.cache, origin, args)
+    }
+
+    /// The address at which it serves, as the origin of another node.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address())
     }
 
     pub fn address(&self) -> &str {
@@ -79,10 +92,12 @@ impl Node {
     }
 }
 
-fn start(cache: &Path, origin: &str, args: &[&str]) -> Running {
-    let mut command = underpass();
+fn start(mut command: Command, cache: &Path, origin: &str, args: &[&str]) -> Running {
     command.args(["serve", "--port", "0", "--log-format", "json", "--origin", origin, "--cache"]);
-    command.arg(cache).args(["--cache-free", "0"]).args(args);
+    command.arg(cache).args(args);
+    if !args.contains(&"--cache-free") {
+        command.args(["--cache-free", "0"]);
+    }
     Running::listening(command)
 }
 
@@ -113,8 +128,12 @@ impl Client {
     pub fn read_body(&mut self, len: usize) {
         let mut buffer = vec![0; 64 << 10];
         while self.body_len().is_none_or(|have| have < len) {
-            let read = self.stream.read(&mut buffer).unwrap();
-            assert!(read > 0, "the end came early");
+            let read = match self.stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.unwrap(),
+            };
+            let text = || String::from_utf8_lossy(&self.bytes).into_owned();
+            assert!(read > 0, "the end came early: {}", text());
             self.bytes.extend_from_slice(&buffer[..read]);
         }
     }
@@ -131,6 +150,7 @@ impl Client {
             match self.stream.read(&mut buffer) {
                 Ok(0) => break End::Closed,
                 Ok(read) => self.bytes.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break End::Reset,
                 Err(error) => panic!("{error}"),
             }

@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use crate::node::{Node, until_stored};
-use crate::rig::{Running, folder, noise, underpass, until};
+use crate::node::{End, Node, until_stored};
+use crate::rig::{Running, folder, has, noise, skip, underpass, until};
 use crate::wicked::{Asked, Object, Origin};
 
 const LEN: usize = 6 << 20;
+
+const MIB: usize = 1 << 20;
 
 /// The files beneath a folder of a cache that end in this.
 fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
@@ -122,4 +128,144 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
     start(other.path()).failed(2, &["--cache", "is no folder of a cache"]);
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
     node.get("/a").is(200, b"hello");
+}
+
+#[test]
+fn what_comes_from_the_future_is_validated() {
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let mut node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    until_stored(&node, LEN as u64);
+    node.server.child.kill().unwrap();
+    node.server.child.wait().unwrap();
+    // The clock has been set back by a day since it was stored.
+    let journal = &files(node.cache.path(), ".json")[0];
+    let mut text = fs::read_to_string(journal).unwrap();
+    for name in ["\"requested\":", "\"received\":"] {
+        let at = text.find(name).unwrap() + name.len();
+        let time: u64 = text[at..at + 13].parse().unwrap();
+        text.replace_range(at..at + 13, &(time + 86_400_000).to_string());
+    }
+    fs::write(journal, text).unwrap();
+    let node = Node::on(node.cache, &origin.url(), &[]);
+    let reply = node.get("/a");
+    reply.is(200, &bytes);
+    assert!(reply.cache().starts_with("underpass; fwd=stale; fwd-status=304"), "{}", reply.cache());
+    assert!(reply.field("age").unwrap().parse::<u64>().unwrap() < 1000, "{}", reply.head);
+    assert_eq!(origin.sent(), LEN as u64);
+}
+
+/// Objects of which each path has its own bytes.
+fn bytes_of<'b>(all: &'b [u8], path: &str) -> &'b [u8] {
+    let number: usize = path.trim_start_matches('/').parse().unwrap();
+    let start = number % 512 * 4096;
+    &all[start..start + LEN]
+}
+
+#[test]
+fn nodes_killed_in_the_middle_of_fills_keep_no_wrong_byte() {
+    let kills: u32 = std::env::var("UNDERPASS_KILLS").map_or(4, |text| text.parse().unwrap());
+    let all = Arc::new(noise(LEN + 512 * 4096));
+    let of_origin = Arc::clone(&all);
+    let origin = Origin::new(move |asked, sending| {
+        let object = Object::new(bytes_of(&of_origin, &asked.path).to_vec(), &asked.path);
+        let (head, body) = object.answer(asked);
+        sending.head(&head);
+        for part in body.chunks(128 << 10) {
+            sending.body(part);
+            thread::sleep(Duration::from_micros(300));
+        }
+    });
+    let mut node = Node::new(&origin.url(), &[]);
+    let mut seed = u64::from(std::process::id());
+    let (mut broken, mut whole) = (0, 0);
+    for kill in 0..kills {
+        // Each object is in the middle of its fill at two kills.
+        let paths = [format!("/{kill}"), format!("/{}", kill + 1), format!("/{kill}")];
+        let clients: Vec<_> = [0, 1, 2]
+            .into_iter()
+            .map(|index| {
+                let (path, start) = (paths[index].as_str(), index * MIB);
+                (path, start, node.client("GET", path, &[&format!("Range: bytes={start}-")]))
+            })
+            .collect();
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        thread::sleep(Duration::from_micros((seed >> 33) % 60_000));
+        node.server.child.kill().unwrap();
+        for (path, start, client) in clients {
+            let reply = client.finish();
+            let expected = &bytes_of(&all, path)[start..];
+            assert!(expected.starts_with(&reply.body), "kill {kill}: {path}");
+            *(if reply.body.len() == expected.len() { &mut whole } else { &mut broken }) += 1;
+        }
+        node = node.again(&origin.url(), &[]);
+    }
+    for path in (0..=kills).map(|number| format!("/{number}")) {
+        node.get(&path).is(200, bytes_of(&all, &path));
+    }
+    let (sent, all) = (origin.sent() >> 20, (u64::from(kills) + 1) * (LEN as u64 >> 20));
+    println!("{kills} kills: {broken} bodies cut, {whole} whole; {sent} MiB sent for {all} MiB");
+    until("fills that have ended", || node.metric("reserved_bytes") == 0);
+}
+
+/// What the disk cannot read is fetched again: at once if nothing was sent, else for the next one.
+#[test]
+fn what_the_disk_cannot_read_is_fetched_again() {
+    if !has("strace") {
+        return;
+    }
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let strace = ["-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO:when=2..4"];
+    let args = ["--step", "1M", "--workers", "1"];
+    let node = Node::traced_on(folder(), &strace, &origin.url(), &args);
+    let first = node.get("/a");
+    assert_eq!(first.end, End::Reset);
+    assert!(bytes.starts_with(&first.body));
+    until("a damaged object", || node.metric("damaged_total") == 1);
+    // It fails twice more, and then nothing is stored for an hour.
+    until("an alarm", || {
+        let reply = node.get("/a");
+        assert!(bytes.starts_with(&reply.body));
+        assert!(reply.end == End::Reset || reply.body.len() == LEN);
+        node.metric("read_only") == 1
+    });
+    let relayed = node.get("/a");
+    relayed.is(200, &bytes);
+    assert!(relayed.cache().ends_with("; stored=?0; detail=no-room"), "{}", relayed.cache());
+    assert_eq!(node.metric("damaged_total"), 3);
+}
+
+#[test]
+fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
+    if !has("strace") {
+        return;
+    }
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    until_stored(&node, LEN as u64);
+    drop(node.server);
+    let mut files = files(node.cache.path(), "").into_iter();
+    let body = files.find(|path| path.extension().unwrap() != "json").unwrap();
+    let body = body.to_str().unwrap();
+    let script = "sync -d \"$1\" && dd if=\"$1\" iflag=nocache count=0";
+    let dropped = Command::new("sh").args(["-c", script, "sh", body]).output().unwrap();
+    assert!(dropped.status.success(), "{dropped:?}");
+    let strace = ["-P", body, "-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO"];
+    let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
+    let reply = node.get("/a");
+    if reply.end == End::Reset {
+        return skip("this file system keeps its files in memory");
+    }
+    reply.is(200, &bytes);
+    assert_eq!((node.metric("damaged_total"), origin.asked().len()), (1, 2));
+    until_stored(&node, LEN as u64);
+    node.get("/a").is(200, &bytes);
+    assert_eq!(origin.asked().len(), 2);
 }

@@ -24,6 +24,8 @@ pub struct CacheStatus {
     pub ttl: Option<i64>,
     /// Whether the origin's answer is stored.
     pub is_stored: bool,
+    /// Whether the response was passed on because there was no room for it.
+    pub is_relayed: bool,
     /// Whether one request to the origin served several clients.
     pub is_collapsed: bool,
     /// More, as one word.
@@ -31,6 +33,14 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
+    /// Returns the status of a response that is passed on because there is no room for it.
+    #[must_use]
+    pub fn relayed(self) -> Self {
+        let forward = self.forward.or(Some(Forward::Partial));
+        let detail = self.detail.or(Some("no-room"));
+        Self { forward, is_stored: false, is_relayed: true, detail, ..self }
+    }
+
     /// Returns the word for the log: `hit`, `miss`, `partial` or `stale`.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -60,6 +70,9 @@ impl fmt::Display for CacheStatus {
         }
         if self.is_stored {
             f.write_str("; stored")?;
+        }
+        if self.is_relayed {
+            f.write_str("; stored=?0")?;
         }
         if self.is_collapsed {
             f.write_str("; collapsed")?;

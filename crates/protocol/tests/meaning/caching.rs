@@ -169,12 +169,16 @@ fn the_field_says_what_happened() {
         forward: Some(Forward::UriMiss),
         forward_status: Some(200),
         is_stored: true,
+        is_relayed: false,
         is_collapsed: true,
         detail: Some("x"),
         ttl: None,
     };
     let text = "underpass; fwd=uri-miss; fwd-status=200; stored; collapsed; detail=x";
     assert_eq!(miss.to_string(), text);
+    let relayed = hit.relayed();
+    assert_eq!(relayed.to_string(), "underpass; fwd=partial; ttl=30; stored=?0; detail=no-room");
+    assert_eq!(relayed.word(), "partial");
 }
 
 #[test]

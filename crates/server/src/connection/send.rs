@@ -88,9 +88,7 @@ impl<'a> Sending<'a> {
                 (file.chain(head), precautions)
             }
             Body::Cached(body) => match body.present_chain(&head) {
-                Some((chain, is_resident)) => {
-                    (chain, Precautions { is_resident, ..Precautions::NONE })
-                }
+                Some(chain) => (chain, Precautions::NONE),
                 None => {
                     let slow = Slow::new(worker, peer, head_len, None, facts());
                     return Self::Slow(Box::pin(slow.pieces(head, Body::Cached(body))));

@@ -1,10 +1,17 @@
 //! The body of a response from the cache, some of which may still be on its way.
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use underpass_cache::{Entry, Failure, Reader};
 use underpass_engine::{Chain, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
@@ -45,17 +52,47 @@ impl CachedBody {
         Self { reader, parts, closing, is_chunked: len.is_none() }
     }
 
-    /// Waits for the first byte.
+    /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still be
+    /// had from the origin.
     pub(crate) async fn first_byte(&self) -> Result<(), Failure> {
-        if let Some((_, range)) = self.parts.first() {
-            self.arrive(range.start, range.end).await?;
+        let Some((_, range)) = self.parts.first() else { return Ok(()) };
+        let end = self.arrive(range.start, range.end).await?;
+        let (file, at, len) = (self.reader.file(), range.start, FIRST.min(end - range.start));
+        if self.is_relayed() || is_resident(&file, at, len) {
+            return Ok(());
         }
-        Ok(())
+        let read = spawn_blocking(move || bring_in(&file, at, len)).await;
+        match read {
+            Ok(Err(error)) if is_of_the_disk(&error) => {
+                self.reader.damaged();
+                Err(Failure::Disk)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes why sending it has failed, which may be the disk.
+    pub(crate) fn failed(&self, error: &io::Error) {
+        if !self.is_relayed() && is_of_the_disk(error) {
+            self.reader.damaged();
+        }
     }
 
     /// Waits for a byte; returns up to where all have come.
     pub(crate) async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
-        self.reader.arrive(at, end).await
+        let mut arriving = pin!(self.reader.arrive(at, end));
+        loop {
+            match timeout(TICK, &mut arriving).await {
+                Ok(arrived) => return arrived,
+                Err(_) if self.reader.has_stalled() => return Err(Failure::TimedOut),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Returns whether it comes from the origin past the disk.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.reader.pipe().is_some()
     }
 
     /// Returns how many bytes of it are not here.
@@ -67,24 +104,55 @@ impl CachedBody {
         self.parts.iter().map(|(_, range)| missing(range)).sum()
     }
 
+    /// Returns the source of a part that has arrived.
+    pub(crate) fn source(&self, range: Range<u64>) -> io::Result<Source<Arc<OwnedFd>>> {
+        match self.reader.pipe() {
+            Some(pipe) => Ok(Source::of(pipe)?.len(range.end - range.start)),
+            None => Ok(self.kept(range)),
+        }
+    }
+
     /// Returns a part of the file.
-    pub(crate) fn source(&self, range: Range<u64>) -> Source<Arc<OwnedFd>> {
+    fn kept(&self, range: Range<u64>) -> Source<Arc<OwnedFd>> {
         Source::range(self.reader.file(), range.start, range.end - range.start)
     }
 
-    /// Returns the head and the whole body as one chain, and whether all of it is in memory; `None`
-    /// if some of it is still on its way, or there are several parts.
-    pub(crate) fn present_chain(&self, head: &[u8]) -> Option<(Chain<Arc<OwnedFd>>, bool)> {
+    /// Returns the head and the whole body as one chain, if all of it is in memory.
+    pub(crate) fn present_chain(&self, head: &[u8]) -> Option<Chain<Arc<OwnedFd>>> {
         let [(header, range)] = self.parts.as_slice() else { return None };
         let len = range.end - range.start;
-        if self.is_chunked || self.reader.present(range) < len {
+        let is_whole = !self.is_chunked && len <= WHOLE && self.reader.present(range) == len;
+        if !is_whole || !is_resident(self.reader.file(), range.start, len) {
             return None;
         }
-        let is_resident = len <= WHOLE && is_resident(self.reader.file(), range.start, len);
-        let chain = Chain::new().bytes([head, header].concat()).source(self.source(range.clone()));
-        Some((chain.bytes(self.closing.clone()), is_resident))
+        let chain = Chain::new().bytes([head, header].concat()).source(self.kept(range.clone()));
+        Some(chain.bytes(self.closing.clone()))
     }
 }
 
-/// The size up to which all pages of a body are looked up.
+/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing.
+fn bring_in(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
+    let null = File::options().write(true).open("/dev/null")?;
+    let end = at + len;
+    while at < end {
+        let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
+        if sendfile(&null, file, Some(&mut at), rest)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether an error is one of reading from a disk.
+fn is_of_the_disk(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::IO)
+}
+
+/// How much of a body is read before its head is sent.
+const FIRST: u64 = 128 << 10;
+
+/// The size up to which a body is sent at once, if it is in memory.
 const WHOLE: u64 = 1 << 20;
+
+/// How often a response that waits for a relay checks whether the origin still sends.
+const TICK: Duration = Duration::from_millis(500);

@@ -49,9 +49,9 @@ pub(crate) async fn respond(
     if passed.len() > MAX_PASSED {
         return ctx.error(508, "the request has passed too many caches");
     }
-    let wish = Wish { range: wanted(&ctx.request), passed };
+    let mut wish = Wish { range: wanted(&ctx.request), passed, is_relayed: false };
     let began = Instant::now();
-    for _ in 0..MAX_ATTEMPTS {
+    for attempt in 0..MAX_ATTEMPTS {
         // There is no one to answer if the client has left.
         let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else { break };
         match found {
@@ -71,6 +71,9 @@ pub(crate) async fn respond(
                 }
                 // Nothing was sent, so the new version can be.
                 Err(Failure::Changed) => {}
+                // The object was dropped, and is fetched again; if the disk fails then, past it.
+                Err(Failure::Disk) if attempt == 0 => {}
+                Err(Failure::NoRoom | Failure::Disk) if !wish.is_relayed => wish.is_relayed = true,
                 Err(failure) => return failed(ctx, failure, None, &entry.cache),
             },
         }
@@ -109,6 +112,10 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
         || ctx.request.minor_version == 0;
     let mut at = 0;
     while needs_len && entry.len().is_none() {
+        if entry.cache.is_relayed {
+            // Its length shows when it has all been sent.
+            return Err(Failure::NoRoom);
+        }
         at = reader.arrive(at, u64::MAX).await?;
     }
     let media_type = ctx.shared().path_fields.media_type(path);
@@ -129,16 +136,9 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
         }
         None => unknown_length(entry, media_type),
     };
-    push_fields(ctx, entry, &mut plan);
-    if matches!(plan.status, 200 | 206 | 304) {
-        ctx.shared().path_fields.push(path, &mut plan.fields);
-        if ctx.shared().sandboxes && is_active(&media_type.to_ascii_lowercase()) {
-            push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
-        }
-    }
     let (status, len) = (plan.status, entry.len().map(|_| plan.body_len));
-    let mut origin_bytes = 0;
-    let body = match plan.body {
+    let (mut origin_bytes, mut cache) = (0, entry.cache);
+    let body = match std::mem::replace(&mut plan.body, PlannedBody::Nothing) {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
         content => {
@@ -148,12 +148,22 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
                 _ => body.missing_at(entry),
             };
             body.first_byte().await?;
+            if body.is_relayed() {
+                cache = cache.relayed();
+            }
             Body::Cached(Box::new(body))
         }
     };
+    push_fields(ctx, (entry, &cache), &mut plan);
+    if matches!(plan.status, 200 | 206 | 304) {
+        ctx.shared().path_fields.push(path, &mut plan.fields);
+        if ctx.shared().sandboxes && is_active(&media_type.to_ascii_lowercase()) {
+            push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
+        }
+    }
     let mut response = Response::new(status, plan.fields, body, len);
     let waited = Duration::ZERO;
-    response.cache = Some(CacheFacts { word: entry.cache.word(), origin_bytes, waited });
+    response.cache = Some(CacheFacts { word: cache.word(), origin_bytes, waited });
     Ok(response)
 }
 
@@ -171,7 +181,7 @@ fn unknown_length(entry: &Entry, media_type: &str) -> Plan {
 }
 
 /// Adds what the origin says about the object, and what the cache did.
-fn push_fields(ctx: &RequestContext<'_>, entry: &Entry, plan: &mut Plan) {
+fn push_fields(ctx: &RequestContext<'_>, (entry, cache): (&Entry, &CacheStatus), plan: &mut Plan) {
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
@@ -191,7 +201,7 @@ fn push_fields(ctx: &RequestContext<'_>, entry: &Entry, plan: &mut Plan) {
         push_number_field(fields, "Age", entry.age(ctx.now));
     }
     push_field(fields, "Via", b"1.1 underpass");
-    push_field(fields, "Cache-Status", entry.cache.to_string().as_bytes());
+    push_field(fields, "Cache-Status", cache.to_string().as_bytes());
 }
 
 /// Returns whether one of these lines is a field of this name.
@@ -274,8 +284,11 @@ pub(crate) fn metrics(cache: &Cache) -> String {
         ("fills_failed_total", "counter", "Fills that were given up.", counters.failed),
         ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
         ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
+        ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
         ("evicted_total", "counter", "Objects removed to make room.", counters.evicted),
         ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
+        ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
+        ("read_only", "gauge", "Whether nothing is stored.", counters.is_read_only.into()),
         ("used_bytes", "gauge", "Bytes of all stored objects.", counters.used_bytes),
         ("objects", "gauge", "Stored objects.", counters.objects),
         ("reserved_bytes", "gauge", "Bytes that fills still write.", counters.reserved_bytes),

@@ -328,7 +328,7 @@ pub enum Note {
         target: String,
         /// Host and port of the origin.
         origin: String,
-        /// The number of bytes that were stored.
+        /// The number of bytes that were moved.
         bytes: u64,
         /// The bytes copied between user and kernel space, in either direction.
         user_space_bytes: u64,
@@ -336,6 +336,8 @@ pub enum Note {
         mechanism: Option<&'static str>,
         /// How long that took.
         elapsed: Duration,
+        /// Whether they went to one client and were not stored.
+        is_relay: bool,
         /// Why it was given up, if it was.
         failure: Option<String>,
     },

@@ -143,6 +143,7 @@ impl Shared {
             user_space_bytes: report.user_space_bytes,
             mechanism: report.mechanism,
             elapsed: report.elapsed,
+            is_relay: report.is_relay,
             failure: report.failure.map(|failure| failure.to_string()),
         });
     }

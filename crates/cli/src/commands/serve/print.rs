@@ -98,7 +98,17 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
         )),
         Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
         Note::Filled { .. } if is_quiet => {}
-        Note::Filled { target, origin, bytes, user_space_bytes, mechanism, elapsed, failure } => {
+        Note::Filled {
+            target,
+            origin,
+            bytes,
+            user_space_bytes,
+            mechanism,
+            elapsed,
+            is_relay,
+            failure,
+        } => {
+            let did = if *is_relay { "relayed" } else { "filled" };
             let (amount, by) = (BinaryBytes(*bytes), mechanism.unwrap_or("nothing"));
             let seconds = elapsed.as_secs_f64();
             let end = match failure {
@@ -106,7 +116,7 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
                 None => String::new(),
             };
             error_line(&format!(
-                "filled {target}: {amount} from {origin} by {by} in {seconds:.3} s, \
+                "{did} {target}: {amount} from {origin} by {by} in {seconds:.3} s, \
                  {user_space_bytes} bytes in user space{end}"
             ));
         }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
-use underpass_engine::{Chain, Confirm};
+use underpass_engine::{Chain, Confirm, Error};
 
 use crate::connection::outcome::Failure;
 use crate::connection::peer::Doing;
@@ -23,6 +23,7 @@ impl Slow<'_> {
                 if end == at {
                     break;
                 }
+                let Ok(source) = body.source(at..end) else { return self.fail(Failure::Stream) };
                 let mut chain = Chain::new();
                 if body.is_chunked {
                     before.extend_from_slice(format!("{:x}\r\n", end - at).as_bytes());
@@ -30,11 +31,14 @@ impl Slow<'_> {
                 if !before.is_empty() {
                     chain = chain.bytes(std::mem::take(&mut before));
                 }
-                chain = chain.source(body.source(at..end));
+                chain = chain.source(source);
                 if body.is_chunked {
                     before.extend_from_slice(b"\r\n");
                 }
                 if !self.send(chain, Confirm::HandedOver).await {
+                    if let Some(Failure::Engine(Error::Io { source, .. })) = &self.outcome.failure {
+                        body.failed(source);
+                    }
                     return;
                 }
                 at = end;

@@ -1,23 +1,24 @@
 //! The cache as a server uses it: objects by their keys, and readers of them.
 
-use std::future::poll_fn;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
 
+mod reader;
+
 use crate::failure::{Failure, OpenError};
 use crate::fill::{self, Wanted};
-use crate::generation::{Generation, Step};
+use crate::generation::Generation;
 use crate::key::Key;
 use crate::node::{Counters, Counts, FillReport, Node};
-use crate::object::{Asking, Contact, Object, Outcome};
+use crate::object::{Asking, Contact, Object, Offer, Outcome};
 use crate::options::CacheOptions;
 use crate::store::{Head, replayed};
+
+pub use reader::Reader;
 
 /// A cache. It is cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Wish {
     pub range: Option<Range<u64>>,
     /// The value of the request's `CDN-Loop`, with which it is passed on.
     pub passed: String,
+    /// Whether there is known to be no room for it: it is passed on and not stored.
+    pub is_relayed: bool,
 }
 
 /// What the cache has for a request.
@@ -70,6 +73,8 @@ pub struct Entry {
     /// How the cache handled the request.
     pub cache: CacheStatus,
     passed: String,
+    /// The relay that was begun for this request, if there is no room for the object.
+    offer: Option<Offer>,
 }
 
 impl Cache {
@@ -151,6 +156,8 @@ impl Cache {
         let usage = current
             .as_ref()
             .map(|current| current.head().freshness(&self.node.options.rules).usage(now));
+        let has_no_room =
+            wish.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
         let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
         match (current, usage) {
             (Some(current), Some(Use::Fresh)) => {
@@ -162,16 +169,17 @@ impl Cache {
                 let begun = state.contact.is_none().then(|| begin(&mut state.contact));
                 drop(state);
                 if let Some(contact) = begun {
-                    self.ask(object, contact, Wish { range: None, passed: wish.passed.clone() });
+                    self.ask(object, contact, Wish { range: None, ..wish.clone() });
                 }
                 let detail = Some("revalidating");
                 let cache = CacheStatus { detail, ..CacheStatus::default() };
                 return Look::Found(Box::new(self.entry(object, current, cache, wish)));
             }
-            (None, _) if is_private && state.contact.is_some() => {
+            (None, _) if has_no_room || is_private && state.contact.is_some() => {
                 drop(state);
                 let contact = Arc::new(Contact::default());
-                self.ask(object, Arc::clone(&contact), wish.clone());
+                let wish = Wish { is_relayed: has_no_room, ..wish.clone() };
+                self.ask(object, Arc::clone(&contact), wish);
                 return Look::Wait(contact, true);
             }
             _ => {}
@@ -226,6 +234,16 @@ impl Cache {
                 let cache = CacheStatus { is_stored, ..asked(Forward::UriMiss, Some(status)) };
                 self.entry(object, current, cache, wish)
             }
+            Outcome::Relayed(..) if !is_own => return None,
+            Outcome::Relayed(current, status, offer) => {
+                let cache = asked(Forward::UriMiss, Some(status)).relayed();
+                match self.entry(object, current, cache, wish) {
+                    Found::Entry(entry) => {
+                        Found::Entry(Box::new(Entry { offer: Some(offer), ..*entry }))
+                    }
+                    other => other,
+                }
+            }
             Outcome::Valid(current) => {
                 let cache = CacheStatus { is_stored: true, ..asked(Forward::Stale, Some(304)) };
                 self.entry(object, current, cache, wish)
@@ -265,6 +283,7 @@ impl Cache {
             freshness,
             cache: CacheStatus { ttl, ..cache },
             passed: wish.passed.clone(),
+            offer: None,
         }))
     }
 }
@@ -285,7 +304,7 @@ fn wanted(wish: Wish) -> Wanted {
     let range = wish.range.map(|range| {
         range.start / UNIT * UNIT..range.end.max(range.start + 1).next_multiple_of(UNIT)
     });
-    Wanted { range, passed: wish.passed }
+    Wanted { range, passed: wish.passed, is_relayed: wish.is_relayed }
 }
 
 impl Entry {
@@ -328,73 +347,9 @@ impl Entry {
     /// Begins to read. Each range that is read is given to [`Reader::arrive`].
     #[must_use]
     pub fn reader(&self) -> Reader {
-        self.generation.enter();
-        Reader {
-            node: Arc::clone(&self.node),
-            object: Arc::clone(&self.object),
-            generation: Arc::clone(&self.generation),
-            seen: self.generation.failures(),
-            passed: self.passed.clone(),
-        }
-    }
-}
-
-/// A reader of an object.
-#[derive(Debug)]
-pub struct Reader {
-    node: Arc<Node>,
-    object: Arc<Object>,
-    generation: Arc<Generation>,
-    seen: u64,
-    passed: String,
-}
-
-impl Reader {
-    /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
-    #[must_use]
-    pub fn file(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.generation.file)
-    }
-
-    /// Returns how many bytes of a range are here already.
-    #[must_use]
-    pub fn present(&self, range: &Range<u64>) -> u64 {
-        self.generation.count_in(range)
-    }
-
-    /// Waits until the byte `at` has arrived, and returns up to where all have, at most `end`. It
-    /// has them fetched if nothing else does. It returns `at` itself where the object ends.
-    ///
-    /// # Errors
-    ///
-    /// Why they will not come. Bytes of another version are no continuation of what was read.
-    pub async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
-        poll_fn(|context| self.poll(at, end, context)).await
-    }
-
-    fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, Failure>> {
-        match self.generation.step(at, end, self.seen, context.waker()) {
-            Step::Send(end) => Poll::Ready(Ok(end)),
-            Step::Fail(failure) => Poll::Ready(Err(failure)),
-            Step::Wait => Poll::Pending,
-            Step::Begin(id, range) => {
-                let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
-                let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
-                let job =
-                    move || fill::fill_hole(&node, &object, &generation, (id, range), &passed);
-                if self.node.fills.run(job) {
-                    return Poll::Pending;
-                }
-                self.generation.end_fill(id, Some(Failure::Busy));
-                Poll::Ready(Err(Failure::Busy))
-            }
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.generation.leave();
+        let (object, generation) = (Arc::clone(&self.object), Arc::clone(&self.generation));
+        let offer = self.offer.as_ref().and_then(|offer| offer.lock().ok()?.take());
+        Reader::new(Arc::clone(&self.node), object, generation, &self.passed, offer)
     }
 }
 

@@ -1,0 +1,178 @@
+//! The way from the origin to one client that does not touch the disk: a pipe.
+//!
+//! A thread splices what the origin sends into the pipe, and the client's connection splices it out
+//! again. A slow client leaves the pipe full, which slows its own relay and nothing else.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+use crate::failure::Failure;
+
+/// The client's end of a relay. Dropping it ends the relay.
+pub(crate) struct Relay {
+    pipe: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    ranges: Sender<Range<u64>>,
+}
+
+/// The origin's end of a relay. Dropping it tells the client that nothing more will come.
+pub(crate) struct RelayWriter {
+    /// The end of the pipe that is written to.
+    pub(super) pipe: File,
+    pub(super) shared: Arc<Shared>,
+    ranges: Receiver<Range<u64>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the client wants, once it has said so.
+    wanted: Option<Range<u64>>,
+    /// The offset up to which all that is wanted has been put into the pipe.
+    at: u64,
+    waker: Option<Waker>,
+    /// Since when the client has waited.
+    waiting: Option<Instant>,
+    /// The connection from which a body comes now.
+    origin: Option<TcpStream>,
+    is_left: bool,
+    /// How it has ended, once it has.
+    ended: Option<Result<(), Failure>>,
+}
+
+impl Relay {
+    /// Creates both ends.
+    pub(crate) fn new() -> io::Result<(Self, RelayWriter)> {
+        let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // A smaller pipe works too.
+        let _ = fcntl_setpipe_size(&write_end, CAPACITY);
+        let (sender, ranges) = channel();
+        let shared = Arc::new(Shared::default());
+        let writer = RelayWriter { pipe: write_end.into(), shared: Arc::clone(&shared), ranges };
+        Ok((Self { pipe: Arc::new(read_end), shared, ranges: sender }, writer))
+    }
+
+    /// Returns the end of the pipe from which the bytes are taken, in their order.
+    pub(crate) fn pipe(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.pipe)
+    }
+
+    /// Returns up to where the bytes from `at` on are in the pipe, once there are some; `at` itself
+    /// at the end of a body without a length. The first call determines the range that is relayed.
+    /// `None` if this byte is not in it.
+    pub(crate) fn poll(
+        &self,
+        range: Range<u64>,
+        waker: &Waker,
+    ) -> Option<Poll<Result<u64, Failure>>> {
+        let mut state = self.shared.lock();
+        if state.wanted.is_none() {
+            state.at = range.start;
+            state.wanted = Some(range.clone());
+            // If the other end is gone, it has said why.
+            let _ = self.ranges.send(range.clone());
+        }
+        if !state.wanted.as_ref().is_some_and(|wanted| wanted.contains(&range.start)) {
+            return None;
+        }
+        state.waiting = state.waiting.filter(|_| state.at <= range.start);
+        Some(if state.at > range.start {
+            Poll::Ready(Ok(state.at.min(range.end)))
+        } else if let Some(ended) = state.ended {
+            Poll::Ready(ended.map(|()| range.start))
+        } else {
+            state.waiting.get_or_insert_with(Instant::now);
+            state.waker = Some(waker.clone());
+            Poll::Pending
+        })
+    }
+
+    /// Returns whether the client has waited this long for a body that has begun.
+    pub(crate) fn has_stalled(&self, limit: Duration) -> bool {
+        let state = self.shared.lock();
+        state.origin.is_some() && state.waiting.is_some_and(|since| since.elapsed() >= limit)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_left = true;
+        if let Some(origin) = &state.origin {
+            // Its thread may be waiting for the origin, without a limit.
+            let _ = origin.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Relay").field(&self.shared).finish()
+    }
+}
+
+impl RelayWriter {
+    /// Waits for the range that the client wants; `None` if it has left.
+    pub(super) fn wanted(&self) -> Option<Range<u64>> {
+        self.ranges.recv().ok()
+    }
+
+    /// Ends it.
+    pub(super) fn end(&self, outcome: Result<(), Failure>) {
+        self.shared.change(|state| {
+            state.ended.get_or_insert(outcome);
+        });
+    }
+}
+
+impl Drop for RelayWriter {
+    fn drop(&mut self) {
+        self.end(Err(Failure::Disk));
+    }
+}
+
+impl Shared {
+    /// Notes that the bytes before this offset are in the pipe.
+    pub(super) fn arrived(&self, at: u64) {
+        self.change(|state| state.at = at);
+    }
+
+    /// Notes from which connection a body comes now.
+    pub(super) fn watch(&self, origin: Option<TcpStream>) {
+        self.lock().origin = origin;
+    }
+
+    /// Returns whether the client has left.
+    pub(super) fn is_left(&self) -> bool {
+        self.lock().is_left
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let waker = {
+            let mut state = self.lock();
+            change(&mut state);
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The size of a relay's pipe in bytes: all relays together stay within a user's share
+/// (`pipe-user-pages-soft`, pipe(7)).
+const CAPACITY: usize = 256 << 10;
