@@ -71,6 +71,29 @@ fn a_hole_is_never_filled_with_another_version() {
 }
 
 #[test]
+fn a_hole_is_never_filled_with_what_has_no_tag() {
+    let (old, new) = versions();
+    let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
+    let asked_before = AtomicUsize::new(0);
+    let origin = Origin::new(move |asked, sending| {
+        if asked_before.fetch_add(1, Ordering::Relaxed) == 0 {
+            return old.send(asked, sending);
+        }
+        let mut asked = asked.clone();
+        asked.fields.retain(|(name, _)| name != "If-Range");
+        let (head, body) = new.answer(&asked);
+        sending.head(&head.replace("ETag: \"new\"\n", ""));
+        sending.body(body);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.range("/a", "0-99").is(206, &old_bytes[..100]);
+    until_stored(&node, MIB as u64);
+    let reply = node.range("/a", &format!("{}-", 2 * MIB));
+    assert_ne!(reply.field("etag"), Some("\"old\""), "{}", reply.head);
+    reply.is(206, &new_bytes[2 * MIB..]);
+}
+
+#[test]
 fn readers_of_an_old_version_keep_what_is_there() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());

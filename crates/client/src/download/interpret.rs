@@ -43,13 +43,19 @@ impl Version {
         }
     }
 
-    /// Checks whether a response has a different validator.
+    /// Checks whether a response is not known to be of this version.
+    ///
+    /// A 206 has the entity tag that a 200 would have, but may leave out `Last-Modified` (RFC 9110
+    /// 15.3.7): an origin that honoured `If-Range` need not repeat the date.
     fn is_denied_by(&self, response: &Response) -> bool {
-        let (name, own) = match self {
-            Self::Tag(tag) => ("etag", tag),
-            Self::Date(date) => ("last-modified", date),
-        };
-        response.fields.get(name).is_some_and(|said| said != own.as_bytes())
+        let fields = &response.fields;
+        match self {
+            Self::Tag(tag) => fields.get("etag") != Some(tag.as_bytes()),
+            Self::Date(date) => match fields.get("last-modified") {
+                Some(found) => found != date.as_bytes(),
+                None => response.status != 206,
+            },
+        }
     }
 }
 

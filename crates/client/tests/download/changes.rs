@@ -50,6 +50,64 @@ fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
     Client::with(4).gets(&server.url("/"), &expected);
 }
 
+/// Gives the first part of one file with a tag, and all others of another file with these fields.
+fn mixed(first: &'static str, later: &'static str) -> Server {
+    let (old, new) = (noise(LEN), other());
+    Server::start(move |asked, stream| {
+        let (bytes, fields) = if asked.number == 0 { (&old, first) } else { (&new, later) };
+        let range = asked.range(LEN).unwrap_or(0..LEN);
+        let said = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
+        let head = match asked.field("range") {
+            Some(_) => format!("206 Partial\nContent-Range: {said}"),
+            None => "200 OK".to_owned(),
+        };
+        say(stream, &format!("HTTP/1.1 {head}\n{fields}Content-Length: {}\n\n", range.len()))?;
+        match asked.number {
+            0 => {
+                stream.write_all(&bytes[range.start..range.start + (8 << 20)])?;
+                hang_up()
+            }
+            _ => stream.write_all(&bytes[range]),
+        }
+    })
+}
+
+#[test]
+fn a_part_without_the_tag_of_the_others_is_of_another_version() {
+    for connections in [1, 2] {
+        for later in ["", "ETag: W/\"old\"\n", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT\n"] {
+            // The second download finds no version at all, and fetches everything from the start.
+            let server = mixed("ETag: \"old\"\nAccept-Ranges: bytes\n", later);
+            let client = Client::with(connections);
+            client.gets(&server.url("/"), &other());
+            assert_eq!(client.told("StartingOver"), 1, "{connections} {later}");
+        }
+    }
+}
+
+#[test]
+fn a_part_need_not_repeat_the_date_of_the_others() {
+    let dates =
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
+    let bytes = noise(LEN);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        let tag = asked.field("if-range").unwrap_or("x");
+        let (head, range) = head(asked, &body, tag);
+        let fields = if asked.number == 0 { dates } else { "" };
+        say(stream, &head.replace(&format!("ETag: {tag}\n"), fields))?;
+        if asked.number == 0 {
+            stream.write_all(&body[range.start..range.start + (4 << 20)])?;
+            return hang_up();
+        }
+        stream.write_all(&body[range])
+    });
+    let client = Client::with(1);
+    client.gets(&server.url("/"), &bytes);
+    assert_eq!(server.asked().len(), 2);
+    assert_eq!(client.told("StartingOver"), 0);
+}
+
 #[test]
 fn a_file_that_never_stays_the_same_is_given_up() {
     let bytes = noise(LEN);

@@ -66,8 +66,9 @@ impl Download<'_, '_> {
             std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
             _ => DownloadError::Local { action: Action::Writing, source: error },
         })?;
-        if let Some(name) = self.name().filter(|_| is_partial) {
-            name.forget(false);
+        if let Some(name) = self.name().filter(|_| self.has_partial) {
+            // The partial file of a version that was discarded has no bytes.
+            name.forget(!is_partial);
         }
         Ok(())
     }
