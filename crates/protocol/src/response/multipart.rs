@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::head::{push_decimal, push_field};
+use crate::archive::Fingerprint;
 
 /// The layout of a multipart/byteranges body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,31 +86,11 @@ fn part_header(
 /// It cannot be planted in a file by an attacker who knows how it is made: computing it needs the
 /// entity tag, and writing it into the file changes the tag. By chance, 128 bits are enough.
 fn boundary(ranges: &[Range<u64>], etag: &str) -> String {
-    let bytes = || {
-        let ends = ranges.iter().flat_map(|range| [range.start, range.end]);
-        etag.bytes().chain(ends.flat_map(u64::to_le_bytes))
-    };
-    let mut out = String::with_capacity(32);
-    push_hex16(&mut out, fnv(bytes(), FNV_BASIS));
-    push_hex16(&mut out, fnv(bytes(), !FNV_BASIS));
-    out
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.bytes(etag.as_bytes());
+    ranges
+        .iter()
+        .flat_map(|range| [range.start, range.end])
+        .for_each(|end| fingerprint.number(end));
+    format!("{:032x}", fingerprint.value())
 }
-
-/// Appends a number in hexadecimal, with all its digits.
-fn push_hex16(out: &mut String, number: u64) {
-    for shift in (0..64).step_by(4).rev() {
-        let digit = u32::try_from(number >> shift & 15).unwrap_or(0);
-        out.push(char::from_digit(digit, 16).unwrap_or('0'));
-    }
-}
-
-/// Returns the hash FNV-1a, which unlike the one of the standard library stays the same for ever.
-fn fnv(bytes: impl Iterator<Item = u8>, basis: u64) -> u64 {
-    bytes.fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
-}
-
-/// The value with which FNV-1a begins.
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// The factor of FNV-1a.
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
