@@ -20,43 +20,41 @@ pub(crate) struct BenchArgs {
 /// The scenarios.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioArgs {
-    /// Files over loopback TCP, from one process to another: the table of the articles
+    /// Measure files over TCP from one process to another, by each mechanism
     Net(NetArgs),
-    /// Files to files, beside the cp of this system
+    /// Measure copies of files by each mechanism, compared with cp
     Copy(CopyArgs),
-    /// An article's table: files of several sizes over TCP, beside Java's streams and transferTo
+    /// Repeat an article's table: files of several sizes over TCP, compared with Java
     #[command(name = "article-table")]
     ArticleTable(TableArgs),
-    /// An article's copy through a small buffer, with time and number of each system call
+    /// Repeat an article's copy through a small buffer, with time and number of each system call
     #[command(name = "article-copy")]
     ArticleCopy(SmallCopyArgs),
-    /// An article's file by chunks of several sizes, beside Python and C, with system calls
+    /// Repeat an article's transfer in chunks of several sizes, compared with Python and C
     #[command(name = "article-chunks")]
     ArticleChunks(ChunksArgs),
-    /// How far from a bare loop around sendfile, and from the machine's memory
+    /// Compare transfers with a bare loop around sendfile and with copying memory
     Limit(LimitArgs),
-    /// A large file, many small ones, a folder or a file with holes, beside cp -a, xcp, fcp, rsync and
-    /// tar
+    /// Measure copies of a large file, many small files, a folder or a file with holes, compared with
+    /// xcp, fcp, rsync, tar and cp -a
     Cp(CpArgs),
-    /// Headers with small files over TCP: up to which size one buffer is cheaper than sendfile
+    /// Find the size up to which one buffer is cheaper than sendfile for a header and a small file
     Chain(ChainArgs),
-    /// The file server under load, beside nginx
+    /// Measure the file server under load, compared with nginx
     Serve(Box<ServeArgs>),
-    /// The file server with thousands of bad clients, as a good one sees it, beside nginx
+    /// Measure what one good client gets from the file server among thousands of bad ones
     Hostile(Box<HostileArgs>),
-    /// The file server as connections become more and files larger: throughput, processor time,
-    /// memory
+    /// Measure throughput, processor time and memory of the file server by connections and file size
     Scale(ScaleArgs),
-    /// Downloads into files, beside curl, wget and aria2c
+    /// Measure downloads, compared with curl, wget and aria2c
     Get(GetArgs),
-    /// Uploads, beside curl to nginx and to dufs
+    /// Measure uploads, compared with curl to nginx and to dufs
     Put(PutArgs),
-    /// A folder of many files, beside wget
+    /// Measure the download of a folder of many files, compared with wget
     Tree(TreeArgs),
-    /// Show records: a table with bars, Markdown, a page with charts, charts as files
+    /// Show records as tables with bars, as Markdown, as a page with charts, or as chart files
     Show(ShowArgs),
-    /// Compare two records: what got better or worse by more than noise; exits with 3 if
-    /// something got worse
+    /// Compare two records, and exit with 3 if something got worse by more than noise
     Compare(CompareArgs),
 }
 
@@ -86,11 +84,11 @@ impl ScenarioArgs {
 /// What can be typed after `bench show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Records that --json has written
+    /// Records that were written with --json
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<PathBuf>,
 
-    /// Write a report with charts: one page that needs nothing else; - for standard output
+    /// Write a report with charts as one HTML file; - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
@@ -98,11 +96,11 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Option<PathBuf>,
 
-    /// Write each chart as a file into this folder, which is made if it is not there
+    /// Write each chart to a file in this folder, which is created if it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Draw bars with letters of ASCII alone
+    /// Draw the bars in ASCII
     #[arg(long, conflicts_with_all = ["html", "markdown", "svg"])]
     pub(crate) ascii: bool,
 }
@@ -110,20 +108,20 @@ pub(crate) struct ShowArgs {
 /// What can be typed after `bench compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The record that is compared with
+    /// The record of the earlier run
     #[arg(value_name = "OLD")]
     pub(crate) old: PathBuf,
 
-    /// The record that is compared
+    /// The record of the later run
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Compare how each contender stands to the baseline of its own record and round: for records of
-    /// different machines or days
+    /// Compare ratios to the baseline of the same record and round: for records of different machines
+    /// or days
     #[arg(long)]
     pub(crate) relative: bool,
 
-    /// Differences that do not matter, in percent, even if they are no noise
+    /// Ignore differences of up to this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     pub(crate) margin: f64,
 }
