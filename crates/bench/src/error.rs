@@ -74,12 +74,10 @@ impl Hinted for BenchError {
 pub type Result<T> = std::result::Result<T, BenchError>;
 
 impl BenchError {
-    /// What was being measured failed.
     pub(crate) fn measuring(what: impl fmt::Display, why: impl Into<String>) -> Self {
         Self::Measuring { what: what.to_string(), why: why.into() }
     }
 
-    /// What arrived was something else.
     pub(crate) fn differs(what: impl fmt::Display) -> Self {
         Self::measuring(what, "what arrived is not what was sent")
     }

@@ -27,20 +27,20 @@ pub trait Benchmark {
 /// What all scenarios have in common.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Rounds; in each of them every contender takes its turn once at a size
+    /// Run N rounds; each measures every contender once at each size
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1))]
     pub(crate) runs: u32,
 
-    /// Rounds before them that do not count
+    /// Run N rounds before those, which do not count
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0))]
     pub(crate) warmup: u32,
 
-    /// Where the files are made, in a folder that is removed afterwards
+    /// Create the files in a new folder in DIR, which is removed afterwards
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
 
-    /// Write the record there: all samples, and where they were taken; - for standard output
-    /// instead of the table
+    /// Write the record, with all samples and the environment, to FILE; - for standard output instead
+    /// of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -48,13 +48,13 @@ pub(crate) struct RunArgs {
 /// What scenarios with mechanisms and steps have in common.
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
-    /// Mechanisms, each required; all: those that the scenario is about
+    /// Measure these mechanisms, without fallbacks; all for those of the scenario
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',',
         value_parser = mechanisms())]
     pub(crate) mechanism: Vec<Choice>,
 
-    /// Bytes asked for in one system call; whole: as many as it takes; default: what it takes by
-    /// itself
+    /// Ask for this many bytes in one system call; whole for the whole file, default for the
+    /// mechanism's own step
     #[arg(long, value_name = "LIST", default_value = "4K,64K,1M,whole", value_delimiter = ',')]
     pub(crate) step: Vec<Step>,
 
@@ -62,12 +62,26 @@ pub(crate) struct StepArgs {
     #[arg(long)]
     pub(crate) cold: bool,
 
-    /// Where the target is made, if not in --dir
+    /// Create the target in DIR instead of --dir
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
 }
 
-/// The mechanisms that can be chosen.
+/// What scenarios that copy have in common.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Create the target in DIR instead of --dir
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+
+    /// Do not count system calls in a separate pass
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
     let names = ["all", "auto"].into_iter().chain(Mechanism::ALL.map(Mechanism::name));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
@@ -76,12 +90,12 @@ pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
 /// What scenarios whose contenders take the system as they find it have in common.
 #[derive(Debug, Args)]
 pub(crate) struct SystemArgs {
-    /// Congestion control of the whole system meanwhile, as peers take what they find; auto is
-    /// the system's own, unless it paces
+    /// Set the congestion control of the system for the run; auto keeps the system's own, unless it
+    /// paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) congestion: String,
 
-    /// Do not count system calls in a pass of its own
+    /// Do not count system calls in a separate pass
     #[arg(long)]
     pub(crate) no_count: bool,
 
@@ -92,16 +106,16 @@ pub(crate) struct SystemArgs {
 /// What the scenarios with servers have in common.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Servers to measure; only those that are installed
+    /// Measure these servers; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(SERVERS))]
     #[arg(default_value = "nginx,underpass")]
     pub(crate) server: Vec<Contender>,
 
-    /// Seconds of a sample
+    /// Measure for this many seconds in each sample
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     pub(crate) seconds: f64,
 
-    /// Let all servers write access logs
+    /// Have all servers write access logs
     #[arg(long)]
     pub(crate) log: bool,
 
@@ -109,12 +123,11 @@ pub(crate) struct ServerArgs {
     pub(crate) system: SystemArgs,
 }
 
-/// The servers.
 const SERVERS: &[Named] = &[
     (
         "bare-loop",
         Contender::BareLoop,
-        "The least: epoll, recv, fstat, then pread and send, or sendfile",
+        "The fewest calls: epoll, recv, fstat, then pread and send, or sendfile",
     ),
     ("dufs", Contender::Dufs, "A server in Rust that answers with hyper"),
     ("h2o", Contender::H2o, "h2o"),
@@ -152,7 +165,7 @@ pub(crate) fn number(least: i64) -> RangedI64ValueParser<u32> {
 /// A size of a file that is not empty.
 pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
     match text.parse() {
-        Ok(Size(0)) => Err("there is nothing to measure in a file of 0 bytes".to_owned()),
+        Ok(Size(0)) => Err("a file of 0 bytes cannot be measured".to_owned()),
         Ok(Size(bytes)) => Ok(bytes),
         Err(error) => Err(error.to_string()),
     }

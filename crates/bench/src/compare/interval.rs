@@ -3,7 +3,6 @@
 
 use crate::record::summarize;
 
-/// A ratio with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     /// The middle of the ratios of each new value to each old one (Hodges and Lehmann).

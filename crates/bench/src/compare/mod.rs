@@ -26,28 +26,23 @@ pub struct Comparison {
 /// One cell in both records, by one metric.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// The cell.
     pub(super) label: String,
-    /// What is compared of it.
     pub(super) metric: &'static Metric,
     /// Of what each of both medians is: of the old and of the new.
     pub(super) medians: [f64; 2],
     /// How many times the old one the new one is.
     pub(super) interval: Interval,
-    /// What that means.
     pub(super) verdict: Verdict,
 }
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The new one is better.
     Better,
     /// Too few rounds for a verdict.
     Few,
     /// None that differs from noise, or none that matters.
     Same,
-    /// The new one is worse.
     Worse,
 }
 
@@ -99,7 +94,6 @@ impl Comparison {
         self.count(Verdict::Worse)
     }
 
-    /// Returns how many lines have this verdict.
     fn count(&self, verdict: Verdict) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
@@ -157,7 +151,6 @@ fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
     }
 }
 
-/// Returns a cell, with its size.
 fn label(record: &Record, cell: usize) -> String {
     let size = record.about.size_label(record.cells[cell].size);
     format!("{size} {}", record.label(cell))
@@ -165,30 +158,27 @@ fn label(record: &Record, cell: usize) -> String {
 
 /// Returns what was different besides the program, so that a difference may not be the program's.
 fn doubts(old: &Record, new: &Record) -> Vec<String> {
-    let (one, other) = (&old.environment, &new.environment);
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-    let pairs = [
-        ("the kernel", one.kernel.clone(), other.kernel.clone()),
-        ("the processor", one.cpu.clone(), other.cpu.clone()),
-        ("the number of cores", one.cores.to_string(), other.cores.to_string()),
-        ("the memory", one.memory_bytes.to_string(), other.memory_bytes.to_string()),
-        (
-            "the file system of the source",
-            one.source_file_system.clone(),
-            other.source_file_system.clone(),
-        ),
-        (
-            "the file system of the target",
-            text(&one.target_file_system),
-            text(&other.target_file_system),
-        ),
-        ("the congestion control", text(&one.congestion), text(&other.congestion)),
-        ("optimization", one.optimized.to_string(), other.optimized.to_string()),
-        ("the page cache, cold", old.arguments.cold.to_string(), new.arguments.cold.to_string()),
-        ("the baseline", old.baseline.to_string(), new.baseline.to_string()),
-        ("the sink", format!("{:?}", old.arguments.sink), format!("{:?}", new.arguments.sink)),
-        ("the side", format!("{:?}", old.arguments.side), format!("{:?}", new.arguments.side)),
-    ];
-    let differ = pairs.into_iter().filter(|(_, old, new)| old != new);
-    differ.map(|(name, old, new)| format!("{name} was another one: {old}, then {new}")).collect()
+    let none = || "none".to_owned();
+    let facts = |record: &Record| {
+        let (at, asked) = (&record.environment, &record.arguments);
+        [
+            ("the kernel", at.kernel.clone()),
+            ("the processor", at.cpu.clone()),
+            ("the number of cores", at.cores.to_string()),
+            ("the memory", at.memory_bytes.to_string()),
+            ("the file system of the source", at.source_file_system.clone()),
+            ("the file system of the target", at.target_file_system.clone().unwrap_or_else(none)),
+            ("the congestion control", at.congestion.clone().unwrap_or_else(none)),
+            ("optimization", at.optimized.to_string()),
+            ("the page cache, cold", asked.cold.to_string()),
+            ("the baseline", record.baseline.to_string()),
+            ("the sink", format!("{:?}", asked.sink)),
+            ("the side", format!("{:?}", asked.side)),
+        ]
+    };
+    let pairs = facts(old).into_iter().zip(facts(new));
+    let differ = pairs.filter(|((_, old), (_, new))| old != new);
+    differ
+        .map(|((name, old), (_, new))| format!("{name} was another one: {old}, then {new}"))
+        .collect()
 }

@@ -5,7 +5,6 @@ use super::{Comparison, Verdict};
 use crate::record::{Record, Unit};
 use crate::views::{Table, draw};
 
-/// Returns the table, and what it comes to.
 pub(super) fn render(
     comparison: &Comparison,
     old: &Record,

@@ -17,7 +17,6 @@ use crate::run::hex;
 /// The server as clients see it, and how they connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
-    /// Where the server listens.
     pub(crate) address: SocketAddrV4,
     /// The congestion control of the client's end.
     pub(crate) congestion: String,
@@ -54,7 +53,6 @@ impl Host {
         Ok(stream)
     }
 
-    /// Returns a request for a file.
     pub(crate) fn request(&self, path: &str) -> Vec<u8> {
         let host = self.address;
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\r\n")
@@ -71,7 +69,6 @@ impl Host {
 }
 
 impl Client {
-    /// Connects from this address.
     pub(crate) fn connect(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
         Ok(Self { connection: Connection::new(host.connect(from, None)?, host.tls.as_ref())? })
     }

@@ -3,13 +3,10 @@
 /// What a configuration is filled in with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
-    /// The port on which it listens.
     pub(crate) port: u16,
     /// Connections that it has to be able to keep at once.
     pub(crate) connections: u32,
-    /// Whether it writes an access log.
     pub(crate) log: bool,
-    /// Whether it encrypts connections.
     pub(crate) tls: bool,
     /// The directives for files that are not in the page cache.
     pub(crate) cold: &'static str,
@@ -56,16 +53,13 @@ const OPEN_FILES: u32 = 64;
 pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
     ssl_protocols TLSv1.2 TLSv1.3;";
 
-/// nginx as it serves files fast.
 pub(crate) const NGINX: &str = include_str!("../../../../peers/nginx.conf");
 
 /// nginx as it takes uploads.
 pub(crate) const NGINX_DAV: &str = include_str!("../../../../peers/nginx-dav.conf");
 
-/// lighttpd as it serves files fast.
 pub(crate) const LIGHTTPD: &str = include_str!("../../../../peers/lighttpd.conf");
 
-/// h2o as it serves files.
 pub(crate) const H2O: &str = include_str!("../../../../peers/h2o.conf");
 
 #[cfg(test)]

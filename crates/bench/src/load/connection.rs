@@ -72,7 +72,6 @@ impl Connection {
         Ok(Self { socket, tls })
     }
 
-    /// Returns whether it is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
@@ -114,7 +113,6 @@ impl Connection {
         }
     }
 
-    /// Waits until something has arrived.
     pub(crate) fn wait(&self) -> io::Result<()> {
         let timeout = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {

@@ -11,7 +11,7 @@ use super::generator::{Class, LoadGenerator};
 use super::server::{Server, Site};
 use super::usage::ServerUsage;
 use crate::error::{BenchError, Result};
-use crate::record::{Call, Contender, Load, Process, Role, Served, Setting, Side, Tally, Thread};
+use crate::record::{Call, Contender, Counted, Load, Process, Role, Served, Setting, Side, Thread};
 use crate::run::{
     Context, Cores, Measured, Noise, SystemCongestion, Tracer, Verdict, machine_seconds, stay_on,
 };
@@ -19,11 +19,8 @@ use crate::run::{
 /// Everything that a sample needs.
 #[derive(Debug)]
 pub(crate) struct ServerFixture<'a> {
-    /// The folder, and how servers are started.
     pub(crate) site: Site<'a>,
-    /// What files are made of.
     pub(crate) noise: Noise,
-    /// The requested setting.
     pub(crate) setting: Setting,
     /// The congestion control of both ends.
     pub(crate) congestion: SystemCongestion,
@@ -33,7 +30,6 @@ pub(crate) struct ServerFixture<'a> {
     pub(crate) cores: Cores,
     /// Counts system calls, if they are to be counted.
     pub(crate) tracer: Option<Tracer>,
-    /// What the program gives the run.
     pub(crate) context: &'a Context<'a>,
     /// The digest of the file of the present size.
     pub(crate) sha256: String,
@@ -60,7 +56,6 @@ impl ServerFixture<'_> {
         Host { address: server.address, congestion, tls: self.tls.clone() }
     }
 
-    /// Returns the time of a sample.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_secs_f64(self.setting.seconds)
     }
@@ -70,7 +65,6 @@ impl ServerFixture<'_> {
         WARM_UP.min(self.time())
     }
 
-    /// Makes a file that is served.
     pub(crate) fn create_file(&mut self, name: &str, size: u64) -> Result<String> {
         self.noise.write(&self.site.file(name), size)
     }
@@ -110,8 +104,8 @@ impl ServerFixture<'_> {
     pub(crate) fn counted(
         &self,
         contender: Contender,
-        work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Tally> + Send,
-    ) -> Result<Vec<Tally>> {
+        work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Counted> + Send,
+    ) -> Result<Vec<Counted>> {
         let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
         let work = |server: &Server, host: &Host| work(&Counting { tracer, server }, host);
         Ok(vec![self.with_server(contender, work)?.0])
@@ -139,14 +133,13 @@ impl Counting<'_> {
         &self,
         generator: &mut LoadGenerator<'_>,
         time: Duration,
-    ) -> io::Result<Tally> {
+    ) -> io::Result<Counted> {
         let calls = self.during(|| generator.run_for(time))?;
-        Ok(Tally::while_serving(calls, generator.bytes()))
+        Ok(Counted::while_serving(calls, generator.bytes()))
     }
 }
 
 impl Window {
-    /// Begins to watch.
     pub(crate) fn open(server: &Server) -> Self {
         Self { server: server.usage(), load: Usage::of_this_thread() }
     }
@@ -174,12 +167,10 @@ pub(crate) fn during(
 }
 
 impl Spent {
-    /// Seconds of the window.
     pub(crate) const fn elapsed_s(&self) -> f64 {
         self.server.wall_s
     }
 
-    /// Processor seconds of both.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
     }
@@ -195,7 +186,6 @@ impl Spent {
         }
     }
 
-    /// Server and load, as a sample has them.
     fn sides(&self) -> (Side, Side) {
         let elapsed_s = self.elapsed_s();
         let load = Some(Thread::of(&Report::default(), self.load));

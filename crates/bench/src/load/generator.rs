@@ -39,9 +39,7 @@ pub(crate) struct LoadGenerator<'a> {
 /// What a requester asks for again and again.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestSpec {
-    /// The path of the file.
     pub(crate) path: String,
-    /// Its size.
     pub(crate) size: u64,
     /// How its responses are counted, and whose turn is first.
     pub(crate) class: Class,
@@ -74,7 +72,6 @@ struct Tally {
 }
 
 impl<'a> LoadGenerator<'a> {
-    /// No connections yet.
     pub(crate) fn new(cancel: &'a AtomicBool) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -231,7 +228,6 @@ impl Requester {
         Ok(false)
     }
 
-    /// Reads once.
     fn read(&mut self, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
         let outcome = match self.responses.left() {
             None => match self.connection.read(buffer)? {
@@ -255,18 +251,15 @@ impl Requester {
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
     pub(crate) fn new() -> Self {
         Self(Histogram::new(2).expect("two digits are a precision that there is"))
     }
 
-    /// Adds one.
     pub(crate) fn add(&mut self, latency: Duration) {
         // It grows as far as memory allows, which no latency of a run comes near.
         let _ = self.0.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Returns how many there are.
     pub(crate) fn total(&self) -> u64 {
         self.0.len()
     }

@@ -1,5 +1,5 @@
-//! Servers and their load. `server` starts and ends them, `configuration` fills in those of
-//! contenders, `usage` reads what they cost; `generator` is the load, `client` a single client
+//! Servers and their load. `server_kind` has the servers, `server` starts and ends them, `configuration`
+//! fills in those of contenders, `usage` reads what they cost; `generator` is the load, `client` a single client
 //! that waits, `connection` the connections of both, with `responses` and `drop_behind` as pure
 //! parts. `fixture` has everything that a sample with a server needs.
 
@@ -11,6 +11,7 @@ mod fixture;
 mod generator;
 mod responses;
 mod server;
+mod server_kind;
 mod usage;
 
 pub(crate) use client::{Client, Host};
@@ -19,5 +20,6 @@ pub(crate) use drop_behind::DropBehind;
 pub(crate) use fixture::{Counting, ServerFixture, Spent, Window, during};
 pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
 pub(crate) use responses::Unexpected;
-pub(crate) use server::{Server, ServerKind, Site, free_port};
+pub(crate) use server::{Server, Site, free_port};
+pub(crate) use server_kind::{DUFS, NGINX, NGINX_DAV, OtherServer, ServerKind};
 pub(crate) use usage::{ServerUsage, peak};

@@ -24,7 +24,6 @@ pub(crate) struct Responses {
 pub(crate) enum Unexpected {
     /// The connection ended within a response, or instead of one.
     End,
-    /// The head has no end.
     EndlessHead,
     /// The body is not as long as the file.
     Length {
@@ -52,7 +51,6 @@ impl Responses {
         self.finished
     }
 
-    /// Bytes of bodies that have arrived.
     pub(crate) const fn body_bytes(&self) -> u64 {
         self.body_bytes
     }

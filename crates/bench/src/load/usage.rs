@@ -35,7 +35,6 @@ impl ServerUsage {
         }
     }
 
-    /// The usages of these processes now.
     pub(crate) fn read(processes: &[Pid]) -> Self {
         let mut usage = Self::zero();
         for process in processes {
@@ -58,7 +57,6 @@ impl ServerUsage {
         usage
     }
 
-    /// Returns what was spent since an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Process {
         Process {
             wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
@@ -83,7 +81,6 @@ impl ServerUsage {
 }
 
 impl Memory {
-    /// The memory of these processes now.
     pub(crate) fn of(processes: &[Pid]) -> Self {
         let mut memory = Self::default();
         for process in processes {

@@ -2,7 +2,7 @@
 //! own, again and again, to a receiver of its own.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use super::programs::PeerPrograms;
 use crate::error::{BenchError, Result};
 use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
-use crate::run::{Cores, Finished, Link, Measured, Running};
+use crate::run::{Cores, Finished, Link, Measured, Running, tries};
 
 /// What it prints at the end.
 #[derive(Debug, Deserialize)]
@@ -39,14 +39,8 @@ pub(crate) fn measure(
     size: u64,
     cancel: &AtomicBool,
 ) -> Result<Measured> {
-    let mut outcome = attempt(programs, link, cores, size, cancel);
-    for _ in 0..2 {
-        // It needs a port in advance, which another program may take before it does.
-        if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
-            outcome = attempt(programs, link, cores, size, cancel);
-        }
-    }
-    outcome
+    // It needs a port in advance, which another program may take before it does.
+    tries(cancel, || attempt(programs, link, cores, size, cancel))
 }
 
 fn attempt(
@@ -57,13 +51,13 @@ fn attempt(
     cancel: &AtomicBool,
 ) -> Result<Measured> {
     let (host, port) = (link.host.to_string(), free_port()?.to_string());
-    let program = || programs.program(Contender::Iperf3);
-    let mut command = Command::new(program());
+    let program = || programs.plain(Contender::Iperf3).unwrap_or_else(|| Command::new("iperf3"));
+    let mut command = program();
     command.args(["--server", "--one-off", "--bind", &host, "--port", &port]);
     let mut receiver = Running::start(command, link.receiver(cores.second))?;
     let deadline = Instant::now() + MAX_WAIT;
     let sender = loop {
-        let mut command = Command::new(program());
+        let mut command = program();
         command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
         command.args(["--bytes", &size.to_string()]);
         let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;

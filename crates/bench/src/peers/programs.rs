@@ -4,20 +4,20 @@ use std::fmt::Display;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::Deserialize;
 
 use crate::error::{BenchError, Result, WithPath};
 use crate::record::{Contender, Missing};
-use crate::run::{Finished, Folder, find};
+use crate::run::{Finished, Folder, build, find};
 
 /// Programs that are ready to be run.
 #[derive(Debug)]
 pub(crate) struct PeerPrograms {
     folder: PathBuf,
-    /// The contenders that are ready, each with the program that is run.
-    tools: Vec<(Tool, PathBuf)>,
+    /// What is ready, each with the program that is run.
+    tools: Vec<(&'static Tool, PathBuf)>,
     /// What the programs used, or made with, call themselves.
     pub(crate) versions: Vec<String>,
     /// The contenders that are missing, and why.
@@ -27,7 +27,6 @@ pub(crate) struct PeerPrograms {
 /// What a program of `peers/` reports of its work.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub(crate) struct PeerReport {
-    /// Bytes that it moved.
     pub(crate) bytes: u64,
     /// Seconds by its own clock.
     pub(crate) elapsed_s: f64,
@@ -45,10 +44,10 @@ impl PeerPrograms {
         let folder = fs::canonicalize(&folder).with_path("looking at", &folder)?;
         let mut programs =
             Self { folder, tools: Vec::new(), versions: Vec::new(), missing: Vec::new() };
-        let mut seen: Vec<(Tool, Option<String>)> = Vec::new();
-        for peer in contenders {
-            let Some(tool) = Tool::of(peer) else { continue };
-            let known = seen.iter().find(|(seen, _)| *seen == tool).map(|(_, why)| why.clone());
+        let mut seen: Vec<(&Tool, Option<String>)> = Vec::new();
+        for contender in contenders {
+            let Some(Peer { tool, .. }) = Peer::of(contender) else { continue };
+            let known = seen.iter().find(|(seen, _)| seen == tool).map(|(_, why)| why.clone());
             let why = match known {
                 Some(why) => why,
                 None => {
@@ -58,121 +57,91 @@ impl PeerPrograms {
                 }
             };
             if let Some(why) = why {
-                programs.missing.push(Missing { name: peer.to_string(), why });
+                programs.missing.push(Missing { name: contender.to_string(), why });
             }
         }
         Ok(programs)
     }
 
     /// Builds the programs of a tool, or returns why it has none.
-    fn prepare(&mut self, tool: Tool) -> Result<Option<String>> {
-        if let Some(program) = tool.lacks() {
+    fn prepare(&mut self, tool: &'static Tool) -> Result<Option<String>> {
+        if let Some(program) = tool.programs.iter().find(|program| find(program).is_none()) {
             return Ok(Some(format!("{program} is not installed")));
         }
-        for (name, text) in sources(tool) {
-            let path = self.folder.join(name);
-            fs::write(&path, text).with_path("writing", path)?;
+        let failure = build(&self.folder, tool.sources, tool.builds)?;
+        if failure.is_none() {
+            let program = tool.program();
+            self.versions.extend(tool.version(&program));
+            self.tools.push((tool, program));
         }
-        for mut command in self.builds(tool) {
-            let program = command.get_program().to_string_lossy().into_owned();
-            let output = command.stdin(Stdio::null()).output().with_path("starting", &program)?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let said = said.lines().find(|line| line.contains("error")).unwrap_or_default();
-                return Ok(Some(format!("{program} could not build it: {said}")));
-            }
-        }
-        self.tools.push((tool, tool.program()));
-        self.versions.extend(tool.version());
-        Ok(None)
-    }
-
-    fn builds(&self, tool: Tool) -> Vec<Command> {
-        let mut commands = Vec::new();
-        match tool {
-            Tool::C => {
-                for name in ["send", "receive", "copy"] {
-                    let mut command = Command::new("cc");
-                    command.args(["-std=c11", "-O2", "-o", name, &format!("{name}.c")]);
-                    commands.push(command);
-                }
-            }
-            Tool::Java => {
-                let mut command = Command::new("javac");
-                command.args(["-d", ".", "StreamCopy.java", "TransferTo.java"]);
-                commands.push(command);
-            }
-            Tool::Iperf3 | Tool::Nc | Tool::Python => {}
-        }
-        for command in &mut commands {
-            // Messages are to be the same everywhere.
-            command.current_dir(&self.folder).env("LC_ALL", "C");
-        }
-        commands
-    }
-
-    /// Returns the program of a peer that is installed.
-    pub(crate) fn program(&self, peer: Contender) -> PathBuf {
-        let ready = self.tools.iter().find(|(tool, _)| Some(*tool) == Tool::of(peer));
-        ready.map_or_else(|| peer.name().into(), |(_, program)| program.clone())
+        Ok(failure)
     }
 
     /// Returns whether a contender can be measured. Those that need no program of a peer can.
     pub(crate) fn has(&self, contender: Contender) -> bool {
-        Tool::of(contender).is_none_or(|tool| self.tools.iter().any(|(ready, _)| *ready == tool))
+        Peer::of(contender).is_none_or(|peer| self.program(peer).is_some())
+    }
+
+    fn program(&self, peer: &Peer) -> Option<&Path> {
+        let ready = self.tools.iter().find(|(tool, _)| *tool == peer.tool);
+        ready.map(|(_, program)| program.as_path())
+    }
+
+    /// Returns a command from its words.
+    fn command(&self, peer: &Peer, words: &str) -> Option<Command> {
+        let program = self.program(peer)?;
+        let mut words = words.split(' ').map(|word| match word.strip_prefix("FOLDER") {
+            _ if word == "PROGRAM" => program.as_os_str().to_owned(),
+            Some(rest) => self.folder.join(rest.trim_start_matches('/')).into_os_string(),
+            None => word.into(),
+        });
+        let mut command = Command::new(words.next()?);
+        command.args(words);
+        Some(command)
+    }
+
+    /// Returns the command of a peer without the words of what it is to do.
+    pub(crate) fn plain(&self, contender: Contender) -> Option<Command> {
+        let peer = Peer::of(contender)?;
+        self.command(peer, peer.command)
     }
 
     /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for as many as it
-    /// likes. None if the peer is no such program.
+    /// likes. `None` if the peer is no such program.
     pub(crate) fn sender(
         &self,
-        peer: Contender,
+        contender: Contender,
         chunk: u64,
         file: &Path,
         to: SocketAddrV4,
     ) -> Option<Command> {
-        let mut command = self.command(peer)?;
-        match peer {
-            Contender::CMmap => command.arg("mmap"),
-            Contender::CMmapLease => command.arg("mmap_lease"),
-            Contender::CReadWrite => command.arg("read_write"),
-            Contender::CSendfile => command.arg("sendfile"),
-            Contender::JavaStream | Contender::JavaTransferTo => command.arg("send"),
-            Contender::PythonSendall => command.arg("sendall"),
-            Contender::PythonSendfile => command.arg("sendfile"),
-            Contender::Nc => {
-                command.arg("-N").arg(to.ip().to_string()).arg(to.port().to_string());
-                return Some(command);
-            }
-            _ => return None,
-        };
-        command.arg(file).arg(to.ip().to_string()).arg(to.port().to_string());
-        command.arg(chunk.to_string());
+        let peer = Peer::of(contender)?;
+        let mut command = self.command(peer, peer.command)?;
+        if !peer.sends.is_empty() {
+            command.arg(peer.sends).arg(file);
+        }
+        command.arg(to.ip().to_string()).arg(to.port().to_string());
+        if !peer.sends.is_empty() {
+            command.arg(chunk.to_string());
+        }
         Some(command)
     }
 
     /// Returns the command that receives what a peer sends as the articles do, into a file or
-    /// nothing. None if the peer has none that reports where it listens.
+    /// nothing. `None` if the peer has none that reports where it listens.
     pub(crate) fn receiver(
         &self,
-        peer: Contender,
+        contender: Contender,
         host: Ipv4Addr,
         file: Option<&Path>,
     ) -> Option<Command> {
-        let mut command = match Tool::of(peer)? {
-            Tool::C => Command::new(self.folder.join("receive")),
-            Tool::Java | Tool::Python => {
-                let mut command = self.command(peer)?;
-                command.arg("receive");
-                command
-            }
-            Tool::Iperf3 | Tool::Nc => return None,
+        let peer = Peer::of(contender)?;
+        let buffer = peer.tool.receives?;
+        let mut command = match peer.tool == &C {
+            true => self.command(peer, "FOLDER/receive")?,
+            false => self.command(peer, &format!("{} receive", peer.command))?,
         };
-        command.arg(host.to_string()).arg(file.unwrap_or(Path::new("-")));
-        command.arg(match Tool::of(peer)? {
-            Tool::Java => TRADITIONAL_BUFFER,
-            _ => PYTHON_BUFFER,
-        });
+        command.arg(host.to_string()).arg(file.unwrap_or(Path::new("-"))).arg(buffer);
         Some(command)
     }
 
@@ -180,37 +149,17 @@ impl PeerPrograms {
     /// as there are.
     pub(crate) fn copier(
         &self,
-        peer: Contender,
+        contender: Contender,
         buffer: u64,
         from: &Path,
         to: &Path,
     ) -> Option<Command> {
-        let mechanism = match peer {
-            Contender::CReadWrite => "read_write",
-            Contender::CSendfile => "sendfile",
-            _ => return None,
-        };
-        let mut command = Command::new(self.folder.join("copy"));
-        command.arg(mechanism).arg(from).arg(to).arg(buffer.to_string());
-        Some(command)
-    }
-
-    /// Returns a peer's program without arguments.
-    fn command(&self, peer: Contender) -> Option<Command> {
-        let tool = Tool::of(peer)?;
-        let (_, program) = self.tools.iter().find(|(ready, _)| *ready == tool)?;
-        let mut command = match tool {
-            Tool::C => Command::new(self.folder.join("send")),
-            _ => Command::new(program),
-        };
-        match peer {
-            Contender::JavaStream => command.arg("-cp").arg(&self.folder).arg("StreamCopy"),
-            Contender::JavaTransferTo => command.arg("-cp").arg(&self.folder).arg("TransferTo"),
-            Contender::PythonSendall | Contender::PythonSendfile => {
-                command.arg("-I").arg(self.folder.join("stream.py"))
-            }
-            _ => &mut command,
-        };
+        if !matches!(contender, Contender::CReadWrite | Contender::CSendfile) {
+            return None;
+        }
+        let peer = Peer::of(contender)?;
+        let mut command = self.command(peer, "FOLDER/copy")?;
+        command.arg(peer.sends).arg(from).arg(to).arg(buffer.to_string());
         Some(command)
     }
 }
@@ -229,56 +178,108 @@ impl PeerReport {
     }
 }
 
-/// What a peer is made with, or is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tool {
-    /// A compiler of C.
-    C,
-    /// iperf3.
-    Iperf3,
-    /// A Java Development Kit.
-    Java,
-    /// netcat.
-    Nc,
-    /// Python 3.
-    Python,
+/// A peer that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its tool
+/// and for the folder of what was built, and the word by which it sends.
+struct Peer {
+    contender: Contender,
+    tool: &'static Tool,
+    command: &'static str,
+    sends: &'static str,
 }
 
+const PEERS: &[Peer] = {
+    const fn peer(
+        contender: Contender,
+        tool: &'static Tool,
+        command: &'static str,
+        sends: &'static str,
+    ) -> Peer {
+        Peer { contender, tool, command, sends }
+    }
+    &[
+        peer(Contender::CMmap, &C, "FOLDER/send", "mmap"),
+        peer(Contender::CMmapLease, &C, "FOLDER/send", "mmap_lease"),
+        peer(Contender::CReadWrite, &C, "FOLDER/send", "read_write"),
+        peer(Contender::CSendfile, &C, "FOLDER/send", "sendfile"),
+        peer(Contender::Iperf3, &IPERF3, "PROGRAM", ""),
+        peer(Contender::JavaStream, &JAVA, "PROGRAM -cp FOLDER StreamCopy", "send"),
+        peer(Contender::JavaTransferTo, &JAVA, "PROGRAM -cp FOLDER TransferTo", "send"),
+        peer(Contender::Nc, &NC, "PROGRAM -N", ""),
+        peer(Contender::PythonSendall, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendall"),
+        peer(Contender::PythonSendfile, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendfile"),
+    ]
+};
+
+impl Peer {
+    /// Returns the peer of a contender; nothing if it is none, or the bench does it itself.
+    fn of(contender: Contender) -> Option<&'static Self> {
+        PEERS.iter().find(|peer| peer.contender == contender)
+    }
+}
+
+/// What peers are made with, or are.
+#[derive(Debug, PartialEq)]
+struct Tool {
+    /// The programs that have to be in PATH. The last one is run.
+    programs: &'static [&'static str],
+    version: &'static str,
+    sources: &'static [(&'static str, &'static str)],
+    builds: &'static [&'static str],
+    /// Bytes that its receivers read at once, if it has any.
+    receives: Option<&'static str>,
+}
+
+const C: Tool = Tool {
+    programs: &["cc"],
+    version: "--version",
+    sources: &[
+        ("peer.h", include_str!("../../../../peers/c/peer.h")),
+        ("send.c", include_str!("../../../../peers/c/send.c")),
+        ("receive.c", include_str!("../../../../peers/c/receive.c")),
+        ("copy.c", include_str!("../../../../peers/c/copy.c")),
+    ],
+    builds: &[
+        "cc -std=c11 -O2 -o send send.c",
+        "cc -std=c11 -O2 -o receive receive.c",
+        "cc -std=c11 -O2 -o copy copy.c",
+    ],
+    // They do as Python does.
+    receives: Some("65536"),
+};
+
+const IPERF3: Tool = Tool { programs: &["iperf3"], version: "--version", ..NC };
+
+const JAVA: Tool = Tool {
+    programs: &["javac", "java"],
+    version: "-version",
+    sources: &[
+        ("StreamCopy.java", include_str!("../../../../peers/java/StreamCopy.java")),
+        ("TransferTo.java", include_str!("../../../../peers/java/TransferTo.java")),
+    ],
+    builds: &["javac -d . StreamCopy.java TransferTo.java"],
+    // As much as the article's servers.
+    receives: Some("4096"),
+};
+
+const NC: Tool =
+    Tool { programs: &["nc"], version: "-h", sources: &[], builds: &[], receives: None };
+
+const PYTHON: Tool = Tool {
+    programs: &["python3"],
+    version: "--version",
+    sources: &[("stream.py", include_str!("../../../../peers/python/stream.py"))],
+    builds: &[],
+    // As much as the article's client.
+    receives: Some("65536"),
+};
+
 impl Tool {
-    /// Returns what a contender takes; nothing if it is no peer, or the bench does it itself.
-    fn of(contender: Contender) -> Option<Self> {
-        match (contender.is_peer(), contender.programs().first().copied()?) {
-            (true, "cc") => Some(Self::C),
-            (true, "iperf3") => Some(Self::Iperf3),
-            (true, "javac") => Some(Self::Java),
-            (true, "nc") => Some(Self::Nc),
-            (true, "python3") => Some(Self::Python),
-            _ => None,
-        }
-    }
-
-    /// Returns the programs that have to be in PATH.
-    const fn programs(self) -> &'static [&'static str] {
-        match self {
-            Self::C => &["cc"],
-            Self::Iperf3 => &["iperf3"],
-            Self::Java => &["javac", "java"],
-            Self::Nc => &["nc"],
-            Self::Python => &["python3"],
-        }
-    }
-
-    /// Returns the name of one that is not there.
-    fn lacks(self) -> Option<&'static str> {
-        self.programs().iter().copied().find(|program| find(program).is_none())
-    }
-
     /// Returns the program that is run, by its whole path. What stands in PATH for Python may be
     /// a script that looks for it.
-    fn program(self) -> PathBuf {
-        let name = self.programs()[self.programs().len() - 1];
+    fn program(&self) -> PathBuf {
+        let name = self.programs[self.programs.len() - 1];
         let found = find(name).unwrap_or_else(|| name.into());
-        if self != Self::Python {
+        if self != &PYTHON {
             return found;
         }
         let asked = Command::new(&found).args(["-c", "import sys; print(sys.executable)"]).output();
@@ -286,40 +287,11 @@ impl Tool {
         path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
     }
 
-    /// Returns its version text; none if it does not report one.
-    fn version(self) -> Option<String> {
-        let option = match self {
-            Self::Java => "-version",
-            Self::Nc => "-h",
-            Self::C | Self::Iperf3 | Self::Python => "--version",
-        };
-        let output = Command::new(self.program()).arg(option).output().ok()?;
+    /// Returns the version text of its program; none if that does not report one.
+    fn version(&self, program: &Path) -> Option<String> {
+        let output = Command::new(program).arg(self.version).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).replace('"', "");
         text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
 }
-
-/// Returns the files that a tool needs, by name.
-const fn sources(tool: Tool) -> &'static [(&'static str, &'static str)] {
-    match tool {
-        Tool::C => &[
-            ("peer.h", include_str!("../../../../peers/c/peer.h")),
-            ("send.c", include_str!("../../../../peers/c/send.c")),
-            ("receive.c", include_str!("../../../../peers/c/receive.c")),
-            ("copy.c", include_str!("../../../../peers/c/copy.c")),
-        ],
-        Tool::Java => &[
-            ("StreamCopy.java", include_str!("../../../../peers/java/StreamCopy.java")),
-            ("TransferTo.java", include_str!("../../../../peers/java/TransferTo.java")),
-        ],
-        Tool::Python => &[("stream.py", include_str!("../../../../peers/python/stream.py"))],
-        Tool::Iperf3 | Tool::Nc => &[],
-    }
-}
-
-/// Bytes that the article's servers read at once.
-const TRADITIONAL_BUFFER: &str = "4096";
-
-/// Bytes that the other article's client reads at once; the programs in C do as it does.
-const PYTHON_BUFFER: &str = "65536";

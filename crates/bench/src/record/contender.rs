@@ -6,143 +6,108 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
-/// A program, or a way of one, that takes part in a measurement.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(into = "String", try_from = "String")]
-#[allow(missing_docs)] // The table below says what each of them is.
-pub(crate) enum Contender {
-    /// This mechanism of `underpass` alone, required.
-    Only(Mechanism),
-    Aria2,
-    Auto,
-    BareLoop,
-    BareSendfile,
-    CMmap,
-    CMmapLease,
-    CReadWrite,
-    CSendfile,
-    Cp,
-    CpArchive,
-    Curl,
-    CurlToDufs,
-    CurlToNginx,
-    CurlToUnderpass,
-    Dufs,
-    Fcp,
-    H2o,
-    Iperf3,
-    JavaStream,
-    JavaTransferTo,
-    Lighttpd,
-    MemoryCopy,
-    Miniserve,
-    Nc,
-    Nginx,
-    NginxAio,
-    NginxDirect,
-    OneBuffer,
-    PythonSendall,
-    PythonSendfile,
-    Rsync,
-    Tar,
-    Underpass,
-    UnderpassDense,
-    UnderpassSynced,
-    Wget,
-    Xcp,
+/// Declares the contenders, each with its name in records, its name for people, and the programs that
+/// it needs besides this one.
+macro_rules! contenders {
+    ($($variant:ident $name:literal $label:literal [$($program:literal),*])*) => {
+        /// A program, or a way of one, that takes part in a measurement.
+        #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub(crate) enum Contender {
+            /// This mechanism of `underpass` alone, required.
+            Only(Mechanism),
+            $($variant,)*
+        }
+
+        /// Every contender that is not a mechanism.
+        const ENTRIES: &[Entry] = &[$((Contender::$variant, $name, $label, &[$($program),*])),*];
+    };
 }
 
-/// Name in records, name for people, programs that it needs.
 type Entry = (Contender, &'static str, &'static str, &'static [&'static str]);
 
-/// Every contender that is not a mechanism.
-const ENTRIES: [Entry; 37] = {
-    use Contender as C;
-    [
-        (C::Aria2, "aria2c", "aria2c", &["aria2c"]),
-        (C::Auto, "auto", "auto", &[]),
-        (C::BareLoop, "bare_loop", "bare loop", &["cc"]),
-        (C::BareSendfile, "bare_sendfile", "bare_sendfile", &[]),
-        (C::CMmap, "c_mmap", "c_mmap", &["cc"]),
-        (C::CMmapLease, "c_mmap_lease", "c_mmap_lease", &["cc"]),
-        (C::CReadWrite, "c_read_write", "c_read_write", &["cc"]),
-        (C::CSendfile, "c_sendfile", "c_sendfile", &["cc"]),
-        (C::Cp, "cp", "cp", &["cp"]),
-        (C::CpArchive, "cp_a", "cp -a", &["cp"]),
-        (C::Curl, "curl", "curl", &["curl"]),
-        (C::CurlToDufs, "curl_to_dufs", "curl to dufs", &["curl", "dufs"]),
-        (C::CurlToNginx, "curl_to_nginx", "curl to nginx", &["curl", "nginx"]),
-        (C::CurlToUnderpass, "curl_to_underpass", "curl to underpass", &["curl"]),
-        (C::Dufs, "dufs", "dufs", &["dufs"]),
-        (C::Fcp, "fcp", "fcp", &["fcp"]),
-        (C::H2o, "h2o", "h2o", &["h2o"]),
-        (C::Iperf3, "iperf3", "iperf3", &["iperf3"]),
-        (C::JavaStream, "java_stream", "java_stream", &["javac", "java"]),
-        (C::JavaTransferTo, "java_transfer_to", "java_transfer_to", &["javac", "java"]),
-        (C::Lighttpd, "lighttpd", "lighttpd", &["lighttpd"]),
-        (C::MemoryCopy, "memory_copy", "memory_copy", &[]),
-        (C::Miniserve, "miniserve", "miniserve", &["miniserve"]),
-        (C::Nc, "nc", "nc", &["nc"]),
-        (C::Nginx, "nginx", "nginx", &["nginx"]),
-        (C::NginxAio, "nginx_aio", "nginx, aio threads", &["nginx"]),
-        (C::NginxDirect, "nginx_direct", "nginx, directio", &["nginx"]),
-        (C::OneBuffer, "one_buffer", "one buffer", &[]),
-        (C::PythonSendall, "python_sendall", "python_sendall", &["python3"]),
-        (C::PythonSendfile, "python_sendfile", "python_sendfile", &["python3"]),
-        (C::Rsync, "rsync_a", "rsync -a", &["rsync"]),
-        (C::Tar, "tar", "tar", &["tar"]),
-        (C::Underpass, "underpass", "underpass", &[]),
-        (C::UnderpassDense, "underpass_dense", "underpass, without holes", &[]),
-        (C::UnderpassSynced, "underpass_synced", "underpass synced", &[]),
-        (C::Wget, "wget", "wget", &["wget"]),
-        (C::Xcp, "xcp", "xcp", &["xcp"]),
-    ]
-};
+contenders! {
+    Aria2 "aria2c" "aria2c" ["aria2c"]
+    Auto "auto" "auto" []
+    BareLoop "bare_loop" "bare loop" ["cc"]
+    BareSendfile "bare_sendfile" "bare_sendfile" []
+    CMmap "c_mmap" "c_mmap" ["cc"]
+    CMmapLease "c_mmap_lease" "c_mmap_lease" ["cc"]
+    CReadWrite "c_read_write" "c_read_write" ["cc"]
+    CSendfile "c_sendfile" "c_sendfile" ["cc"]
+    Cp "cp" "cp" ["cp"]
+    CpArchive "cp_a" "cp -a" ["cp"]
+    Curl "curl" "curl" ["curl"]
+    CurlToDufs "curl_to_dufs" "curl to dufs" ["curl", "dufs"]
+    CurlToNginx "curl_to_nginx" "curl to nginx" ["curl", "nginx"]
+    CurlToUnderpass "curl_to_underpass" "curl to underpass" ["curl"]
+    Dufs "dufs" "dufs" ["dufs"]
+    Fcp "fcp" "fcp" ["fcp"]
+    H2o "h2o" "h2o" ["h2o"]
+    Iperf3 "iperf3" "iperf3" ["iperf3"]
+    JavaStream "java_stream" "java_stream" ["javac", "java"]
+    JavaTransferTo "java_transfer_to" "java_transfer_to" ["javac", "java"]
+    Lighttpd "lighttpd" "lighttpd" ["lighttpd"]
+    MemoryCopy "memory_copy" "memory_copy" []
+    Miniserve "miniserve" "miniserve" ["miniserve"]
+    Nc "nc" "nc" ["nc"]
+    Nginx "nginx" "nginx" ["nginx"]
+    NginxAio "nginx_aio" "nginx, aio threads" ["nginx"]
+    NginxDirect "nginx_direct" "nginx, directio" ["nginx"]
+    OneBuffer "one_buffer" "one buffer" []
+    PythonSendall "python_sendall" "python_sendall" ["python3"]
+    PythonSendfile "python_sendfile" "python_sendfile" ["python3"]
+    Rsync "rsync_a" "rsync -a" ["rsync"]
+    Tar "tar" "tar" ["tar"]
+    Underpass "underpass" "underpass" []
+    UnderpassDense "underpass_dense" "underpass, without holes" []
+    UnderpassSynced "underpass_synced" "underpass synced" []
+    Wget "wget" "wget" ["wget"]
+    Xcp "xcp" "xcp" ["xcp"]
+}
 
 /// The contenders of the articles, and those that move bytes without HTTP.
-pub(crate) const PEERS: [Contender; 12] = [
-    Contender::BareSendfile,
-    Contender::CMmap,
-    Contender::CMmapLease,
-    Contender::CReadWrite,
-    Contender::CSendfile,
-    Contender::Iperf3,
-    Contender::JavaStream,
-    Contender::JavaTransferTo,
-    Contender::MemoryCopy,
-    Contender::Nc,
-    Contender::PythonSendall,
-    Contender::PythonSendfile,
-];
+pub(crate) const PEERS: [Contender; 12] = {
+    use Contender as C;
+    [
+        C::BareSendfile,
+        C::CMmap,
+        C::CMmapLease,
+        C::CReadWrite,
+        C::CSendfile,
+        C::Iperf3,
+        C::JavaStream,
+        C::JavaTransferTo,
+        C::MemoryCopy,
+        C::Nc,
+        C::PythonSendall,
+        C::PythonSendfile,
+    ]
+};
 
 impl Contender {
     /// Its name in records.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Only(mechanism) => mechanism.name(),
-            named => named.entry().1,
-        }
+        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.1)
     }
 
     /// Its name for people.
     pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Only(mechanism) => mechanism.name(),
-            named => named.entry().2,
-        }
+        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.2)
     }
 
     /// Returns the programs that it needs besides this one.
     pub(crate) fn programs(self) -> &'static [&'static str] {
-        match self {
-            Self::Only(_) => &[],
-            named => named.entry().3,
-        }
+        self.entry().map_or(&[], |entry| entry.3)
     }
 
-    fn entry(self) -> &'static Entry {
+    /// Returns its entry, or the mechanism that it is.
+    fn entry(self) -> Result<&'static Entry, Mechanism> {
         let entry = ENTRIES.iter().find(|entry| entry.0 == self);
-        entry.expect("every contender has an entry")
+        match self {
+            Self::Only(mechanism) => Err(mechanism),
+            _ => Ok(entry.expect("every contender has an entry")),
+        }
     }
 
     /// Returns whether it is one of the articles' programs, or another one that moves bytes

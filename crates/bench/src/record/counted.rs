@@ -10,7 +10,6 @@ use super::Role;
 pub(crate) struct Counted {
     /// The cell, as an index.
     pub(crate) cell: usize,
-    /// The role of the process.
     pub(crate) role: Role,
     /// Its calls, those that took longest first: from its start to its end, of a server during
     /// requests.
@@ -21,36 +20,26 @@ pub(crate) struct Counted {
     pub(crate) served_bytes: Option<u64>,
 }
 
-/// What was counted of one process, whatever the cell.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tally {
-    role: Role,
-    calls: Vec<Call>,
-    served_bytes: Option<u64>,
-}
-
-impl Tally {
-    /// The calls of a process that moved everything once.
-    pub(crate) const fn new(role: Role, calls: Vec<Call>) -> Self {
-        Self { role, calls, served_bytes: None }
+impl Counted {
+    /// The calls of a process that moved everything once, of a cell that is not known yet.
+    pub(crate) fn new(role: Role, calls: Vec<Call>) -> Self {
+        Self { cell: 0, role, calls, served_bytes: None }
     }
 
     /// The calls of a server, of whose bodies `bytes` arrived meanwhile.
-    pub(crate) const fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
-        Self { role: Role::Server, calls, served_bytes: Some(bytes) }
+    pub(crate) fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
+        Self { served_bytes: Some(bytes), ..Self::new(Role::Server, calls) }
     }
 
-    /// As the record has it.
-    pub(crate) fn of(self, cell: usize) -> Counted {
-        let Self { role, calls, served_bytes } = self;
-        Counted { cell, role, calls, served_bytes }
+    /// Returns the same of this cell.
+    pub(crate) fn of(self, cell: usize) -> Self {
+        Self { cell, ..self }
     }
 }
 
 /// One system call by name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Call {
-    /// Its name.
     pub(crate) name: String,
     /// How often it was called.
     pub(crate) calls: u64,
@@ -63,7 +52,6 @@ pub(crate) struct Call {
 /// A program that should have taken part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Missing {
-    /// Which one.
     pub(crate) name: String,
     /// Why it did not.
     pub(crate) why: String,

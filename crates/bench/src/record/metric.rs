@@ -37,18 +37,14 @@ pub(crate) enum Whose {
 /// Which values are the better ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// The small ones.
     Less,
-    /// The large ones.
     More,
 }
 
 /// Where a metric is shown: also wherever those of a higher rank are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// In tables.
     Table,
-    /// In charts.
     Chart,
     /// As bars on the terminal, and when two records are compared.
     Main,
@@ -56,19 +52,25 @@ pub(crate) enum Rank {
     Finding,
 }
 
-impl Metric {
-    /// A metric of which less is better.
-    pub(crate) const fn less(
-        name: &'static str,
-        title: &'static str,
-        short: &'static str,
-        unit: Unit,
-        rank: Rank,
-        of: fn(&Record, &Sample) -> Option<f64>,
-    ) -> Self {
-        Self { name, title, short, whose: None, unit, aim: Some(Aim::Less), rank, of }
-    }
+/// Writes a metric in a few lines: its name, its title, the head of its column, unit and rank, and the
+/// value of a sample. The lower value is the better one.
+macro_rules! metric {
+    ($name:literal: $title:literal, $short:literal, $unit:ident, $rank:ident, $of:expr) => {
+        $crate::record::Metric {
+            name: $name,
+            title: $title,
+            short: $short,
+            whose: None,
+            unit: $crate::record::Unit::$unit,
+            aim: Some($crate::record::Aim::Less),
+            rank: $crate::record::Rank::$rank,
+            of: $of,
+        }
+    };
+}
+pub(crate) use metric;
 
+impl Metric {
     /// Restricts the metric to one side.
     pub(crate) const fn of_side(self, whose: Whose) -> Self {
         Self { whose: Some(whose), ..self }
@@ -99,9 +101,9 @@ impl Metric {
 
     /// Returns the heading of its column.
     pub(crate) fn column(&self, record: &Record) -> String {
-        let role = self.whose.filter(|whose| *whose == Whose::Peer);
-        let role = role.and_then(|whose| role_prefix(record, whose)).unwrap_or_default();
-        format!("{role}{}{}", self.short, self.share(record))
+        let peer = self.whose.filter(|whose| *whose == Whose::Peer);
+        let role = peer.and_then(|peer| role(record, peer)).map(|role| format!("{role} "));
+        format!("{}{}{}", role.unwrap_or_default(), self.short, self.share(record))
     }
 
     /// Returns what one value is for, if not for a whole sample.
@@ -151,199 +153,135 @@ fn role(record: &Record, whose: Whose) -> Option<&'static str> {
     record.samples.iter().find_map(side)
 }
 
-fn role_prefix(record: &Record, whose: Whose) -> Option<String> {
-    Some(format!("{} ", role(record, whose)?))
-}
-
 /// The time of a scenario without a fixed duration.
-pub(crate) const TIME: Metric =
-    Metric::less("time", "Time", "time", Unit::Seconds, Rank::Finding, |record, sample| {
-        sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))
-    });
-
-/// Processor time of the side that is varied.
-pub(crate) const CPU: Metric =
-    Metric::less("cpu", "Processor time", "CPU", Unit::Seconds, Rank::Finding, |record, sample| {
-        cost(record, sample, TimeOf::Cpu)
-    })
-    .of_side(Whose::Measured);
-
-/// Processor time of the other side.
-pub(crate) const PEER_CPU: Metric = Metric {
-    name: "peer-cpu",
-    rank: Rank::Chart,
-    of: |record, sample| cost(record, sample, TimeOf::PeerCpu),
-    ..CPU.of_side(Whose::Peer)
+pub(crate) const TIME: Metric = metric! { "time": "Time", "time", Seconds, Finding,
+    |record, sample| sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))
 };
 
-/// Bytes of a transfer in a second.
-pub(crate) const SPEED: Metric = Metric::less(
-    "speed",
-    "Bytes in a second",
-    "B/s",
-    Unit::Bytes,
-    Rank::Table,
-    |record, sample| Some(record.cells[sample.cell].size as f64 / sample.wall_s),
-)
+/// Processor time of the side that is varied.
+pub(crate) const CPU: Metric = metric! { "cpu": "Processor time", "CPU", Seconds, Finding,
+    |record, sample| cost(record, sample, TimeOf::Cpu)
+}
+.of_side(Whose::Measured);
+
+pub(crate) const PEER_CPU: Metric = metric! { "peer-cpu": "Processor time", "CPU", Seconds, Chart,
+    |record, sample| cost(record, sample, TimeOf::PeerCpu)
+}
+.of_side(Whose::Peer);
+
+pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", Bytes, Table,
+    |record, sample| Some(record.cells[sample.cell].size as f64 / sample.wall_s)
+}
 .more_is_better();
 
 /// System calls that moved bytes; of a server, all of them.
 pub(crate) const CALLS: Metric =
-    Metric::less("calls", "System calls", "calls", Unit::Count, Rank::Main, |record, sample| {
-        let by_receipt = sample.measured.thread.as_ref().filter(|thread| thread.calls > 0);
-        if let Some(thread) = by_receipt {
-            return Some(thread.calls as f64 / responses(record));
-        }
-        let counted = counted(record, sample.cell, sample.measured.role)?;
-        if sample.served.is_none() {
-            return Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64);
-        }
-        Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
-    })
-    .of_side(Whose::Measured);
+    metric! { "calls": "System calls", "calls", Count, Main, calls }.of_side(Whose::Measured);
 
-/// Context switches.
-pub(crate) const SWITCHES: Metric = Metric::less(
-    "switches",
-    "Context switches",
-    "switches",
-    Unit::Count,
-    Rank::Chart,
-    |record, sample| {
-        let parts = match &sample.served {
-            None => responses(record),
-            Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
-            Some(_) => return None,
-        };
-        Some(switches(record.about.cpu, &sample.measured)? / parts)
-    },
-)
-.of_side(Whose::Measured);
+pub(crate) const SWITCHES: Metric =
+    metric! { "switches": "Context switches", "switches", Count, Chart,
+        |record, sample| {
+            let parts = match &sample.served {
+                None => responses(record),
+                Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
+                Some(_) => return None,
+            };
+            Some(switches(record.about.cpu, &sample.measured)? / parts)
+        }
+    }
+    .of_side(Whose::Measured);
 
 /// Page faults of the thread that moved the bytes.
-pub(crate) const FAULTS: Metric =
-    Metric::less("faults", "Page faults", "faults", Unit::Count, Rank::Table, |_, sample| {
+pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", Count, Table,
+    |_, sample| {
         let thread = sample.measured.thread.as_ref()?;
         Some(thread.minor_faults.saturating_add(thread.major_faults) as f64)
-    })
-    .of_side(Whose::Measured);
-
-/// Bytes that were copied between the kernel and the program.
-pub(crate) const USER_SPACE: Metric = Metric::less(
-    "user-space",
-    "Bytes through user space",
-    "user space",
-    Unit::Bytes,
-    Rank::Chart,
-    |record, sample| {
-        let thread = sample.measured.thread.as_ref()?;
-        Some(thread.user_space_bytes as f64 / responses(record))
-    },
-)
+    }
+}
 .of_side(Whose::Measured);
 
-/// Responses in a second.
-pub(crate) const RATE: Metric = Metric::less(
-    "rate",
-    "Responses in a second",
-    "in a second",
-    Unit::Count,
-    Rank::Finding,
-    |record, sample| {
-        let load = requested(sample)?;
-        Some(load.bytes as f64 / record.cells[sample.cell].size as f64 / load.elapsed_s)
-    },
-)
-.more_is_better();
+/// Bytes that were copied between the kernel and the program.
+pub(crate) const USER_SPACE: Metric =
+    metric! { "user-space": "Bytes through user space", "user space",
+        Bytes, Chart, |record, sample| {
+            let thread = sample.measured.thread.as_ref()?;
+            Some(thread.user_space_bytes as f64 / responses(record))
+        }
+    }
+    .of_side(Whose::Measured);
 
-/// Bytes of responses in a second.
-pub(crate) const THROUGHPUT: Metric = Metric::less(
-    "throughput",
-    "Bytes in a second",
-    "B/s",
-    Unit::Bytes,
-    Rank::Finding,
-    |_, sample| {
-        let load = requested(sample)?;
-        Some(load.bytes as f64 / load.elapsed_s)
-    },
-)
-.more_is_better();
+/// Responses, counted by their bytes.
+pub(crate) const RATE: Metric =
+    metric! { "rate": "Responses in a second", "in a second", Count, Finding,
+        |record, sample| Some(answered(record, sample)? / requested(sample)?.elapsed_s)
+    }
+    .more_is_better();
 
-/// What half of the requests did not exceed.
-pub(crate) const P50: Metric = Metric::less(
-    "p50",
-    "Latency of half of the requests",
-    "p50",
-    Unit::Seconds,
-    Rank::Chart,
-    |_, sample| Some(requested(sample)?.latency?.p50_s),
-);
+pub(crate) const THROUGHPUT: Metric =
+    metric! { "throughput": "Bytes in a second", "B/s", Bytes, Finding,
+        |_, sample| requested(sample).map(|load| load.bytes as f64 / load.elapsed_s)
+    }
+    .more_is_better();
 
-/// What 99 of 100 requests did not exceed.
-pub(crate) const P99: Metric = Metric::less(
-    "p99",
-    "Latency of 99 of 100 requests",
-    "p99",
-    Unit::Seconds,
-    Rank::Main,
-    |_, sample| Some(requested(sample)?.latency?.p99_s),
-);
+pub(crate) const P50: Metric = metric! { "p50": "Latency of half of the requests", "p50", Seconds, Chart,
+    |_, sample| Some(requested(sample)?.latency?.p50_s)
+};
 
-/// The longest request.
-pub(crate) const LONGEST: Metric =
-    Metric::less("max", "The longest latency", "max", Unit::Seconds, Rank::Table, |_, sample| {
-        Some(requested(sample)?.latency?.max_s)
-    });
+pub(crate) const P99: Metric = metric! { "p99": "Latency of 99 of 100 requests", "p99", Seconds, Main,
+    |_, sample| Some(requested(sample)?.latency?.p99_s)
+};
 
-/// The part of its core that the server used.
-pub(crate) const SERVER_BUSY: Metric = Metric::less(
-    "server-busy",
-    "Part of its core that the server used",
-    "server busy",
-    Unit::Percent,
-    Rank::Table,
-    |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s),
-)
-.aimless();
+pub(crate) const LONGEST: Metric = metric! { "max": "The longest latency", "max", Seconds, Table,
+    |_, sample| Some(requested(sample)?.latency?.max_s)
+};
+
+pub(crate) const SERVER_BUSY: Metric =
+    metric! { "server-busy": "Part of its core that the server used",
+        "server busy", Percent, Table,
+        |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s)
+    }
+    .aimless();
 
 /// Processor time of server, load and interrupts: on loopback a server can leave part of its work to
 /// the core of its client.
-pub(crate) const MACHINE: Metric = Metric::less(
-    "machine-cpu",
-    "Processor time of the whole machine for each response",
-    "machine CPU",
-    Unit::Seconds,
-    Rank::Table,
-    |record, sample| {
-        let load = requested(sample)?;
-        Some(load.machine_s? / (load.bytes as f64 / record.cells[sample.cell].size as f64))
-    },
-);
+pub(crate) const MACHINE: Metric = metric! {
+    "machine-cpu": "Processor time of the whole machine for each response", "machine CPU", Seconds, Table,
+    |record, sample| Some(requested(sample)?.machine_s? / answered(record, sample)?)
+};
 
 /// The same for each GiB.
 pub(crate) const MACHINE_PER_GIB: Metric = Metric {
     title: "Processor time of the whole machine for each GiB",
     of: |_, sample| {
-        let load = requested(sample)?;
-        Some(load.machine_s? / load.bytes as f64 * GIB)
+        requested(sample).and_then(|load| Some(load.machine_s? / load.bytes as f64 * GIB))
     },
     ..MACHINE
 };
 
-/// The part of its core that the load used.
-pub(crate) const LOAD_BUSY: Metric = Metric::less(
-    "load-busy",
-    "Part of its core that the load used",
-    "load busy",
-    Unit::Percent,
-    Rank::Table,
-    |_, sample| {
+pub(crate) const LOAD_BUSY: Metric = metric! { "load-busy": "Part of its core that the load used",
+    "load busy", Percent, Table, |_, sample| {
         let load = sample.peer.as_ref()?;
         Some(load.thread.as_ref()?.cpu_s() / load.elapsed_s)
-    },
-)
+    }
+}
 .aimless();
+
+fn calls(record: &Record, sample: &Sample) -> Option<f64> {
+    let by_receipt = sample.measured.thread.as_ref().filter(|thread| thread.calls > 0);
+    if let Some(thread) = by_receipt {
+        return Some(thread.calls as f64 / responses(record));
+    }
+    let counted = counted(record, sample.cell, sample.measured.role)?;
+    if sample.served.is_none() {
+        return Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64);
+    }
+    Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
+}
+
+/// Returns how many responses arrived, those that were under way at an end by their bytes.
+fn answered(record: &Record, sample: &Sample) -> Option<f64> {
+    Some(requested(sample)?.bytes as f64 / record.cells[sample.cell].size as f64)
+}
 
 /// Processor time for each GiB that was moved, or for each response.
 fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
@@ -444,5 +382,4 @@ impl Motion {
     }
 }
 
-/// Bytes of a GiB.
 pub(crate) const GIB: f64 = (1 << 30) as f64;

@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use underpass_engine::{Mechanism, Report, Usage};
 
 pub(crate) use contender::{Contender, PEERS};
-pub(crate) use counted::{Call, Counted, Missing, Tally};
+pub(crate) use counted::{Call, Counted, Missing};
 pub(crate) use description::{Cpu, Description};
 pub(crate) use metric::{
     Aim, CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, Motion, P50,
     P99, PEER_CPU, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, Whose,
-    counted, served_amount, served_in, sum,
+    counted, metric, served_amount, served_in, sum,
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{BadClients, GoodClient, Hostile, Latency, Load, Memory, Served, Setting};
@@ -49,13 +49,10 @@ pub struct Record {
     /// The scenario of that name, looked up when the record is loaded.
     #[serde(skip)]
     pub(crate) about: &'static Description,
-    /// The version of the program.
     pub(crate) underpass: String,
     /// When it began, RFC 3339 in UTC.
     pub(crate) started: String,
-    /// What was asked for.
     pub(crate) arguments: Arguments,
-    /// Where it ran.
     pub(crate) environment: Environment,
     /// What the others are compared with.
     pub(crate) baseline: Variant,
@@ -77,7 +74,6 @@ pub struct Record {
 /// What was asked for.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Arguments {
-    /// Sizes in bytes.
     pub(crate) sizes: Vec<u64>,
     /// Contenders besides the baseline.
     pub(crate) mechanisms: Vec<Contender>,
@@ -167,11 +163,8 @@ pub(crate) enum SinkKind {
 /// Where a run took place.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Environment {
-    /// The kernel's release.
     pub(crate) kernel: String,
-    /// The processor's architecture.
     pub(crate) machine: String,
-    /// The processor's own name.
     pub(crate) cpu: String,
     /// Processor cores that could be used.
     pub(crate) cores: usize,
@@ -180,7 +173,6 @@ pub(crate) struct Environment {
     /// The core of the receiver or client. In `get`, `put` and `tree` it is the other
     /// one, to which no process is kept, nor any server to the first unless `pinned` says so.
     pub(crate) second_core: usize,
-    /// Memory in bytes.
     pub(crate) memory_bytes: u64,
     /// The type of the file system of the source.
     pub(crate) source_file_system: String,
@@ -225,7 +217,6 @@ pub(crate) struct Cell {
     pub(crate) load: Option<BadClients>,
 }
 
-/// One measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Sample {
     /// The cell, as an index.

@@ -10,11 +10,8 @@ pub(crate) struct Setting {
     /// Whether there are as many at every size.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) all_connections: bool,
-    /// Seconds of a sample.
     pub(crate) seconds: f64,
-    /// Whether every server wrote an access log.
     pub(crate) log: bool,
-    /// Whether connections were encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tls: bool,
     /// Clients that stream a large file each; absent if there were none.
@@ -44,7 +41,6 @@ pub(crate) enum Served {
     Requests(Load),
     /// Of `scale`: requests, and what they did to the server's memory.
     Scale {
-        /// The requests.
         load: Load,
         /// The server's memory before the first of them.
         start: Memory,
@@ -78,7 +74,6 @@ pub(crate) enum Served {
 /// Requests without a pause.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Load {
-    /// Connections.
     pub(crate) connections: u32,
     /// Seconds for which they asked.
     pub(crate) elapsed_s: f64,
@@ -102,7 +97,6 @@ pub(crate) struct Latency {
     pub(crate) p50_s: f64,
     /// What 99 of 100 did not exceed.
     pub(crate) p99_s: f64,
-    /// The longest.
     pub(crate) max_s: f64,
 }
 
@@ -162,27 +156,27 @@ pub(crate) struct GoodClient {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BadClients {
-    /// They connect and say nothing
+    /// They connect and send nothing
     Idle,
-    /// They send a long head, the end of it a byte at a time
+    /// They send a long head, its end a byte at a time
     SlowHeads,
-    /// They ask for a large file and read a little now and then
+    /// They request a large file and read a little now and then
     SlowReaders,
-    /// They ask for a large file and reset the connection
+    /// They request a large file and reset the connection
     Resets,
-    /// They ask for as many ranges as fit into a head
+    /// They request as many ranges as fit into a head
     Ranges,
     /// They begin a handshake and do not end it
     PartialHellos,
-    /// They shake hands, ask once and leave
+    /// They do a TLS handshake, send one request and leave
     Handshakes,
     /// They try passwords
     Passwords,
-    /// They ask again and again and never read
+    /// They send requests and never read
     Pipelines,
-    /// They ask how large a folder is as a tar
+    /// They request the size of a folder as a tar archive
     Archives,
-    /// They ask for the page of a large folder and do not read it
+    /// They request the page of a large folder and do not read it
     Listings,
     /// They upload a byte at a time
     SlowUploads,

@@ -35,7 +35,7 @@ pub(crate) struct Transfers {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pin {
-    /// None: all of them run as they do without a bench
+    /// No process
     #[default]
     None,
     /// The server on the second core
@@ -56,7 +56,6 @@ pub(crate) enum MemoryState {
 /// What was copied, and how.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Copies {
-    /// What was copied.
     pub(crate) original: OriginalKind,
     /// Its files.
     pub(crate) files: u64,
@@ -114,7 +113,6 @@ pub(crate) enum EarlierCopies {
 /// What was run for a contender, with words in capitals for what is another one each time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct CommandLine {
-    /// The contender.
     #[serde(rename = "way")]
     pub(crate) contender: Contender,
     /// What was run, of programs that copy.

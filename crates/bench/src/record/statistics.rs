@@ -8,20 +8,15 @@ use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, Thread, Variant,
 pub(crate) struct Summary {
     /// The middle one, or the mean of the two in the middle.
     pub(crate) median: f64,
-    /// The least.
     pub(crate) min: f64,
-    /// The largest.
     pub(crate) max: f64,
 }
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeOf {
-    /// Time.
     Wall,
-    /// Processor time of the side whose mechanism is varied.
     Cpu,
-    /// Processor time of the other side.
     PeerCpu,
 }
 
@@ -130,7 +125,6 @@ impl Record {
         self.cells.iter().position(is_like)
     }
 
-    /// Returns the cell of a size and a variant.
     pub(crate) fn cell(&self, size: u64, variant: Variant) -> Option<usize> {
         self.cells.iter().position(|cell| (cell.size, cell.variant) == (size, variant))
     }

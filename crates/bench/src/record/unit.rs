@@ -2,18 +2,14 @@
 
 use underpass_engine::Grouped;
 
-/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Bytes.
     Bytes,
     /// Pieces.
     Count,
     /// Parts of one, as percent.
     Percent,
-    /// Seconds.
     Seconds,
-    /// A ratio.
     Times,
 }
 
@@ -87,9 +83,7 @@ fn part<'a>(parts: &'a [(f64, &'static str)], value: f64) -> &'a (f64, &'static 
     parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])
 }
 
-/// Parts of a second.
 const SECONDS: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
-/// Multiples of a byte.
 const BYTES: [(f64, &str); 5] = [
     ((1_u64 << 40) as f64, "TiB"),
     ((1_u64 << 30) as f64, "GiB"),

@@ -11,7 +11,6 @@ use super::contender::Contender;
 /// A contender at a step: what one row of a table is about.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Variant {
-    /// The contender that moves the bytes.
     #[serde(rename = "way")]
     pub(crate) contender: Contender,
     /// How many by one call.
@@ -24,7 +23,6 @@ pub(crate) struct Variant {
 pub(crate) enum Step {
     /// What the contender takes by itself.
     Default,
-    /// This many.
     Bytes(u64),
     /// The whole file, or as much as the mechanism takes in one call.
     Whole,
@@ -35,12 +33,10 @@ pub(crate) enum Step {
 pub(crate) enum Choice {
     /// Every mechanism that the scenario is about.
     All,
-    /// One contender.
     One(Contender),
 }
 
 impl Variant {
-    /// A contender at a step.
     pub(crate) const fn new(contender: Contender, step: Step) -> Self {
         Self { contender, step }
     }
@@ -61,12 +57,8 @@ impl Variant {
         if let Contender::Only(mechanism) = self.contender {
             arguments.extend(["--mechanism".to_owned(), mechanism.to_string()]);
         }
-        let step = match self.step {
-            Step::Default => None,
-            Step::Bytes(bytes) => Some(bytes),
-            Step::Whole => Some(size),
-        };
-        if let Some(bytes) = step {
+        if self.step != Step::Default {
+            let bytes = self.step.bytes().unwrap_or(size);
             arguments.extend(["--step".to_owned(), bytes.to_string()]);
         }
         arguments
@@ -77,6 +69,16 @@ impl Variant {
         match self.step {
             Step::Default => self.contender.label().to_owned(),
             step => format!("{} {step}", self.contender.label()),
+        }
+    }
+}
+
+impl Step {
+    /// Returns the number of bytes, if it is one.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Default | Self::Whole => None,
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::error::{Result, WithPath};
 pub(crate) struct FileTree {
     /// Small files, of 1 to 16 KiB.
     pub(crate) files: u32,
-    /// The number of large files.
     pub(crate) large: u32,
     /// Bytes of each of those.
     pub(crate) large_bytes: u64,
@@ -32,14 +31,12 @@ pub(crate) struct Content {
     names: Vec<PathBuf>,
     /// How many of them are files.
     pub(crate) files: u64,
-    /// Bytes of all files.
     pub(crate) bytes: u64,
     /// Bytes that they take on the disk.
     pub(crate) allocated: u64,
 }
 
 impl FileTree {
-    /// Returns how many files there are.
     pub(crate) const fn count(&self) -> u64 {
         self.files as u64 + self.large as u64
     }
@@ -69,7 +66,6 @@ impl FileTree {
         })
     }
 
-    /// Makes all files, without waiting for the disk.
     pub(crate) fn create(&self, root: &Path, noise: &mut Noise) -> Result<()> {
         for index in 0..self.files {
             let folder = root.join(format!("folder{:04}", index / FILES_IN_FOLDER));
@@ -89,7 +85,6 @@ impl FileTree {
 }
 
 impl Content {
-    /// Looks at what is there.
     pub(crate) fn survey(root: &Path) -> Result<Self> {
         let mut found =
             Self { root: root.to_owned(), names: Vec::new(), files: 0, bytes: 0, allocated: 0 };
@@ -212,7 +207,6 @@ fn small_size(index: u32) -> u64 {
     MIN_SMALL + spread * (MAX_SMALL - MIN_SMALL + 1) / (1 << 32)
 }
 
-/// Files in a folder.
 const FILES_IN_FOLDER: u32 = 100;
 
 const MIN_SMALL: u64 = 1 << 10;

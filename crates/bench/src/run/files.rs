@@ -33,14 +33,17 @@ impl Folder {
         Err(taken).with_path("creating a folder in", parent)
     }
 
-    /// Returns the path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Returns where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns its whole path, for programs that run with another current folder.
+    pub(crate) fn absolute(&self) -> Result<PathBuf> {
+        fs::canonicalize(&self.path).with_path("looking at", &self.path)
     }
 
     /// Fails if `needed` bytes do not fit, and a little more.
@@ -84,17 +87,6 @@ impl Drop for Folder {
         // A failure could only be reported, and the name of the folder shows its owner.
         let _ = fs::remove_dir_all(&self.path);
     }
-}
-
-/// Returns the folders of source and target, with room in them for the largest file.
-pub(crate) fn folders(dir: &Path, to: Option<&Path>, sizes: &[u64]) -> Result<(Folder, Folder)> {
-    let largest = largest(sizes);
-    let source = Folder::create(dir)?;
-    let target = Folder::create(to.unwrap_or(dir))?;
-    // Both in one folder share its room.
-    source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
-    target.require_space(largest)?;
-    Ok((source, target))
 }
 
 /// Returns the largest size, as files are made one after the other.
@@ -189,7 +181,6 @@ pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
     write().with_path("writing", path)
 }
 
-/// Returns the digest of a file.
 pub(crate) fn digest(path: &Path) -> Result<String> {
     let read = || -> io::Result<String> {
         let mut file = File::open(path)?;
@@ -212,7 +203,6 @@ pub(crate) fn drop_cached(path: &Path) -> Result<()> {
         .with_path("dropping from the page cache", path)
 }
 
-/// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -61,7 +61,6 @@ impl Link {
         Self { host: Ipv4Addr::LOCALHOST, congestion, ends: None, _system: system }
     }
 
-    /// Returns where a sender runs.
     pub(crate) fn sender(&self, core: usize) -> Placement<'_> {
         Placement {
             core: Some(core),
@@ -69,7 +68,6 @@ impl Link {
         }
     }
 
-    /// Returns where a receiver runs.
     pub(crate) fn receiver(&self, core: usize) -> Placement<'_> {
         let network = self.ends.as_ref().map(|[_, receiver]| &receiver.network);
         Placement { core: Some(core), network }

@@ -2,6 +2,7 @@
 //! and the schedule of measurements.
 
 mod context;
+mod ends;
 mod file_tree;
 mod files;
 mod link;
@@ -13,10 +14,11 @@ mod threads;
 mod tracer;
 
 pub use context::{Context, Observer};
+pub(crate) use ends::Ends;
 pub(crate) use file_tree::{Content, FileTree};
-pub(crate) use files::{Folder, Noise, digest, drop_cached, folders, hex, largest, sparse};
+pub(crate) use files::{Folder, Noise, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
-pub(crate) use process::{Cores, Finished, Running, processor_time, stay_on};
+pub(crate) use process::{Cores, Finished, Running, build, processor_time, stay_on, tries};
 pub(crate) use schedule::{Measured, Plan, Scenario, Verdict};
 pub(crate) use survey::{find, machine_seconds, nginx_version, survey, version};
 pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion};

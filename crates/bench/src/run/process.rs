@@ -1,15 +1,17 @@
 //! The measured processes: each is started on one core, waited for without disturbing it, and its
 //! cost is read before it is gone.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::{BenchError, Result};
+use crate::error::{BenchError, Result, WithPath};
 use crate::record::Process;
 use procfs::process::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,13 +95,9 @@ pub(crate) struct Running {
 /// A process that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// How it ended.
     pub(crate) status: ExitStatus,
-    /// What it printed on standard output.
     pub(crate) stdout: String,
-    /// What it printed on standard error.
     pub(crate) stderr: String,
-    /// What it cost.
     pub(crate) cost: Process,
 }
 
@@ -126,12 +124,10 @@ impl Running {
         Ok(Self { child, errors, said: String::new(), started })
     }
 
-    /// Its id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
@@ -186,6 +182,11 @@ impl Drop for Running {
 }
 
 impl Finished {
+    /// Returns itself if the process succeeded, and its failure if not.
+    pub(crate) fn succeeded(self, what: impl fmt::Display) -> Result<Self> {
+        if self.status.success() { Ok(self) } else { Err(self.failure(what.to_string())) }
+    }
+
     /// Returns the failure of a process that should have succeeded, in its own words.
     pub(crate) fn failure(&self, what: String) -> BenchError {
         let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
@@ -200,6 +201,42 @@ impl Finished {
         };
         BenchError::Measuring { what, why: said }
     }
+}
+
+/// Writes sources into a folder and builds them there; returns why that is not possible.
+pub(crate) fn build(
+    folder: &Path,
+    sources: &[(&str, &str)],
+    commands: &[&str],
+) -> Result<Option<String>> {
+    for (name, text) in sources {
+        let path = folder.join(name);
+        fs::write(&path, text).with_path("writing", path)?;
+    }
+    for command in commands {
+        let (program, words) = command.split_once(' ').unwrap_or((command, ""));
+        let mut command = Command::new(program);
+        // Messages are to be the same everywhere.
+        command.args(words.split(' ')).current_dir(folder).env("LC_ALL", "C").stdin(Stdio::null());
+        let output = command.output().with_path("starting", program)?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().find(|line| line.contains("error")).unwrap_or_default();
+            return Ok(Some(format!("{program} could not build it: {said}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Does what may fail as another program takes its port, three times at most.
+pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    let mut outcome = attempt();
+    for _ in 0..2 {
+        if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
+            outcome = attempt();
+        }
+    }
+    outcome
 }
 
 /// Starts a process, which inherits cores and network of the calling thread, and returns the time

@@ -8,8 +8,8 @@ use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
 use crate::error::Result;
 use crate::record::{
-    Arguments, Cell, Copies, Description, Environment, Missing, Record, SCHEMA, Sample, Served,
-    Side, Tally, Thread, Variant,
+    Arguments, Cell, Copies, Counted, Description, Environment, Missing, Record, SCHEMA, Sample,
+    Served, Side, Thread, Variant,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -28,7 +28,7 @@ pub(crate) trait Scenario {
 
     /// Moves the bytes once while the system calls of all processes are counted, and returns those
     /// of each; none without a tracer.
-    fn count(&mut self, _cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, _cell: &Cell) -> Result<Vec<Counted>> {
         Ok(Vec::new())
     }
 
@@ -70,13 +70,10 @@ impl Verdict {
 /// What one measurement found; see [`Sample`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
-    /// Seconds that the work took.
     pub(crate) wall_s: f64,
     /// The side that is varied.
     pub(crate) measured: Side,
-    /// The other side.
     pub(crate) peer: Option<Side>,
-    /// What clients of a server saw.
     pub(crate) served: Option<Served>,
     /// Processor seconds of ours that are in neither side, as they were spent before and after.
     pub(crate) besides_cpu_s: f64,
@@ -94,7 +91,6 @@ impl Measured {
 pub(crate) struct Plan {
     /// The requested arguments.
     pub(crate) arguments: Arguments,
-    /// Where it runs.
     pub(crate) environment: Environment,
     /// Programs that should take part and cannot.
     pub(crate) missing: Vec<Missing>,

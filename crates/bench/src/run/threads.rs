@@ -18,9 +18,7 @@ use crate::record::Thread;
 /// What a thread did.
 #[derive(Debug)]
 pub(crate) struct ThreadRun {
-    /// How long it took.
     pub(crate) elapsed: Duration,
-    /// What it spent.
     pub(crate) spent: Thread,
 }
 

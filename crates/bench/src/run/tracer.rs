@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::files::Folder;
 use super::survey::find;
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Call, Missing, Role, Tally};
+use crate::record::{Call, Counted, Missing, Role};
 
 /// Counts the calls of processes, one of each role, into files in the folder of the run.
 #[derive(Clone, Debug)]
@@ -34,8 +34,8 @@ impl Tracer {
     }
 
     /// Returns what a process of this role called, which was counted and has ended.
-    pub(crate) fn tally(&self, role: Role) -> Result<Tally> {
-        Ok(Tally::new(role, read(&self.summary(role))?))
+    pub(crate) fn tally(&self, role: Role) -> Result<Counted> {
+        Ok(Counted::new(role, read(&self.summary(role))?))
     }
 
     /// Counts from now on what a server calls, in all of its processes.

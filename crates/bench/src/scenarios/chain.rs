@@ -28,23 +28,22 @@ use crate::record::{
     SWITCHES, Side, SinkKind, Step, TIME, Thread, USER_SPACE, Variant, short_size,
 };
 use crate::run::{
-    Context, Cores, Folder, Measured, Noise, Plan, Scenario, Verdict, choose_congestion, hex,
-    largest, stay_on, survey,
+    Context, Ends, Measured, Plan, Scenario, Verdict, choose_congestion, hex, stay_on, survey,
 };
 
 /// What can be typed after `bench chain`.
 #[derive(Debug, Args)]
 pub struct ChainArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K")]
     sizes: Vec<u64>,
 
-    /// Responses of one sample
+    /// Send N responses in each sample
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1))]
     responses: u32,
 
-    /// Congestion control of the connections; auto is the system's own, unless it paces
+    /// Set the congestion control of the connections; auto keeps the system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
     congestion: String,
 
@@ -58,9 +57,7 @@ impl Benchmark for ChainArgs {
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        let source = Folder::create(&self.run.dir)?;
-        source.require_space(largest(&self.sizes))?;
-        let cores = Cores::available();
+        let (ends, _) = Ends::open(context, &self.run.dir, None, &self.sizes, false, true)?;
         let arguments = Arguments {
             mechanisms: vec![SENDFILE],
             steps: vec![Step::Default],
@@ -68,20 +65,12 @@ impl Benchmark for ChainArgs {
             responses: Some(self.responses),
             ..self.run.arguments(&self.sizes)
         };
-        let environment = survey(cores, source.path(), None);
+        let environment = survey(ends.cores, ends.source.path(), None);
         let mut plan = Plan { arguments, environment, ..Plan::default() };
         let baseline = Variant::plain(Contender::OneBuffer);
         plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
-        let mut small_files = SmallFiles {
-            source,
-            noise: Noise::new(largest(&self.sizes))?,
-            responses: self.responses,
-            congestion: self.congestion.clone(),
-            cores,
-            cancel: context.cancel,
-            sha256: String::new(),
-            seen_congestion: None,
-        };
+        let (responses, congestion) = (self.responses, self.congestion.clone());
+        let mut small_files = SmallFiles { ends, responses, congestion, seen_congestion: None };
         plan.measure(&mut small_files, baseline, context)
     }
 }
@@ -89,20 +78,10 @@ impl Benchmark for ChainArgs {
 /// A header and a small file, many times.
 #[derive(Debug)]
 struct SmallFiles<'a> {
-    /// Where the file is.
-    source: Folder,
-    /// What it is made of.
-    noise: Noise,
-    /// Responses of one sample.
+    ends: Ends<'a>,
     responses: u32,
     /// The congestion control asked for.
     congestion: String,
-    /// Where the two threads run.
-    cores: Cores,
-    /// Set by a signal.
-    cancel: &'a AtomicBool,
-    /// The file's digest.
-    sha256: String,
     /// The congestion control that the connections had.
     seen_congestion: Option<String>,
 }
@@ -123,13 +102,12 @@ impl Scenario for SmallFiles<'_> {
     }
 
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.sha256 = self.noise.write(&self.source.file(SOURCE), cell.size)?;
-        Ok(())
+        self.ends.create_source(cell.size)
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
         let exchange = self.exchange(cell.size, cell.variant, 1)?;
-        Verdict::compare(exchange.sha256, &self.sha256, cell.variant)
+        Verdict::compare(exchange.sha256, &self.ends.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -152,7 +130,7 @@ impl Scenario for SmallFiles<'_> {
 impl SmallFiles<'_> {
     /// Responses over a new connection.
     fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<Exchange> {
-        let path = self.source.file(SOURCE);
+        let path = self.ends.from();
         let file = File::open(&path).with_path("opening", &path)?;
         let network = |source| BenchError::Network {
             action: "connecting to",
@@ -162,7 +140,7 @@ impl SmallFiles<'_> {
         let (server, client) = connection().map_err(network)?;
         self.seen_congestion = choose_congestion(&server, &self.congestion)?;
         choose_congestion(&client, &self.congestion)?;
-        let (cores, cancel) = (self.cores, self.cancel);
+        let (cores, cancel) = (self.ends.cores, self.ends.context.cancel);
         let (served, asked) = std::thread::scope(|scope| {
             let serving = scope.spawn(move || {
                 stay_on(cores.first);
@@ -322,12 +300,8 @@ const AHEAD_BYTES: usize = 256 << 10;
 /// The length of the header, which is that of an ordinary HTTP response.
 const HEADER: [u8; 250] = [b'h'; 250];
 
-/// The name of the file.
-const SOURCE: &str = "source";
-
 const SENDFILE: Contender = Contender::Only(Mechanism::Sendfile);
 
-/// `bench chain`.
 pub(super) const CHAIN: Description = Description {
     name: "chain",
     command: "chain",

@@ -1,7 +1,7 @@
 //! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
 //! What counts is the life of the process, as that is all that can be known of a peer.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
@@ -9,22 +9,21 @@ use underpass_engine::Mechanism;
 
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
-use crate::options::{Benchmark, RunArgs, StepArgs, bytes, mechanisms};
+use crate::options::{Benchmark, RunArgs, StepArgs, TargetArgs, bytes, mechanisms};
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
-    Arguments, CALLS, CPU, Cell, Choice, Contender, Cpu, Description, Environment, FAULTS, Missing,
-    Record, Role, SPEED, SWITCHES, Side, Step, TIME, Tally, Thread, USER_SPACE, Variant, at_steps,
-    chosen, once,
+    Arguments, CALLS, CPU, Cell, Choice, Contender, Counted, Cpu, Description, Environment, FAULTS,
+    Missing, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Thread, USER_SPACE, Variant,
+    at_steps, chosen, once,
 };
 use crate::run::{
-    Context, Cores, Finished, Folder, Measured, Noise, Plan, Running, Scenario, Tracer, Verdict,
-    digest, drop_cached, find, folders, largest, survey, traced, version,
+    Context, Ends, Finished, Measured, Plan, Scenario, Tracer, Verdict, find, survey, version,
 };
 
 /// What can be typed after `bench copy`.
 #[derive(Debug, Args)]
 pub struct CopyArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1G")]
     sizes: Vec<u64>,
@@ -32,7 +31,7 @@ pub struct CopyArgs {
     #[command(flatten)]
     steps: StepArgs,
 
-    /// Do not count system calls in a pass of its own
+    /// Do not count system calls in a separate pass
     #[arg(long)]
     no_count: bool,
 
@@ -43,16 +42,16 @@ pub struct CopyArgs {
 /// What can be typed after `bench article-copy`.
 #[derive(Debug, Args)]
 pub struct SmallCopyArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1G")]
     sizes: Vec<u64>,
 
-    /// Bytes of the buffer, or asked for in one system call
+    /// Copy through a buffer of this many bytes, or ask for as many in one system call
     #[arg(long, value_name = "LIST", default_value = "4K", value_delimiter = ',')]
     step: Vec<Step>,
 
-    /// Our mechanisms, each required; auto: whatever is best, which takes no step
+    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(default_value = "auto,sendfile,read_write", value_parser = mechanisms())]
     mechanism: Vec<Choice>,
@@ -61,16 +60,8 @@ pub struct SmallCopyArgs {
     #[arg(long)]
     cold: bool,
 
-    /// Where the target is made, if not in --dir
-    #[arg(long, value_name = "DIR")]
-    to: Option<PathBuf>,
-
-    /// Do not count system calls in a pass of its own
-    #[arg(long)]
-    no_count: bool,
-
     #[command(flatten)]
-    run: RunArgs,
+    target: TargetArgs,
 }
 
 impl Benchmark for CopyArgs {
@@ -83,22 +74,21 @@ impl Benchmark for CopyArgs {
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
-        let comparison = Comparison {
-            about: &COPY,
-            run: &self.run,
-            sizes: &self.sizes,
-            steps: &self.steps.step,
-            cold: self.steps.cold,
-            to: self.steps.to.as_deref(),
-            no_count: self.no_count,
+        let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
+        let ends = Ends::open(context, &self.run.dir, to, &self.sizes, cold, self.no_count)?;
+        let arguments = Arguments {
+            mechanisms: contenders,
+            steps: self.steps.step.clone(),
+            cold,
+            ..self.run.arguments(&self.sizes)
         };
-        comparison.measure(contenders, variants, context)
+        measure(&COPY, ends, arguments, variants)
     }
 }
 
 impl Benchmark for SmallCopyArgs {
     fn json(&self) -> Option<&Path> {
-        self.run.json.as_deref()
+        self.target.run.json.as_deref()
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
@@ -106,104 +96,54 @@ impl Benchmark for SmallCopyArgs {
         let peers = peers.into_iter().flat_map(|peer| without(peer, &self.step));
         let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
         let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
-        let comparison = Comparison {
-            about: &ARTICLE_COPY,
-            run: &self.run,
-            sizes: &self.sizes,
-            steps: &self.step,
-            cold: self.cold,
-            to: self.to.as_deref(),
-            no_count: self.no_count,
-        };
-        comparison.measure(Vec::new(), variants, context)
+        let TargetArgs { to, no_count, run } = &self.target;
+        let ends = Ends::open(context, &run.dir, to.as_deref(), &self.sizes, self.cold, *no_count)?;
+        let arguments =
+            Arguments { steps: self.step.clone(), cold: self.cold, ..run.arguments(&self.sizes) };
+        measure(&ARTICLE_COPY, ends, arguments, variants)
     }
 }
 
-/// What is compared.
-struct Comparison<'a> {
+/// Measures those variants that can be, the first of which is the baseline.
+fn measure(
     about: &'static Description,
-    run: &'a RunArgs,
-    sizes: &'a [u64],
-    steps: &'a [Step],
-    cold: bool,
-    to: Option<&'a Path>,
-    no_count: bool,
-}
-
-impl Comparison<'_> {
-    /// Measures those variants that can be, the first of which is the baseline.
-    fn measure(
-        &self,
-        mechanisms: Vec<Contender>,
-        variants: Vec<Variant>,
-        context: &Context<'_>,
-    ) -> Result<Record> {
-        let (source, target) = folders(&self.run.dir, self.to, self.sizes)?;
-        let programs =
-            PeerPrograms::open(&source, variants.iter().map(|variant| variant.contender))?;
-        let cores = Cores::available();
-        let cp = find("cp").and_then(|cp| version(&cp));
-        let (tracer, mut missing) = Tracer::unless(self.no_count, &source);
-        let has_cp = cp.is_some();
-        if !has_cp && self.about.expected.is_empty() {
-            missing.push(Missing { name: "cp".to_owned(), why: "not installed".to_owned() });
-        }
-        missing.extend(programs.missing.iter().cloned());
-        let is_there = |variant: &Variant| {
-            programs.has(variant.contender) && (has_cp || variant.contender != Contender::Cp)
-        };
-        let variants: Vec<_> = variants.into_iter().filter(is_there).collect();
-        let baseline = first(&variants)?;
-        let mechanisms = match mechanisms.is_empty() {
-            true => once(variants.iter().map(|variant| variant.contender)),
-            false => mechanisms,
-        };
-        let environment = Environment {
-            cp,
-            programs: programs.versions.clone(),
-            ..survey(cores, source.path(), Some(target.path()))
-        };
-        let arguments = Arguments {
-            mechanisms,
-            steps: self.steps.to_vec(),
-            cold: self.cold,
-            side: Role::Copier,
-            ..self.run.arguments(self.sizes)
-        };
-        let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
-        plan.for_sizes(&variants);
-        let mut copy = Copy {
-            about: self.about,
-            context,
-            source,
-            target,
-            noise: Noise::new(largest(self.sizes))?,
-            programs,
-            cold: self.cold,
-            tracer,
-            cores,
-            sha256: String::new(),
-        };
-        plan.measure(&mut copy, baseline, context)
+    (ends, mut missing): (Ends<'_>, Vec<Missing>),
+    mut arguments: Arguments,
+    mut variants: Vec<Variant>,
+) -> Result<Record> {
+    let contenders = variants.iter().map(|variant| variant.contender);
+    let programs = PeerPrograms::open(&ends.source, contenders)?;
+    let cp = find("cp").and_then(|cp| version(&cp));
+    if cp.is_none() && about.expected.is_empty() {
+        missing.push(Missing { name: "cp".to_owned(), why: "not installed".to_owned() });
     }
+    missing.extend(programs.missing.iter().cloned());
+    variants.retain(|Variant { contender, .. }| {
+        programs.has(*contender) && (cp.is_some() || *contender != Contender::Cp)
+    });
+    let baseline = first(&variants)?;
+    if arguments.mechanisms.is_empty() {
+        arguments.mechanisms = once(variants.iter().map(|variant| variant.contender));
+    }
+    arguments.side = Role::Copier;
+    let environment = Environment {
+        cp,
+        programs: programs.versions.clone(),
+        ..survey(ends.cores, ends.source.path(), Some(ends.target.path()))
+    };
+    let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
+    plan.for_sizes(&variants);
+    let context = ends.context;
+    plan.measure(&mut Copy { about, ends, programs }, baseline, context)
 }
 
 /// A file to another file.
 #[derive(Debug)]
 struct Copy<'a> {
     about: &'static Description,
-    context: &'a Context<'a>,
-    source: Folder,
-    target: Folder,
-    noise: Noise,
+    ends: Ends<'a>,
     /// The programs of the articles, if any take part.
     programs: PeerPrograms,
-    /// Whether the source is to be out of the page cache.
-    cold: bool,
-    tracer: Option<Tracer>,
-    cores: Cores,
-    /// The source's digest.
-    sha256: String,
 }
 
 impl Scenario for Copy<'_> {
@@ -212,26 +152,20 @@ impl Scenario for Copy<'_> {
     }
 
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.sha256 = self.noise.write(&self.source.file(SOURCE), cell.size)?;
-        Ok(())
+        self.ends.create_source(cell.size)
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
         let finished = self.copy(cell, None)?;
-        if !finished.status.success() {
-            return match declined(&finished.stdout, cell.variant.contender) {
-                Some(errno) => Ok(Verdict::Declined(errno)),
-                None => Err(finished.failure(cell.variant.to_string())),
-            };
-        }
-        let target = self.target.file(TARGET);
-        let arrived = digest(&target)?;
-        self.target.clear(&target)?;
-        Verdict::compare(arrived, &self.sha256, cell.variant)
+        match declined(&finished, cell.variant.contender) {
+            Some(errno) => return Ok(Verdict::Declined(errno)),
+            None => finished.succeeded(cell.variant)?,
+        };
+        self.ends.verify(cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let finished = self.succeeded(cell, None)?;
+        let finished = self.copy(cell, None)?.succeeded(cell.variant)?;
         let wall_s = finished.cost.wall_s;
         let (elapsed_s, thread) = match cell.variant.contender {
             Contender::Cp => (wall_s, None),
@@ -247,40 +181,26 @@ impl Scenario for Copy<'_> {
         Ok(Measured::new(wall_s, side, None))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
-        let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
-        self.succeeded(cell, Some(tracer))?;
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
+        let Some(tracer) = &self.ends.tracer else { return Ok(Vec::new()) };
+        self.copy(cell, Some(tracer))?.succeeded(cell.variant)?;
         Ok(vec![tracer.tally(Role::Copier)?])
     }
 }
 
 impl Copy<'_> {
-    fn succeeded(&self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Finished> {
-        let finished = self.copy(cell, tracer)?;
-        match finished.status.success() {
-            true => Ok(finished),
-            false => Err(finished.failure(cell.variant.to_string())),
-        }
-    }
-
     /// One file to another, which was not there before.
     fn copy(&self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Finished> {
-        let (source, target) = (self.source.file(SOURCE), self.target.file(TARGET));
-        self.target.clear(&target)?;
-        if self.cold {
-            drop_cached(&source)?;
-        }
-        let buffer = match cell.variant.step {
-            Step::Bytes(bytes) => bytes,
-            Step::Default | Step::Whole => 0,
-        };
+        let (source, target) = (self.ends.from(), self.ends.to());
+        self.ends.reset()?;
         let contender = cell.variant.contender;
+        let buffer = cell.variant.step.bytes().unwrap_or(0);
         let peer = self.programs.copier(contender, buffer, &source, &target);
         let command = peer.unwrap_or_else(|| {
             let mut command = match contender {
                 Contender::Cp => Command::new("cp"),
                 _ => {
-                    let mut command = self.context.program();
+                    let mut command = self.ends.context.program();
                     command.args(["cp", "--json"]).args(cell.variant.arguments(cell.size));
                     command
                 }
@@ -288,12 +208,10 @@ impl Copy<'_> {
             command.arg(&source).arg(&target);
             command
         });
-        let command = traced(tracer, command, Role::Copier);
-        Running::start(command, self.cores.first)?.finish(None, self.context.cancel)
+        self.ends.run(command, Role::Copier, tracer, self.ends.cores.first)
     }
 }
 
-/// `bench copy`.
 pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
@@ -308,7 +226,6 @@ pub(super) const COPY: Description = Description {
     ..Description::NONE
 };
 
-/// `bench article-copy`.
 pub(super) const ARTICLE_COPY: Description =
     Description { name: "article_copy", command: "article-copy", expected: &[], ..COPY };
 
@@ -322,9 +239,3 @@ const TO_FILE: &[Contender] = &[
     Contender::Only(Mechanism::Mmap),
     Contender::Only(Mechanism::ReadWrite),
 ];
-
-/// The source's name in its folder.
-const SOURCE: &str = "source";
-
-/// The target's name in its folder.
-const TARGET: &str = "target";

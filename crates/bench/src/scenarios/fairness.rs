@@ -19,23 +19,23 @@ use crate::load::{
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Description, LOAD_BUSY, Latency, Load, Metric, Rank, Record, SERVER_BUSY, Sample,
-    Served, Setting, Tally, Unit, short_size,
+    CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
+    Served, Setting, metric, short_size,
 };
 use crate::run::{Context, Measured, Noise, Scenario, Verdict, drop_cached};
 
 /// What can be typed after `bench serve fairness`.
 #[derive(Debug, Args)]
 pub(super) struct FairnessArgs {
-    /// Size of the hot file
+    /// Serve a hot file of this size
     #[arg(long, value_name = "SIZE", default_value = "10K", value_parser = bytes)]
     size: u64,
 
-    /// Connections that ask for the hot file
+    /// Request the hot file over N connections
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
     connections: u32,
 
-    /// Clients beside them, each with a large file of its own
+    /// Stream N large files at the same time, each by one client
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = number(1))]
     streams: u32,
 
@@ -119,7 +119,7 @@ impl Scenario for Fairness<'_> {
         Ok(spent.measured(wall_s, served, all_cpu_s))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         self.drop_cached()?;
         let work = |counting: &Counting<'_>, host: &Host| {
             let mut generator = self.hot(cell.size, host)?;
@@ -194,7 +194,6 @@ impl Fairness<'_> {
     }
 }
 
-/// The name of a file that is streamed.
 fn cold(index: u32) -> String {
     format!("cold-{index}")
 }
@@ -217,7 +216,6 @@ fn beside(sample: &Sample) -> Option<Latency> {
     windows(sample)?[1].latency
 }
 
-/// `bench serve fairness`.
 pub(super) const FAIRNESS: Description = Description {
     name: "serve_fairness",
     command: "serve fairness",
@@ -235,67 +233,41 @@ pub(super) const FAIRNESS: Description = Description {
     },
     metrics: &[
         &CALLS,
-        &Metric::less(
-            "alone-p50",
-            "Latency of half of the requests, alone",
-            "p50 alone",
-            Unit::Seconds,
-            Rank::Table,
-            |_, sample| Some(alone(sample)?.p50_s),
-        ),
-        &Metric::less(
-            "beside-p50",
-            "Latency of half of the requests, beside large files",
-            "p50 beside",
-            Unit::Seconds,
-            Rank::Table,
-            |_, sample| Some(beside(sample)?.p50_s),
-        ),
-        &Metric::less(
-            "alone",
-            "Latency of 99 of 100 requests, alone",
-            "p99 alone",
-            Unit::Seconds,
-            Rank::Chart,
-            |_, sample| Some(alone(sample)?.p99_s),
-        ),
-        &Metric::less(
-            "beside",
-            "Latency of 99 of 100 requests, beside large files",
-            "p99 beside",
-            Unit::Seconds,
-            Rank::Chart,
-            |_, sample| Some(beside(sample)?.p99_s),
-        ),
-        &Metric::less(
-            "slowdown",
-            "Latency beside large files, as a multiple of that alone",
-            "p99 beside/alone",
-            Unit::Times,
-            Rank::Finding,
-            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s),
-        ),
-        &Metric::less(
-            "beside-max",
-            "The longest latency beside large files",
-            "max beside",
-            Unit::Seconds,
-            Rank::Table,
-            |_, sample| Some(beside(sample)?.max_s),
-        ),
-        &Metric::less(
-            "streams",
-            "Bytes of large files in a second",
-            "streams B/s",
-            Unit::Bytes,
-            Rank::Main,
+        &metric! {
+            "alone-p50": "Latency of half of the requests, alone", "p50 alone", Seconds, Table,
+            |_, sample| Some(alone(sample)?.p50_s)
+        },
+        &metric! {
+            "beside-p50": "Latency of half of the requests, beside large files", "p50 beside",
+            Seconds, Table,
+            |_, sample| Some(beside(sample)?.p50_s)
+        },
+        &metric! {
+            "alone": "Latency of 99 of 100 requests, alone", "p99 alone", Seconds, Chart,
+            |_, sample| Some(alone(sample)?.p99_s)
+        },
+        &metric! {
+            "beside": "Latency of 99 of 100 requests, beside large files", "p99 beside", Seconds,
+            Chart,
+            |_, sample| Some(beside(sample)?.p99_s)
+        },
+        &metric! {
+            "slowdown": "Latency beside large files, as a multiple of that alone",
+            "p99 beside/alone", Times, Finding,
+            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
+        },
+        &metric! {
+            "beside-max": "The longest latency beside large files", "max beside", Seconds, Table,
+            |_, sample| Some(beside(sample)?.max_s)
+        },
+        &metric! {
+            "streams": "Bytes of large files in a second", "streams B/s", Bytes, Main,
             |_, sample| match sample.served? {
-                Served::Fairness { beside, streamed_bytes, .. } => {
-                    Some(streamed_bytes as f64 / beside.elapsed_s)
-                }
+                Served::Fairness { beside, streamed_bytes, .. } =>
+                    Some(streamed_bytes as f64 / beside.elapsed_s),
                 _ => None,
-            },
-        )
+            }
+        }
         .more_is_better(),
         &SERVER_BUSY,
         &LOAD_BUSY,

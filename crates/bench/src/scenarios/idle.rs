@@ -18,19 +18,19 @@ use crate::load::{
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Description, Latency, Memory, Metric, Rank, Record, Role, Sample, Served, Setting,
-    Tally, Unit, Whose,
+    CALLS, Cell, Counted, Description, Latency, Memory, Record, Role, Sample, Served, Setting,
+    Whose, metric,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files};
 
 /// What can be typed after `bench serve idle`.
 #[derive(Debug, Args)]
 pub(super) struct IdleArgs {
-    /// Connections that are kept alive after one request
+    /// Keep N connections open after one request each
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1))]
     idle: u32,
 
-    /// Downloads that stop after a few KiB
+    /// Begin N downloads that stop after a few KiB
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = number(1))]
     slow: u32,
 
@@ -96,10 +96,10 @@ impl Scenario for Idle<'_> {
         Ok(found.spent.measured(found.spent.elapsed_s(), served, all_cpu_s))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let work = |counting: &Counting<'_>, host: &Host| {
             let calls = counting.during(|| self.connections(counting.server, host).map(drop))?;
-            Ok(Tally::new(Role::Server, calls))
+            Ok(Counted::new(Role::Server, calls))
         };
         self.0.counted(cell.variant.contender, work)
     }
@@ -211,7 +211,6 @@ const LARGE: &str = "large";
 
 const SMALL: &str = "small";
 
-/// The size of the file that new connections ask for.
 const SMALL_BYTES: u64 = 1 << 10;
 
 /// The receive buffer of a slow client, so that the server has to keep what is sent.
@@ -237,7 +236,6 @@ fn found(sample: &Sample) -> Option<([Memory; 3], Latency)> {
     }
 }
 
-/// `bench serve idle`.
 pub(super) const IDLE: Description = Description {
     name: "serve_idle",
     command: "serve idle",
@@ -254,76 +252,47 @@ pub(super) const IDLE: Description = Description {
     },
     metrics: &[
         &CALLS,
-        &Metric::less(
-            "memory-start",
-            "Resident memory after one request",
-            "after one",
-            Unit::Bytes,
-            Rank::Chart,
-            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64),
-        )
+        &metric! {
+            "memory-start": "Resident memory after one request", "after one", Bytes, Chart,
+            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "memory-idle",
-            "Resident memory with idle connections",
-            "with idle",
-            Unit::Bytes,
-            Rank::Main,
-            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64),
-        )
+        &metric! {
+            "memory-idle": "Resident memory with idle connections", "with idle", Bytes, Main,
+            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "memory-slow",
-            "Resident memory with slow downloads besides",
-            "with slow",
-            Unit::Bytes,
-            Rank::Finding,
-            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64),
-        )
+        &metric! {
+            "memory-slow": "Resident memory with slow downloads besides", "with slow", Bytes,
+            Finding,
+            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "pss-start",
-            "Proportional memory after one request",
-            "Pss after one",
-            Unit::Bytes,
-            Rank::Table,
-            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64),
-        )
+        &metric! {
+            "pss-start": "Proportional memory after one request", "Pss after one", Bytes, Table,
+            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "pss-idle",
-            "Proportional memory with idle connections",
-            "Pss with idle",
-            Unit::Bytes,
-            Rank::Table,
-            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64),
-        )
+        &metric! {
+            "pss-idle": "Proportional memory with idle connections", "Pss with idle", Bytes, Table,
+            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "pss-slow",
-            "Proportional memory with slow downloads besides",
-            "Pss with slow",
-            Unit::Bytes,
-            Rank::Table,
-            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64),
-        )
+        &metric! {
+            "pss-slow": "Proportional memory with slow downloads besides", "Pss with slow",
+            Bytes, Table,
+            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "answers",
-            "Time to answer one more connection",
-            "one more",
-            Unit::Seconds,
-            Rank::Main,
-            |_, sample| Some(found(sample)?.1.p50_s),
-        ),
-        &Metric::less(
-            "answers-max",
-            "The longest time to answer one more connection",
-            "longest",
-            Unit::Seconds,
-            Rank::Table,
-            |_, sample| Some(found(sample)?.1.max_s),
-        ),
+        &metric! {
+            "answers": "Time to answer one more connection", "one more", Seconds, Main,
+            |_, sample| Some(found(sample)?.1.p50_s)
+        },
+        &metric! {
+            "answers-max": "The longest time to answer one more connection", "longest", Seconds,
+            Table,
+            |_, sample| Some(found(sample)?.1.max_s)
+        },
     ],
     ..REQUESTS
 };

@@ -32,7 +32,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Description> {
     ALL.iter().find(|about| about.name == name)
 }
 
-/// Every scenario.
 const ALL: &[Description] = &[
     chain::CHAIN,
     copy::ARTICLE_COPY,
@@ -115,9 +114,9 @@ fn checked_receipt(
 
 /// Returns the kernel's answer by which it declined the mechanism of a contender, according to
 /// the receipt of a process that has failed.
-fn declined(stdout: &str, contender: Contender) -> Option<String> {
+fn declined(finished: &Finished, contender: Contender) -> Option<String> {
     let Contender::Only(mechanism) = contender else { return None };
-    let receipt: Receipt = serde_json::from_str(stdout).ok()?;
-    let mut declined = receipt.declined.into_iter();
+    let receipt: Receipt = serde_json::from_str(&finished.stdout).ok()?;
+    let mut declined = receipt.declined.into_iter().filter(|_| !finished.status.success());
     declined.find(|decline| decline.mechanism == mechanism.name()).map(|decline| decline.errno)
 }

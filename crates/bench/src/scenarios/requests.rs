@@ -12,20 +12,20 @@ use crate::load::{
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE, Record,
-    SERVER_BUSY, SWITCHES, Served, Setting, Tally, short_size,
+    CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE,
+    Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, largest};
 
 /// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
 pub(super) struct RequestsArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1K,10K,100K,1M,1G")]
     sizes: Vec<u64>,
 
-    /// Connections [default: 64; fewer for files of more than 2M, down to two]
+    /// Use N connections [default: 64; fewer for files of more than 2M, down to two]
     #[arg(long, value_name = "N", value_parser = number(1))]
     connections: Option<u32>,
 
@@ -40,12 +40,12 @@ pub(super) struct RequestsArgs {
 /// What can be typed after `bench serve handshakes`.
 #[derive(Debug, Args)]
 pub(super) struct HandshakesArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1K")]
     sizes: Vec<u64>,
 
-    /// Connections at once
+    /// Use N connections at once
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
     connections: u32,
 
@@ -124,7 +124,7 @@ impl Scenario for Requests<'_> {
         Ok(spent.measured(spent.elapsed_s(), Served::Requests(load), all_cpu_s))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let requesting = self.requesting(cell.size);
         self.fixture
             .counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
@@ -169,7 +169,7 @@ impl Requesting<'_> {
     }
 
     /// Asks while the server's system calls are counted, which makes it slower.
-    pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Tally> {
+    pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Counted> {
         counting.asked_by(&mut self.generator(host)?, self.fixture.time())
     }
 
@@ -213,7 +213,6 @@ pub(super) fn connections_of(record: &Record) -> String {
     }
 }
 
-/// From where to where the bytes of servers move.
 pub(super) fn subject(record: &Record) -> String {
     let file_system = &record.environment.source_file_system;
     let logs = match record.arguments.serve.is_some_and(|setting| setting.log) {
@@ -227,7 +226,6 @@ pub(super) fn subject(record: &Record) -> String {
     format!("files on {file_system} by {scheme} on loopback, {logs}")
 }
 
-/// `bench serve requests`.
 pub(super) const REQUESTS: Description = Description {
     name: "serve",
     command: "serve",
@@ -254,7 +252,6 @@ pub(super) const REQUESTS: Description = Description {
     ..Description::NONE
 };
 
-/// `bench serve handshakes`.
 pub(super) const HANDSHAKES: Description = Description {
     name: "serve_handshakes",
     command: "serve handshakes",

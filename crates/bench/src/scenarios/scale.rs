@@ -12,33 +12,33 @@ use crate::error::Result;
 use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Description, LOAD_BUSY, Metric, P50, P99, Rank, Record, SERVER_BUSY,
-    SWITCHES, Served, THROUGHPUT, Tally, Unit, Whose, once, short_size,
+    CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
+    Served, THROUGHPUT, Whose, metric, once, short_size,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, digest, sparse};
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
 pub struct ScaleArgs {
-    /// Connections at once, all of which ask for the same file again and again
+    /// Request one file over this many connections
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = number(1))]
     #[arg(default_value = "1,4,16,64,256,1024")]
     connections: Vec<u32>,
 
-    /// Size of the file that they ask for
+    /// Serve a file of this size to them
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = bytes)]
     size: u64,
 
-    /// Sizes of the files that few connections ask for
+    /// Request files of these sizes over few connections
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1K,10K,100K,1M,10M,100M,1G,10G")]
     sizes: Vec<u64>,
 
-    /// From this size on files are sparse: in memory when they are measured, but on no disk
+    /// Make files of at least this size sparse: in memory when they are measured, but on no disk
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = bytes)]
     sparse_from: u64,
 
-    /// The number of those few connections
+    /// Request those over N connections
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = number(1))]
     at: u32,
 
@@ -113,7 +113,7 @@ impl Scenario for Scale<'_> {
         Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let requesting = self.requesting(cell);
         self.0.counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
     }
@@ -135,12 +135,10 @@ impl Scale<'_> {
     }
 }
 
-/// The name of the file of a size.
 fn name(size: u64) -> String {
     format!("file{size}")
 }
 
-/// `bench scale`.
 pub(super) const SCALE: Description = Description {
     name: "scale",
     command: "scale",
@@ -161,29 +159,21 @@ pub(super) const SCALE: Description = Description {
         &SWITCHES,
         &P50,
         &P99,
-        &Metric::less(
-            "memory-busy",
-            "Resident memory under load",
-            "memory",
-            Unit::Bytes,
-            Rank::Main,
+        &metric! {
+            "memory-busy": "Resident memory under load", "memory", Bytes, Main,
             |_, sample| match sample.served? {
                 Served::Scale { busy, .. } => Some(busy.resident_bytes as f64),
                 _ => None,
-            },
-        )
+            }
+        }
         .of_side(Whose::Measured),
-        &Metric::less(
-            "memory-rest",
-            "Resident memory at rest",
-            "at rest",
-            Unit::Bytes,
-            Rank::Table,
+        &metric! {
+            "memory-rest": "Resident memory at rest", "at rest", Bytes, Table,
             |_, sample| match sample.served? {
                 Served::Scale { start, .. } => Some(start.resident_bytes as f64),
                 _ => None,
-            },
-        )
+            }
+        }
         .of_side(Whose::Measured),
         &SERVER_BUSY,
         &LOAD_BUSY,

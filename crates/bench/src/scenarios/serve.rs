@@ -28,7 +28,7 @@ use cold::ColdArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ServeArgs {
-    /// What to measure; requests if nothing is named.
+    /// What to measure; requests by default.
     #[command(subcommand)]
     scenario: Option<ServeScenario>,
 
@@ -39,16 +39,17 @@ pub struct ServeArgs {
 /// The scenarios with servers.
 #[derive(Debug, Subcommand)]
 enum ServeScenario {
-    /// Requests as fast as they are answered: processor time of each, and how many in a second
+    /// Measure processor time of requests, and requests per second
     Requests(RequestsArgs),
-    /// The latency of a hot file, alone and while large files, cold or warm, are streamed
+    /// Measure the latency of a hot file, alone and while large files are streamed
     Fairness(FairnessArgs),
-    /// Files that are not in the page cache: bytes in a second, and processor time
+    /// Measure throughput and processor time of files that are not in the page cache
     Cold(ColdArgs),
-    /// New connections with TLS, each for one request: processor time of each, and how many in a
+    /// Measure processor time of new TLS connections with one request each, and connections per
     /// second
     Handshakes(HandshakesArgs),
-    /// Memory with very many idle connections and slow downloads, and how soon a new one is served
+    /// Measure memory with thousands of idle connections and slow downloads, and the latency of a new
+    /// connection
     Idle(IdleArgs),
 }
 

@@ -11,7 +11,7 @@ use super::records::{
     tree_record,
 };
 use crate::error::Result;
-use crate::record::{Call, Missing, Over, Receivers, Record, Served, Tally};
+use crate::record::{Call, Counted, Missing, Over, Receivers, Record, Served};
 use crate::run::Folder;
 use crate::views::figures;
 
@@ -70,7 +70,7 @@ fn every_form() -> Vec<Record> {
         record.arguments.over = Over::Veth;
         record.arguments.receivers = Receivers::Own;
         let calls = vec![Call { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
-        record.counted = vec![Tally::while_serving(calls, 1).of(0)];
+        record.counted = vec![Counted::while_serving(calls, 1).of(0)];
         record.missing = vec![Missing { name: String::new(), why: String::new() }];
         record.cells[0].connections = Some(1);
         if let Some(copies) = &mut record.copies {

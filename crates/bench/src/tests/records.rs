@@ -72,14 +72,11 @@ pub(super) fn empty(scenario: &str) -> Record {
             second_core: 1,
             memory_bytes: 8 << 30,
             source_file_system: "ext4".to_owned(),
-            target_file_system: None,
             congestion: Some("cubic".to_owned()),
             congestion_default: "cubic".to_owned(),
             load_average: [0.1, 0.2, 0.3],
             optimized: true,
-            cp: None,
-            nginx: None,
-            programs: Vec::new(),
+            ..Environment::default()
         },
         baseline: Variant::mechanism(ReadWrite, 4 << 10),
         copies: None,
@@ -91,8 +88,7 @@ pub(super) fn empty(scenario: &str) -> Record {
 }
 
 pub(super) fn cell(size: u64, variant: Variant) -> Cell {
-    let sha256 = Some("0123456789abcdef".to_owned());
-    Cell { size, variant, sha256, declined: None, connections: None, load: None }
+    Cell { sha256: Some("0123456789abcdef".to_owned()), ..Cell::new(size, variant) }
 }
 
 /// Returns a sample of an idle machine.
@@ -173,19 +169,11 @@ fn servers(scenario: &str, sizes: &[u64], served: impl Fn(u64, f64, f64) -> Serv
     record.arguments.serve = Some(setting(scenario));
     for size in sizes {
         for (variant, share) in [(baseline, 1.0), (ours, 0.5)] {
-            let cell = record.cells.len();
-            let sha256 = Some("0123456789abcdef".to_owned());
-            record.cells.push(Cell {
-                size: *size,
-                variant,
-                sha256,
-                declined: None,
-                connections: None,
-                load: None,
-            });
+            let index = record.cells.len();
+            record.cells.push(cell(*size, variant));
             for round in 1..=2 {
                 let factor = f64::from(round) * share;
-                record.samples.push(served_sample(cell, round, served(*size, share, factor)));
+                record.samples.push(served_sample(index, round, served(*size, share, factor)));
             }
         }
     }
@@ -212,26 +200,12 @@ fn load(connections: u32, responses: u64, size: u64, p50_s: f64) -> Load {
 }
 
 fn setting(scenario: &str) -> Setting {
-    let (streams, stream_bytes) = match scenario {
-        "serve_fairness" => (Some(6), Some(512 << 20)),
-        _ => (None, None),
-    };
-    let (idle, slow) = match scenario {
-        "serve_idle" => (Some(10_000), Some(2000)),
-        _ => (None, None),
-    };
     let connections = if scenario == "serve" { 64 } else { 16 };
-    Setting {
-        all_connections: false,
-        connections,
-        seconds: 2.0,
-        log: false,
-        tls: false,
-        streams,
-        stream_bytes,
-        idle,
-        sparse_from: None,
-        slow,
+    let setting = Setting { connections, seconds: 2.0, ..Setting::default() };
+    match scenario {
+        "serve_fairness" => Setting { streams: Some(6), stream_bytes: Some(512 << 20), ..setting },
+        "serve_idle" => Setting { idle: Some(10_000), slow: Some(2000), ..setting },
+        _ => setting,
     }
 }
 
@@ -289,20 +263,10 @@ fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
     record.environment.target_file_system = Some("ext4".to_owned());
     (record.environment.first_core, record.environment.second_core) = (1, 0);
     let mut commands = Vec::new();
-    for (cell, (way, seconds)) in ways.iter().enumerate() {
-        let variant = Variant::new(*way, Step::Default);
-        let sha256 = Some("0123456789abcdef".to_owned());
-        record.cells.push(Cell {
-            size: 1 << 20,
-            variant,
-            sha256,
-            declined: None,
-            connections: None,
-            load: None,
-        });
-        record
-            .samples
-            .extend((1..=2).map(|round| transferred(cell, round, seconds * f64::from(round))));
+    for (index, (way, seconds)) in ways.iter().enumerate() {
+        record.cells.push(cell(1 << 20, Variant::plain(*way)));
+        let samples = (1..=2).map(|round| transferred(index, round, seconds * f64::from(round)));
+        record.samples.extend(samples);
         let client = format!("{way} URL");
         commands.push(CommandLine {
             contender: *way,

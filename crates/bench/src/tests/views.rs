@@ -6,7 +6,7 @@ use super::records::{
     chain_record, cp_record, fairness_record, get_record, idle_record, net_record, put_record,
     requests_record, tree_record,
 };
-use crate::record::{Call, Contender, MechanismReceipt, Rank, Role, Tally, Variant};
+use crate::record::{Call, Contender, Counted, MechanismReceipt, Rank, Role, Variant};
 use crate::views::{Flow, Path, Screen, Table, calls, charts, draw, figures, markdown, path, text};
 
 const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
@@ -107,7 +107,7 @@ fn those_that_took_longest_at_the_largest_size_are_told() {
     assert!(calls(&record).is_none());
     let call =
         |name: &str, calls, seconds| Call { name: name.to_owned(), calls, errors: 1, seconds };
-    let of = |cell, role, calls| Tally::new(role, calls).of(cell);
+    let of = |cell, role, calls| Counted::new(role, calls).of(cell);
     let sizes: Vec<_> = record.cells.iter().map(|cell| cell.size).collect();
     let largest = (0..sizes.len()).max_by_key(|cell| sizes[*cell]).unwrap_or(0);
     let smallest = (0..sizes.len()).min_by_key(|cell| sizes[*cell]).unwrap_or(0);
@@ -143,7 +143,7 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     let cell = largest.unwrap_or(0);
     let sendfile = Call { name: "sendfile".to_owned(), calls: 10, errors: 0, seconds: 0.01 };
     let bytes = record.cells[cell].size * 4;
-    record.counted = vec![Tally::while_serving(vec![sendfile], bytes).of(cell)];
+    record.counted = vec![Counted::while_serving(vec![sendfile], bytes).of(cell)];
     let table = calls(&record).unwrap_or_default();
     assert_eq!(table.headings[1..4], ["call", "calls", "each response"]);
     assert_eq!(table.lines[0][1..4].concat(), ["sendfile", "", "10", "", "2.50", ""]);
@@ -179,7 +179,7 @@ fn called(peer: Contender, calls: &[(&str, u64)]) -> Option<Path> {
         seconds: 0.0,
     };
     let calls = calls.iter().map(call).collect();
-    record.counted.push(Tally::new(Role::Sender, calls).of(0));
+    record.counted.push(Counted::new(Role::Sender, calls).of(0));
     path(&record, 0)
 }
 

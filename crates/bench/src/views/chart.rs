@@ -234,7 +234,6 @@ const fn by_size(record: &Record) -> By {
 }
 
 impl Chart {
-    /// Returns the axis of the values.
     pub(crate) fn axis(&self) -> Axis {
         let summaries = || self.rows.iter().filter_map(|row| row.summary);
         let most = summaries().map(|summary| summary.max).fold(0.0, f64::max);
@@ -313,7 +312,6 @@ impl Axis {
         ticks.map(|tick| (self.scale.place(tick), self.unit.tick(tick * self.one))).collect()
     }
 
-    /// Returns whether it is logarithmic.
     pub(crate) const fn is_log(self) -> bool {
         self.scale.is_log()
     }

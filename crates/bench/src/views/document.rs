@@ -19,7 +19,6 @@ pub(crate) struct Table {
     pub(crate) words: usize,
 }
 
-/// Returns what the record is of.
 pub(crate) fn heading(record: &Record) -> String {
     format!("underpass bench {}", record.about.command)
 }
@@ -93,7 +92,6 @@ pub(crate) fn commands(record: &Record) -> Vec<String> {
     of_clients.chain(of_copies).map(line).collect()
 }
 
-/// Returns every table of a record.
 pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let sizes = record.sizes();
     let is_matrix = record.has_steps() && sizes.len() > 1;
@@ -235,7 +233,6 @@ fn range(summary: Summary, unit: Unit) -> String {
     }
 }
 
-/// Returns what is not known.
 pub(crate) fn dash() -> String {
     "–".to_owned()
 }

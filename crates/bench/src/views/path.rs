@@ -13,9 +13,7 @@ pub(crate) struct Path {
     pub(crate) name: String,
     /// Whose way it is, at which size.
     pub(crate) title: String,
-    /// Where the bytes came from.
     pub(crate) source: End,
-    /// Where they went.
     pub(crate) sink: End,
     /// Copied from the kernel into a buffer of the program.
     pub(crate) up: Option<Flow>,
@@ -31,7 +29,6 @@ pub(crate) struct Path {
     pub(crate) disk_read: Option<u64>,
     /// Bytes that it will have written to one.
     pub(crate) disk_written: Option<u64>,
-    /// Bytes that arrived.
     pub(crate) bytes: u64,
     /// What lies between the connections' ends.
     pub(crate) over: Over,

@@ -43,7 +43,6 @@ impl CopyCommand {
         self
     }
 
-    /// Returns the command.
     pub(super) fn command(&self, context: &Context<'_>) -> Command {
         let mut command = match self.program {
             OURS => context.program(),

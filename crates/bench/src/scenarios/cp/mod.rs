@@ -13,11 +13,11 @@ use clap::Args;
 use self::copiers::CopyCommand;
 use self::original::Original;
 use crate::error::{BenchError, Result, WithPath};
-use crate::options::{Benchmark, Named, RunArgs, among, bytes, number};
+use crate::options::{Benchmark, Named, TargetArgs, among, bytes, number};
 use crate::record::{
-    Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Cpu, Description, Dropped,
-    EarlierCopies, Environment, Metric, OriginalKind, Process, Rank, Record, Role, SPEED, SWITCHES,
-    Side, Step, TIME, Tally, Unit, Variant, once,
+    Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description,
+    Dropped, EarlierCopies, Environment, Metric, OriginalKind, Process, Record, Role, SPEED,
+    SWITCHES, Side, Step, TIME, Unit, Variant, metric, once,
 };
 use crate::run::{
     Content, Context, Cores, Folder, Measured, Noise, Plan, Running, Scenario, Tracer, Verdict,
@@ -27,48 +27,40 @@ use crate::run::{
 /// What can be typed after `bench cp`.
 #[derive(Debug, Args)]
 pub struct CpArgs {
-    /// Files of these sizes, one after the other [default: 4G]
+    /// Copy files of these sizes, one after the other [default: 4G]
     #[arg(long, value_name = "LIST", value_delimiter = ',', group = "original")]
     #[arg(value_parser = bytes)]
     sizes: Vec<u64>,
 
-    /// This many files of 1 to 16 KiB, a hundred in each folder
+    /// Copy N files of 1 to 16 KiB, a hundred in each folder
     #[arg(long, value_name = "N", value_parser = number(1), group = "original")]
     files: Option<u32>,
 
-    /// This folder, with everything in it
+    /// Copy this folder, with everything in it
     #[arg(long, value_name = "DIR", group = "original")]
     tree: Option<PathBuf>,
 
-    /// A file of this length that has --data bytes between its holes, beside one that has nothing else
+    /// Copy a file of this length that has --data bytes between its holes, and one of the data alone
     #[arg(long, value_name = "SIZE", value_parser = bytes, group = "original")]
     sparse: Option<u64>,
 
-    /// Bytes of the file with holes, a MiB in each place
+    /// Put this many bytes into the file with holes, a MiB in each place
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bytes)]
     #[arg(requires = "sparse")]
     data: u64,
 
-    /// Programs to measure; those that are not installed are left out [default: all that keep holes
-    /// with --sparse, else all but underpass-dense]
+    /// Measure these programs; those that are not installed are left out [default: those that keep
+    /// holes with --sparse, all but underpass-dense otherwise]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(COPIERS))]
     way: Vec<Contender>,
 
-    /// Drop the original from the caches before each sample: with root's rights from all of
-    /// them, else from the page cache
+    /// Drop the original from the caches before each sample: as root from all of them, otherwise from
+    /// the page cache
     #[arg(long)]
     cold: bool,
 
-    /// Where the copies are made, if not in --dir
-    #[arg(long, value_name = "DIR")]
-    to: Option<PathBuf>,
-
-    /// Do not count system calls in a pass of its own
-    #[arg(long)]
-    no_count: bool,
-
     #[command(flatten)]
-    run: RunArgs,
+    target: TargetArgs,
 }
 
 /// The programs that copy.
@@ -83,7 +75,6 @@ const COPIERS: &[Named] = &[
 ];
 
 impl CpArgs {
-    /// What is copied.
     fn original(&self) -> Original {
         match (self.files, &self.tree, self.sparse) {
             (Some(files), _, _) => Original::small_files(files),
@@ -111,7 +102,7 @@ impl CpArgs {
 
 impl Benchmark for CpArgs {
     fn json(&self) -> Option<&Path> {
-        self.run.json.as_deref()
+        self.target.run.json.as_deref()
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
@@ -120,11 +111,12 @@ impl Benchmark for CpArgs {
         if contenders.is_empty() {
             return Err(BenchError::Usage(format!("{} is not installed", missing.join(", "))));
         }
-        let place = Folder::create(&self.run.dir)?;
-        let target = Folder::create(self.to.as_deref().unwrap_or(&self.run.dir))?;
+        let TargetArgs { to, no_count, run } = &self.target;
+        let place = Folder::create(&run.dir)?;
+        let target = Folder::create(to.as_deref().unwrap_or(&run.dir))?;
         place.require_space(original.room())?;
         let content = begin(&original, &place)?;
-        let passes = u64::from(2 + self.run.warmup + self.run.runs) * contenders.len() as u64;
+        let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
         let room = content.allocated.max(content.files * PAGE);
         target.require_space(room)?;
         // The removal of folders would be paid for by the next copy.
@@ -143,13 +135,13 @@ impl Benchmark for CpArgs {
             (Original::File(size), true) => vec![*size],
             _ => vec![content.bytes],
         };
-        let (tracer, uncounted) = Tracer::unless(self.no_count, &target);
+        let (tracer, uncounted) = Tracer::unless(*no_count, &target);
         let arguments = Arguments {
             mechanisms: contenders.clone(),
             steps: vec![Step::Default],
             cold: self.cold,
             side: Role::Copier,
-            ..self.run.arguments(&sizes)
+            ..run.arguments(&sizes)
         };
         let copies = Copies {
             original: original.kind(),
@@ -161,13 +153,8 @@ impl Benchmark for CpArgs {
             missing: missing.into_iter().map(str::to_owned).collect(),
         };
         let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
-        let mut plan = Plan {
-            arguments,
-            environment,
-            missing: uncounted,
-            copies: Some(copies),
-            ..Plan::default()
-        };
+        let (missing, copies) = (uncounted, Some(copies));
+        let mut plan = Plan { arguments, environment, missing, copies, ..Plan::default() };
         plan.for_sizes(&variants);
         let sha256 = Default::default();
         let mut copying = Copying {
@@ -213,11 +200,8 @@ fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
 struct Copying<'a> {
     /// Where the original is, unless it was there.
     place: Folder,
-    /// Where the copies are made.
     target: Folder,
-    /// What is copied.
     original: Original,
-    /// What was found there.
     content: Content,
     /// What the verified copies had, by the way that has another original.
     sha256: [String; 2],
@@ -280,7 +264,7 @@ impl Scenario for Copying<'_> {
         Ok(Measured::new(wall_s, side, None))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let Some(tracer) = self.tracer.clone() else { return Ok(Vec::new()) };
         self.copy(cell.variant.contender, Pass::Counted)?;
         let copy = Content::survey(&self.copy_path())?;
@@ -301,7 +285,6 @@ enum Pass {
 }
 
 impl Copying<'_> {
-    /// The place of the present copy.
     fn copy_path(&self) -> PathBuf {
         self.target.file(&format!("copy{}", self.turn))
     }
@@ -323,9 +306,7 @@ impl Copying<'_> {
         let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
         let command = traced(tracer, words.command(self.context), Role::Copier);
         let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
-        if !finished.status.success() {
-            return Err(finished.failure(contender.to_string()));
-        }
+        let finished = finished.succeeded(contender)?;
         // Its own children's time is only in this account, which is kept in steps of 10 ms.
         let cpu_s = finished.cost.cpu_s.max(children_s() - before);
         Ok(Process { cpu_s, ..finished.cost })
@@ -398,7 +379,6 @@ const PAGE: u64 = 4 << 10;
 /// The size of the file if none is asked for.
 const DEFAULT_SIZE: u64 = 4 << 30;
 
-/// From where to where it is copied.
 fn subject(record: &Record) -> String {
     let source = &record.environment.source_file_system;
     let target = record.environment.target_file_system.as_deref().unwrap_or_default();
@@ -438,7 +418,6 @@ fn caption(record: &Record) -> String {
     )
 }
 
-/// `bench cp`.
 pub(super) const CP: Description = Description {
     name: "cp",
     command: "cp",
@@ -448,14 +427,10 @@ pub(super) const CP: Description = Description {
     caption,
     metrics: &[
         &TIME,
-        &Metric::less(
-            "files",
-            "Files in a second",
-            "files/s",
-            Unit::Count,
-            Rank::Table,
-            |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s),
-        )
+        &metric! {
+            "files": "Files in a second", "files/s", Count, Table,
+            |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s)
+        }
         .more_is_better(),
         // Holes have not to be moved.
         &Metric {

@@ -11,17 +11,13 @@ use crate::run::{FileTree, Folder, Noise};
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Original {
-    /// A file of this many bytes.
     File(u64),
     /// A folder that is there.
     Folder(PathBuf),
     /// A folder made for this.
     FileTree(FileTree),
-    /// A file with holes.
     Sparse {
-        /// How long it is.
         len: u64,
-        /// How much of it is data.
         data: u64,
     },
 }
@@ -42,7 +38,6 @@ impl Original {
         }
     }
 
-    /// Returns whether it is more than a file.
     pub(super) const fn is_folder(&self) -> bool {
         matches!(self, Self::Folder(_) | Self::FileTree(_))
     }
@@ -70,7 +65,6 @@ impl Original {
         }
     }
 
-    /// Makes it.
     pub(super) fn create(&self, place: &Folder, noise: &mut Noise) -> Result<()> {
         let path = self.path(place);
         match self {

@@ -18,7 +18,6 @@ pub(super) struct BadGenerator {
     pub(super) is_over: AtomicBool,
     /// Whether each of them has had its first turn.
     pub(super) has_come: AtomicBool,
-    /// Connections that are open.
     pub(super) open: AtomicU32,
     /// Connections that were begun.
     pub(super) begun: AtomicU64,

@@ -7,16 +7,16 @@ use std::sync::LazyLock;
 
 use super::connection::BadConnection;
 use crate::error::{Result, WithPath};
-use crate::load::{Connection, Host, ServerFixture, ServerKind};
+use crate::load::{Connection, Host, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
 use crate::record::BadClients;
 
 /// A kind of bad clients.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     /// The server that is started, if it is ours.
-    pub(super) ours: ServerKindOptions,
-    /// Whether nginx has something of the kind, and takes uploads then.
-    pub(super) nginx: Nginx,
+    pub(super) ours: &'static [&'static str],
+    /// What nginx does as well, if anything.
+    nginx: Option<&'static OtherServer>,
     /// Whether the server speaks TLS, to the good client as well.
     pub(super) is_encrypted: bool,
     /// Whether the server may have no more connections than the bad clients: theirs are idle, and
@@ -32,28 +32,11 @@ pub(super) struct Load {
     pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
 }
 
-/// Options of `underpass serve`.
-type ServerKindOptions = &'static [&'static str];
-
-/// What nginx can do of a kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nginx {
-    /// Nothing, so that it is left out.
-    Nothing,
-    /// It serves.
-    Serves,
-    /// It takes uploads.
-    Takes,
-}
-
 /// Files that bad clients ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Files {
-    /// A folder of many files.
     Folder,
-    /// A large file.
     Large,
-    /// None.
     None,
 }
 
@@ -61,11 +44,9 @@ impl Load {
     /// Returns the server for this load, of nginx or of ours; none if nginx has nothing of the
     /// kind.
     pub(super) fn server(&self, is_nginx: bool) -> Option<ServerKind> {
-        match (is_nginx, self.nginx) {
-            (false, _) => Some(ServerKind::Underpass(self.ours)),
-            (true, Nginx::Serves) => Some(ServerKind::Nginx),
-            (true, Nginx::Takes) => Some(ServerKind::NginxDav),
-            (true, Nginx::Nothing) => None,
+        match is_nginx {
+            true => self.nginx.map(|nginx| ServerKind::Other(nginx, None)),
+            false => Some(ServerKind::Underpass(self.ours)),
         }
     }
 
@@ -99,7 +80,7 @@ impl Load {
 pub(super) fn load(kind: BadClients) -> Load {
     let plain = Load {
         ours: &[],
-        nginx: Nginx::Serves,
+        nginx: Some(&NGINX),
         is_encrypted: false,
         fills_server: false,
         turns_per_second: 2000,
@@ -109,8 +90,7 @@ pub(super) fn load(kind: BadClients) -> Load {
     };
     let idle = Load { fills_server: true, turns_per_second: 4000, ..plain };
     let large = Load { files: Files::Large, ..plain };
-    let folder =
-        Load { nginx: Nginx::Nothing, turns_per_second: 1000, files: Files::Folder, ..plain };
+    let folder = Load { nginx: None, turns_per_second: 1000, files: Files::Folder, ..plain };
     match kind {
         BadClients::Idle => idle,
         BadClients::SlowHeads => Load { turn: |connection, _| connection.trickle(&HEAD), ..idle },
@@ -124,7 +104,7 @@ pub(super) fn load(kind: BadClients) -> Load {
         BadClients::Handshakes => Load { is_encrypted: true, turn: shake_hands, ..plain },
         BadClients::Passwords => Load {
             ours: PASSWORD,
-            nginx: Nginx::Nothing,
+            nginx: None,
             credentials: Some(RIGHT),
             turn: try_password,
             ..plain
@@ -132,9 +112,12 @@ pub(super) fn load(kind: BadClients) -> Load {
         BadClients::Pipelines => Load { turns_per_second: 1000, turn: pipeline, ..plain },
         BadClients::Archives => Load { turn: ask_for_archive, ..folder },
         BadClients::Listings => Load { turn: ask_for_listing, ..folder },
-        BadClients::SlowUploads => {
-            Load { ours: &["--allow-upload"], nginx: Nginx::Takes, turn: upload_slowly, ..plain }
-        }
+        BadClients::SlowUploads => Load {
+            ours: &["--allow-upload"],
+            nginx: Some(&NGINX_DAV),
+            turn: upload_slowly,
+            ..plain
+        },
     }
 }
 
@@ -272,13 +255,10 @@ const PASSWORD: &[&str] = &[
     kQ1Ov47D8zGuzypRvwiRDuIl27p4HEL6tGhN5D81Zq8@/",
 ];
 
-/// The name of the large file.
 const LARGE: &str = "large";
 
-/// Its size.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// The name of the folder with many files.
 const FOLDER: &str = "folder";
 
 /// Files of that folder.

@@ -27,19 +27,19 @@ use crate::load::{
 };
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
-    BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Metric, Rank, Record,
-    SERVER_BUSY, Sample, Served, Unit, Whose, once,
+    BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
+    Sample, Served, Whose, metric, once,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, stay_on};
 
 /// What can be typed after `bench hostile`.
 #[derive(Debug, Args)]
 pub struct HostileArgs {
-    /// Kinds of bad clients, one after the other [default: all]
+    /// Measure these kinds of bad clients, one after the other [default: all]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     loads: Vec<BadClients>,
 
-    /// Connections of the bad clients, from 64 addresses of loopback
+    /// Give the bad clients N connections, from 64 addresses of loopback
     #[arg(long, value_name = "N", default_value_t = 8000,
         value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
@@ -231,7 +231,6 @@ impl Besieged<'_> {
     }
 }
 
-/// What the bad clients of a cell do.
 fn of(cell: &Cell) -> Load {
     load(cell.load.unwrap_or(BadClients::Idle))
 }
@@ -241,7 +240,6 @@ fn end(address: SocketAddrV4) -> io::Result<()> {
     std::net::TcpStream::connect(address).map(drop)
 }
 
-/// `bench hostile`.
 pub(super) const HOSTILE: Description = Description {
     name: "hostile",
     command: "hostile",
@@ -255,52 +253,62 @@ pub(super) const HOSTILE: Description = Description {
         )
     },
     metrics: &[
-        &seconds("alone-p50", "p50 alone", |_, sample| Some(alone(sample)?.p50_s)),
-        &seconds("beside-p50", "p50 beside", |_, sample| Some(beside(sample)?.p50_s)),
-        &seconds("alone-p99", "p99 alone", |_, sample| Some(alone(sample)?.p99_s)),
-        &seconds("floor", "p99 floor", |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)),
-        &Metric {
-            rank: Rank::Chart,
-            title: "99 of 100 requests of a good client beside bad ones",
-            ..seconds("beside", "p99 beside", |_, sample| Some(beside(sample)?.p99_s))
+        &metric! {
+            "alone-p50": "Latency of the good client", "p50 alone", Seconds, Table,
+            |_, sample| Some(alone(sample)?.p50_s)
         },
-        &Metric {
-            unit: Unit::Times,
-            ..seconds("slowdown", "beside/alone", |_, sample| {
-                Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
-            })
+        &metric! {
+            "beside-p50": "Latency of the good client", "p50 beside", Seconds, Table,
+            |_, sample| Some(beside(sample)?.p50_s)
         },
-        &count("failed", "failed", |_, sample| Some(hostile(sample)?.beside.failed as f64)),
-        &Metric {
-            unit: Unit::Bytes,
-            ..count("memory-start", "memory", |_, sample| Some(hostile(sample)?.start_bytes as f64))
+        &metric! {
+            "alone-p99": "Latency of the good client", "p99 alone", Seconds, Table,
+            |_, sample| Some(alone(sample)?.p99_s)
         },
-        &Metric {
-            rank: Rank::Chart,
-            unit: Unit::Bytes,
-            title: "The most resident memory beside bad clients",
-            ..count("memory-hostile", "at most", |_, sample| {
-                Some(hostile(sample)?.peak_bytes as f64)
-            })
+        &metric! {
+            "floor": "Latency of the good client", "p99 floor", Seconds, Table,
+            |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)
+        },
+        &metric! {
+            "beside": "99 of 100 requests of a good client beside bad ones", "p99 beside",
+            Seconds, Chart,
+            |_, sample| Some(beside(sample)?.p99_s)
+        },
+        &metric! {
+            "slowdown": "Latency of the good client", "beside/alone", Times, Table,
+            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
+        },
+        &metric! {
+            "failed": "Connections of bad clients", "failed", Count, Table,
+            |_, sample| Some(hostile(sample)?.beside.failed as f64)
         }
+        .aimless(),
+        &metric! {
+            "memory-start": "Connections of bad clients", "memory", Bytes, Table,
+            |_, sample| Some(hostile(sample)?.start_bytes as f64)
+        }
+        .aimless(),
+        &metric! {
+            "memory-hostile": "The most resident memory beside bad clients", "at most", Bytes,
+            Chart,
+            |_, sample| Some(hostile(sample)?.peak_bytes as f64)
+        }
+        .aimless()
         .of_side(Whose::Measured),
         &SERVER_BUSY,
-        &count("open", "open", |_, sample| Some(f64::from(hostile(sample)?.open))),
-        &count("begun", "begun", |_, sample| Some(hostile(sample)?.begun as f64)),
+        &metric! {
+            "open": "Connections of bad clients", "open", Count, Table,
+            |_, sample| Some(f64::from(hostile(sample)?.open))
+        }
+        .aimless(),
+        &metric! {
+            "begun": "Connections of bad clients", "begun", Count, Table,
+            |_, sample| Some(hostile(sample)?.begun as f64)
+        }
+        .aimless(),
     ],
     ..REQUESTS
 };
-
-/// The value of a sample.
-type Of = fn(&Record, &Sample) -> Option<f64>;
-
-const fn seconds(name: &'static str, short: &'static str, of: Of) -> Metric {
-    Metric::less(name, "Latency of the good client", short, Unit::Seconds, Rank::Table, of)
-}
-
-const fn count(name: &'static str, short: &'static str, of: Of) -> Metric {
-    Metric::less(name, "Connections of bad clients", short, Unit::Count, Rank::Table, of).aimless()
-}
 
 fn hostile(sample: &Sample) -> Option<Hostile> {
     match sample.served? {
@@ -317,10 +325,8 @@ fn beside(sample: &Sample) -> Option<Latency> {
     hostile(sample)?.beside.latency
 }
 
-/// The file that the good client asks for.
 const SMALL: &str = "small";
 
-/// Its size.
 const SMALL_BYTES: u64 = 10 << 10;
 
 /// Connections that the server may have besides those of bad clients that keep it busy.

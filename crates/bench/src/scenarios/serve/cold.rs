@@ -23,7 +23,7 @@ use crate::scenarios::requests::{REQUESTS, subject};
 /// What can be typed after `bench serve cold`.
 #[derive(Debug, Args)]
 pub(super) struct ColdArgs {
-    /// Clients at once
+    /// Use this many clients at once
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = number(1))]
     #[arg(default_value = "1,4,16")]
     connections: Vec<u32>,
@@ -118,12 +118,10 @@ impl Scenario for Cold<'_> {
     }
 }
 
-/// The name of a file.
 fn name(index: u32) -> String {
     format!("cold-{index}")
 }
 
-/// `bench serve cold`.
 pub(in crate::scenarios) const COLD: Description = Description {
     name: "serve_cold",
     command: "serve cold",

@@ -20,33 +20,33 @@ use crate::record::{
     PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE,
     Variant, at_steps, chosen, once,
 };
-use crate::run::{Context, Cores, Link, Noise, Plan, Tracer, folders, largest, survey};
+use crate::run::{Context, Ends, Link, Plan, survey};
 
 /// What can be typed after `bench net`.
 #[derive(Debug, Args)]
 pub struct NetArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "7M,21M,63M,98M,200M,350M,700M,1G")]
     sizes: Vec<u64>,
 
-    /// Where the receiver puts the bytes
+    /// Write the received bytes to a file, or drop them
     #[arg(long, value_enum, default_value = "drop")]
     sink: SinkKind,
 
-    /// Whose mechanism is varied; the other side chooses by itself
+    /// Vary the mechanism of this side; the other side chooses its own
     #[arg(long, value_enum, default_value = "sender")]
     side: SideArg,
 
-    /// What lies between sender and receiver
+    /// Connect sender and receiver over this link
     #[arg(long, value_enum, default_value = "loopback")]
     over: Over,
 
-    /// Congestion control of the connections; auto is the system's own, unless it paces
+    /// Set the congestion control of the connections; auto keeps the system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
     congestion: String,
 
-    /// Do not count system calls in a pass of its own
+    /// Do not count system calls in a separate pass
     #[arg(long)]
     no_count: bool,
 
@@ -69,21 +69,21 @@ enum SideArg {
 /// What can be typed after `bench article-table`.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "7M,21M,63M,98M,200M,350M,700M,1G")]
     sizes: Vec<u64>,
 
-    /// Bytes that we ask for in one system call
+    /// Ask for this many bytes in one system call of ours
     #[arg(long, value_name = "LIST", default_value = "default", value_delimiter = ',')]
     step: Vec<Step>,
 
-    /// Our mechanisms, each required; auto: whatever is best
+    /// Measure these mechanisms of ours, without fallbacks; auto for the best one
     #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
         value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
-    /// The programs beside ours
+    /// Measure these programs besides ours
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
     #[arg(default_value = "java_stream,java_transfer_to,c_read_write,c_sendfile")]
     peer: Vec<Contender>,
@@ -95,21 +95,21 @@ pub struct TableArgs {
 /// What can be typed after `bench article-chunks`.
 #[derive(Debug, Args)]
 pub struct ChunksArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "2G")]
     sizes: Vec<u64>,
 
-    /// Bytes asked for in one system call, by all; whole: as many as it takes
+    /// Ask for this many bytes in one system call; whole for the whole file
     #[arg(long, value_name = "LIST", default_value = "4096,65535,1M,whole", value_delimiter = ',')]
     step: Vec<Step>,
 
-    /// Our mechanisms, each required; auto: whatever is best, which takes no step
+    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
     #[arg(long, value_name = "LIST", default_value = "auto,sendfile", value_delimiter = ',',
         value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
-    /// The programs beside ours
+    /// Measure these programs besides ours
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
     #[arg(
         default_value = "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile"
@@ -123,21 +123,21 @@ pub struct ChunksArgs {
 /// What can be typed after `bench limit`.
 #[derive(Debug, Args)]
 pub struct LimitArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "2G")]
     sizes: Vec<u64>,
 
-    /// Bytes asked for in one system call, by the bare loops and by our mechanisms
+    /// Ask for this many bytes in one system call of the bare loop and of our mechanisms
     #[arg(long, value_name = "LIST", default_value = "64K,256K,1M,whole", value_delimiter = ',')]
     step: Vec<Step>,
 
-    /// Our mechanisms, each required; auto: whatever is best, which takes no step
+    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
     #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
         value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
-    /// The programs beside ours and beside the bare loop
+    /// Measure these programs besides ours and the bare loop
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
     #[arg(default_value = "c_sendfile,iperf3,nc,memory_copy")]
     peer: Vec<Contender>,
@@ -149,11 +149,11 @@ pub struct LimitArgs {
 /// What the scenarios of the articles with connections have in common.
 #[derive(Debug, Args)]
 struct LineArgs {
-    /// What lies between sender and receiver
+    /// Connect sender and receiver over this link
     #[arg(long, value_enum, default_value = "loopback")]
     over: Over,
 
-    /// Whose receivers take what peers send
+    /// Have peers send to these receivers
     #[arg(long, value_enum, default_value = "ours")]
     receivers: Receivers,
 
@@ -184,10 +184,10 @@ impl Benchmark for NetArgs {
             }
             SideArg::Sender => (Role::Sender, TO_SOCKET, TRADITIONAL),
         };
-        let (source, target) = folders(&self.run.dir, self.steps.to.as_deref(), &self.sizes)?;
-        let cores = Cores::available();
-        let written = (self.sink == SinkKind::File).then_some(target.path());
-        let environment = survey(cores, source.path(), written);
+        let (dir, to, cold) = (&self.run.dir, self.steps.to.as_deref(), self.steps.cold);
+        let (ends, missing) = Ends::open(context, dir, to, &self.sizes, cold, self.no_count)?;
+        let written = (self.sink == SinkKind::File).then_some(ends.target.path());
+        let environment = survey(ends.cores, ends.source.path(), written);
         // Namespaces begin with a congestion control of their own; on loopback each connection
         // sets its own.
         let link = match self.over {
@@ -196,36 +196,17 @@ impl Benchmark for NetArgs {
         };
         let contenders = chosen(&self.steps.mechanism, all);
         let variants = once([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
-        let (tracer, missing) = Tracer::unless(self.no_count, &target);
         let arguments = Arguments {
             mechanisms: contenders,
             steps: self.steps.step.clone(),
-            cold: self.steps.cold,
+            cold,
             side,
             sink: Some(self.sink),
             over: self.over,
             ..self.run.arguments(&self.sizes)
         };
-        let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
-        plan.for_sizes(&variants);
-        let mut transfer = Transfer {
-            about: &NET,
-            context,
-            source,
-            target,
-            noise: Noise::new(largest(&self.sizes))?,
-            programs: None,
-            link,
-            side,
-            sink: self.sink,
-            receivers: Receivers::Ours,
-            cold: self.steps.cold,
-            tracer,
-            cores,
-            sha256: String::new(),
-            seen_congestion: None,
-        };
-        plan.measure(&mut transfer, baseline, context)
+        let plan = Plan { arguments, environment, missing, ..Plan::default() };
+        measure(&NET, ends, link, None, plan, &variants)
     }
 }
 
@@ -281,22 +262,18 @@ impl LineArgs {
         about: &'static Description,
         sizes: &[u64],
         steps: &[Step],
-        variants: Vec<Variant>,
+        mut variants: Vec<Variant>,
         context: &Context<'_>,
     ) -> Result<Record> {
-        let run = &self.system.run;
+        let SystemArgs { congestion, no_count, run } = &self.system;
         // The target of the verifying pass is as large as its source.
-        let (source, target) = folders(&run.dir, None, sizes)?;
-        let cores = Cores::available();
+        let (ends, mut missing) = Ends::open(context, &run.dir, None, sizes, self.cold, *no_count)?;
         // Before anything of the system is set.
-        let found = survey(cores, source.path(), None);
-        let link = Link::open(self.over, &self.system.congestion)?;
-        let programs =
-            PeerPrograms::open(&source, variants.iter().map(|variant| variant.contender))?;
-        let can = |variant: &Variant| programs.has(variant.contender);
-        let variants: Vec<_> = variants.into_iter().filter(can).collect();
-        let baseline = first(&variants)?;
-        let (tracer, mut missing) = Tracer::unless(self.system.no_count, &source);
+        let found = survey(ends.cores, ends.source.path(), None);
+        let link = Link::open(self.over, congestion)?;
+        let contenders = variants.iter().map(|variant| variant.contender);
+        let programs = PeerPrograms::open(&ends.source, contenders)?;
+        variants.retain(|variant| programs.has(variant.contender));
         missing.extend(programs.missing.iter().cloned());
         let environment = Environment {
             congestion: Some(link.congestion.clone()),
@@ -312,30 +289,31 @@ impl LineArgs {
             receivers: self.receivers,
             ..run.arguments(sizes)
         };
-        let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
-        plan.for_sizes(&variants);
-        let mut transfer = Transfer {
-            about,
-            context,
-            source,
-            target,
-            noise: Noise::new(largest(sizes))?,
-            programs: Some(programs),
-            link,
-            side: Role::Sender,
-            sink: SinkKind::Drop,
-            receivers: self.receivers,
-            cold: self.cold,
-            tracer,
-            cores,
-            sha256: String::new(),
-            seen_congestion: None,
-        };
-        plan.measure(&mut transfer, baseline, context)
+        let plan = Plan { arguments, environment, missing, ..Plan::default() };
+        measure(about, ends, link, Some(programs), plan, &variants)
     }
 }
 
-/// From where to where bytes move.
+/// Measures variants, the first of which is the baseline.
+fn measure(
+    about: &'static Description,
+    ends: Ends<'_>,
+    link: Link,
+    programs: Option<PeerPrograms>,
+    mut plan: Plan,
+    variants: &[Variant],
+) -> Result<Record> {
+    let baseline = first(variants)?;
+    plan.for_sizes(variants);
+    let context = ends.context;
+    let Arguments { side, receivers, sink, .. } = plan.arguments;
+    let sink = sink.unwrap_or(SinkKind::Drop);
+    let seen_congestion = None;
+    let mut transfer =
+        Transfer { about, ends, programs, link, side, sink, receivers, seen_congestion };
+    plan.measure(&mut transfer, baseline, context)
+}
+
 fn subject(record: &Record) -> String {
     let source = &record.environment.source_file_system;
     let link = match record.arguments.over {
@@ -355,7 +333,6 @@ fn subject(record: &Record) -> String {
 const METRICS: &[&Metric] =
     &[&TIME, &CPU, &PEER_CPU, &CALLS, &SWITCHES, &FAULTS, &USER_SPACE, &SPEED];
 
-/// `bench net`.
 pub(super) const NET: Description = Description {
     name: "net",
     command: "net",
@@ -367,7 +344,6 @@ pub(super) const NET: Description = Description {
     ..Description::NONE
 };
 
-/// `bench article-table`.
 pub(super) const TABLE: Description = Description {
     name: "article_table",
     command: "article-table",
@@ -376,11 +352,9 @@ pub(super) const TABLE: Description = Description {
     ..NET
 };
 
-/// `bench article-chunks`.
 pub(super) const CHUNKS: Description =
     Description { name: "article_chunks", command: "article-chunks", ..TABLE };
 
-/// `bench limit`.
 pub(super) const LIMIT: Description = Description { name: "limit", command: "limit", ..TABLE };
 
 /// The contenders from a file to a socket.

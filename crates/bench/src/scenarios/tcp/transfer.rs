@@ -9,30 +9,22 @@ use std::time::Duration;
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::peers::{PeerPrograms, PeerReport, measure_iperf};
 use crate::record::{
-    Cell, Contender, Description, Environment, Receivers, Role, Side, SinkKind, Step, Tally, Thread,
+    Cell, Contender, Counted, Description, Environment, Receipt, Receivers, Role, Side, SinkKind,
+    Thread,
 };
 use crate::run::{
-    Context, Cores, Finished, Folder, Link, Measured, Noise, Running, Scenario, ThreadRun, Tracer,
-    Verdict, copy_memory, digest, drop_cached, send_bare, traced,
+    Ends, Finished, Link, Measured, Running, Scenario, ThreadRun, Tracer, Verdict, copy_memory,
+    send_bare, traced,
 };
 use crate::scenarios::{checked_receipt, declined};
 
 /// A file over TCP.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
-    /// What is measured.
     pub(super) about: &'static Description,
-    /// What the program gives the run.
-    pub(super) context: &'a Context<'a>,
-    /// Where the source is.
-    pub(super) source: Folder,
-    /// Where a target is.
-    pub(super) target: Folder,
-    /// What the source is made of.
-    pub(super) noise: Noise,
+    pub(super) ends: Ends<'a>,
     /// The programs of peers, if any take part.
     pub(super) programs: Option<PeerPrograms>,
-    /// What lies between sender and receiver.
     pub(super) link: Link,
     /// Whose mechanism is varied.
     pub(super) side: Role,
@@ -40,14 +32,6 @@ pub(super) struct Transfer<'a> {
     pub(super) sink: SinkKind,
     /// Whose receivers take what peers send.
     pub(super) receivers: Receivers,
-    /// Whether the source is to be out of the page cache.
-    pub(super) cold: bool,
-    /// Counts system calls, if they are to be counted.
-    pub(super) tracer: Option<Tracer>,
-    /// Where the two processes run.
-    pub(super) cores: Cores,
-    /// The source's digest.
-    pub(super) sha256: String,
     /// The congestion control that the connections had.
     pub(super) seen_congestion: Option<String>,
 }
@@ -62,7 +46,6 @@ enum TransferOutcome {
 
 /// How the sender ended.
 enum Sender {
-    /// A process.
     Process(Finished),
     /// A thread of the bench.
     Thread(std::io::Result<ThreadRun>),
@@ -74,35 +57,31 @@ impl Scenario for Transfer<'_> {
     }
 
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.sha256 = self.noise.write(&self.source.file(SOURCE), cell.size)?;
-        Ok(())
+        self.ends.create_source(cell.size)
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
         if let Contender::Iperf3 | Contender::MemoryCopy = cell.variant.contender {
             return Ok(Verdict::Unknown);
         }
-        let file = self.target.file(TARGET);
-        self.target.clear(&file)?;
-        if let TransferOutcome::Declined(errno) = self.transfer(cell, Some(&file), None)? {
-            return Ok(Verdict::Declined(errno));
+        self.ends.reset()?;
+        match self.transfer(cell, Some(&self.ends.to()), None)? {
+            TransferOutcome::Declined(errno) => Ok(Verdict::Declined(errno)),
+            TransferOutcome::Moved(_) => self.ends.verify(cell.variant),
         }
-        let arrived = digest(&file)?;
-        self.target.clear(&file)?;
-        Verdict::compare(arrived, &self.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         match (cell.variant.contender, &self.programs) {
             (Contender::MemoryCopy, _) => {
-                let done = copy_memory(self.cores.first.into(), cell.size);
+                let done = copy_memory(self.ends.cores.first.into(), cell.size);
                 let side = thread_side(done.map_err(|error| failed(cell, &error))?);
                 Ok(Measured::new(side.elapsed_s, side, None))
             }
             (Contender::Iperf3, Some(programs)) => {
-                self.chill()?;
-                let cancel = self.context.cancel;
-                measure_iperf(programs, &self.link, self.cores, cell.size, cancel)
+                self.ends.chill()?;
+                let cancel = self.ends.context.cancel;
+                measure_iperf(programs, &self.link, self.ends.cores, cell.size, cancel)
             }
             _ => {
                 let [sender, receiver] = *self.moved(cell, None)?;
@@ -119,8 +98,8 @@ impl Scenario for Transfer<'_> {
         }
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
-        let Some(tracer) = self.tracer.clone() else { return Ok(Vec::new()) };
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
+        let Some(tracer) = self.ends.tracer.clone() else { return Ok(Vec::new()) };
         let contender = cell.variant.contender;
         if let Contender::Iperf3 | Contender::MemoryCopy = contender {
             return Ok(Vec::new());
@@ -142,18 +121,13 @@ impl Scenario for Transfer<'_> {
 }
 
 impl Transfer<'_> {
-    /// Drops the source from the page cache, if it is to be cold.
-    fn chill(&self) -> Result<()> {
-        if self.cold { drop_cached(&self.source.file(SOURCE)) } else { Ok(()) }
-    }
-
     /// One file to where it is to go, by a mechanism that the kernel has not declined before.
     fn moved(&mut self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Box<[Side; 2]>> {
-        let target = (self.sink == SinkKind::File).then(|| self.target.file(TARGET));
-        if let Some(file) = &target {
-            self.target.clear(file)?;
+        let target = (self.sink == SinkKind::File).then(|| self.ends.to());
+        match target {
+            Some(_) => self.ends.reset()?,
+            None => self.ends.chill()?,
         }
-        self.chill()?;
         match self.transfer(cell, target.as_deref(), tracer)? {
             TransferOutcome::Moved(sides) => Ok(sides),
             TransferOutcome::Declined(errno) => {
@@ -171,17 +145,17 @@ impl Transfer<'_> {
         tracer: Option<&Tracer>,
     ) -> Result<TransferOutcome> {
         let command = traced(tracer, self.receiver(cell, target), Role::Receiver);
-        let mut receiver = Running::start(command, self.link.receiver(self.cores.second))?;
+        let mut receiver = Running::start(command, self.link.receiver(self.ends.cores.second))?;
         let line = receiver.next_error_line();
         let address = line.strip_prefix("listening on ").and_then(|text| text.parse().ok());
         let Some(address) = address else {
-            let ended = receiver.finish(Some(MAX_WAIT), self.context.cancel)?;
+            let ended = receiver.finish(Some(MAX_WAIT), self.ends.context.cancel)?;
             return Err(ended.failure(cell.variant.to_string()));
         };
         let sender = self.send(cell, address, tracer)?;
         // One whose sender has failed may wait for ever.
         let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
-        let receiver = receiver.finish(limit, self.context.cancel)?;
+        let receiver = receiver.finish(limit, self.ends.context.cancel)?;
         self.judge(cell, sender, &receiver)
     }
 
@@ -205,20 +179,16 @@ impl Transfer<'_> {
     }
 
     fn ours(&self, arguments: &[&str]) -> Command {
-        let mut command = self.context.program();
+        let mut command = self.ends.context.program();
         command.args(arguments).args(["--json", "--timeout", TIMEOUT_S, "--congestion"]);
         command.arg(&self.link.congestion);
         command
     }
 
-    /// Sends the source.
     fn send(&self, cell: &Cell, to: SocketAddrV4, tracer: Option<&Tracer>) -> Result<Sender> {
-        let (source, place) = (self.source.file(SOURCE), self.link.sender(self.cores.first));
+        let (source, place) = (self.ends.from(), self.link.sender(self.ends.cores.first));
         let contender = cell.variant.contender;
-        let chunk = match cell.variant.step {
-            Step::Bytes(bytes) => Some(bytes),
-            Step::Default | Step::Whole => None,
-        };
+        let chunk = cell.variant.step.bytes();
         let command = match contender {
             Contender::BareSendfile => {
                 let chunk = chunk.unwrap_or(cell.size);
@@ -244,7 +214,7 @@ impl Transfer<'_> {
             _ => Stdio::null(),
         };
         let sender = Running::start_with(traced(tracer, command, Role::Sender), place, input)?;
-        Ok(Sender::Process(sender.finish(None, self.context.cancel)?))
+        Ok(Sender::Process(sender.finish(None, self.ends.context.cancel)?))
     }
 
     /// Returns what came of a transfer, by what both sides report.
@@ -260,9 +230,7 @@ impl Transfer<'_> {
             (Sender::Process(finished), _) => Some(finished),
             (Sender::Thread(_), _) => None,
         };
-        if let Some(finished) = varied.filter(|finished| !finished.status.success())
-            && let Some(errno) = declined(&finished.stdout, variant.contender)
-        {
+        if let Some(errno) = varied.and_then(|finished| declined(finished, variant.contender)) {
             return Ok(TransferOutcome::Declined(errno));
         }
         if let Sender::Process(finished) = &sender {
@@ -289,16 +257,14 @@ impl Transfer<'_> {
             Sender::Process(finished) => {
                 let receipt = checked_receipt(&finished, cell.size, required(Role::Sender))?;
                 self.seen_congestion.clone_from(&receipt.congestion);
-                let side = Side::process(Role::Sender, receipt.elapsed_s, finished.cost);
-                Side { thread: Some(Thread::from(&receipt)), ..side }
+                side_of(Role::Sender, &receipt, &finished)
             }
         };
         let receiver = match self.own_receiver(variant.contender, None) {
             Some(_) => reported(Role::Receiver, receiver, cell)?,
             None => {
                 let receipt = checked_receipt(receiver, cell.size, required(Role::Receiver))?;
-                let side = Side::process(Role::Receiver, receipt.elapsed_s, receiver.cost);
-                Side { thread: Some(Thread::from(&receipt)), ..side }
+                side_of(Role::Receiver, &receipt, receiver)
             }
         };
         Ok(TransferOutcome::Moved(Box::new([sender, receiver])))
@@ -312,6 +278,12 @@ impl Sender {
             Self::Thread(done) => done.is_ok(),
         }
     }
+}
+
+/// Returns what a process of ours did, by its receipt.
+fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
+    let side = Side::process(role, receipt.elapsed_s, finished.cost);
+    Side { thread: Some(Thread::from(receipt)), ..side }
 }
 
 /// Returns what a peer's process did, by its own words.
@@ -328,12 +300,6 @@ fn thread_side(done: ThreadRun) -> Side {
 fn failed(cell: &Cell, error: &std::io::Error) -> BenchError {
     BenchError::measuring(cell.variant, plain(error))
 }
-
-/// The source's name in its folder.
-const SOURCE: &str = "source";
-
-/// The target's name in its folder.
-const TARGET: &str = "target";
 
 /// How long a receiver may take to notice that its sender has failed.
 const MAX_WAIT: Duration = Duration::from_secs(2);

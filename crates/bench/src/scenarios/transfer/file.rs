@@ -9,25 +9,25 @@ use clap::Args;
 use super::clients::{CommandWords, download, upload};
 use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
-use crate::load::ServerKind;
+use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Benchmark, Named, among, bytes};
-use crate::record::{Cell, Contender, Description, Record, Tally, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
 use crate::run::{Context, Measured, Scenario, Verdict, digest, largest};
 
 /// What can be typed after `bench get`.
 #[derive(Debug, Args)]
 pub struct GetArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "2G")]
     sizes: Vec<u64>,
 
-    /// The server from which they download
+    /// Download from this server
     #[arg(long, value_name = "SERVER", value_parser = among(SERVERS))]
     #[arg(default_value = "underpass")]
     from: Contender,
 
-    /// Clients to measure; those that are not installed are left out
+    /// Measure these clients; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(CLIENTS))]
     #[arg(default_value = "curl,wget,aria2c,underpass")]
     client: Vec<Contender>,
@@ -39,19 +39,19 @@ pub struct GetArgs {
 /// What can be typed after `bench put`.
 #[derive(Debug, Args)]
 pub struct PutArgs {
-    /// Sizes of the files
+    /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "2G")]
     sizes: Vec<u64>,
 
-    /// Clients with their servers; those that are not installed are left out
+    /// Measure these clients with their servers; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(UPLOADS))]
     #[arg(
         default_value = "curl-to-nginx,curl-to-dufs,curl-to-underpass,underpass,underpass-synced"
     )]
     way: Vec<Contender>,
 
-    /// The program dufs, if it is not in PATH
+    /// Run this program as dufs, if it is not in PATH
     #[arg(long, value_name = "FILE")]
     dufs: Option<PathBuf>,
 
@@ -196,7 +196,7 @@ impl Scenario for Moved<'_> {
         if found == cell.size { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
         self.fixture.site.folder.clear(&self.target())?;
         let words = |url: &str| self.direction.words(contender, url, &self.own_file());
@@ -239,8 +239,8 @@ impl Moved<'_> {
 /// The server to which a contender uploads.
 fn server(contender: Contender, dufs: Option<&Path>) -> ServerKind {
     match contender {
-        Contender::CurlToDufs => ServerKind::Dufs(dufs.unwrap_or(Path::new("dufs")).to_owned()),
-        Contender::CurlToNginx => ServerKind::NginxDav,
+        Contender::CurlToDufs => ServerKind::Other(&DUFS, dufs.map(Path::to_owned)),
+        Contender::CurlToNginx => ServerKind::Other(&NGINX_DAV, None),
         Contender::UnderpassSynced => ServerKind::Underpass(&["--allow-upload"]),
         // Neither of the peers waits for the disk.
         _ => ServerKind::Underpass(&["--allow-upload", "--sync", "off"]),
@@ -262,6 +262,6 @@ mod tests {
         assert_eq!(options(Contender::UnderpassSynced), "--allow-upload");
         assert_eq!(options(Contender::CurlToNginx), "nginx");
         let dufs = server(Contender::CurlToDufs, Some(Path::new("/opt/dufs")));
-        assert_eq!(dufs, ServerKind::Dufs("/opt/dufs".into()));
+        assert_eq!(dufs, ServerKind::Other(&DUFS, Some("/opt/dufs".into())));
     }
 }

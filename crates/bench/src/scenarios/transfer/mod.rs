@@ -16,8 +16,8 @@ use crate::error::{BenchError, Result};
 use crate::load::{Server, ServerKind, ServerUsage, Site};
 use crate::options::SystemArgs;
 use crate::record::{
-    Arguments, CALLS, CPU, CommandLine, Contender, Cpu, Description, Environment, MemoryState,
-    Metric, PEER_CPU, Pin, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Tally, Transfers,
+    Arguments, CALLS, CPU, CommandLine, Contender, Counted, Cpu, Description, Environment,
+    MemoryState, Metric, PEER_CPU, Pin, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Transfers,
     Variant, once, short_size,
 };
 use crate::run::{
@@ -31,12 +31,12 @@ pub use tree::TreeArgs;
 /// What they have in common.
 #[derive(Debug, Args)]
 struct ClientArgs {
-    /// Processes that stay on one core; no client does, as some have several threads
+    /// Keep these processes on one core; clients run on any, as some have several threads
     #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
     pin: Pin,
 
-    /// How each sample finds the memory for its target; many small pieces that were freed just
-    /// before are dearer to fill than few large ones
+    /// Choose how each sample finds the memory for its target; many small pieces that were freed just
+    /// before take longer to fill than few large ones
     #[arg(long, value_enum, value_name = "HOW", default_value = "even")]
     memory: MemoryState,
 
@@ -203,13 +203,13 @@ impl ClientFixture<'_> {
         contender: Contender,
         kind: &ServerKind,
         words: impl FnOnce(&str) -> CommandWords,
-    ) -> Result<Vec<Tally>> {
+    ) -> Result<Vec<Counted>> {
         let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
         let server = self.site.start(kind)?;
         let command = self.command(&server, words);
         let watch = tracer.attach(|| server.processes())?;
         self.succeeded(contender, tracer.watch(&command, Role::Client))?;
-        Ok(vec![tracer.tally(Role::Client)?, Tally::new(Role::Server, watch.end()?)])
+        Ok(vec![tracer.tally(Role::Client)?, Counted::new(Role::Server, watch.end()?)])
     }
 
     fn command(&self, server: &Server, words: impl FnOnce(&str) -> CommandWords) -> Command {
@@ -219,10 +219,7 @@ impl ClientFixture<'_> {
 
     fn succeeded(&self, contender: Contender, command: Command) -> Result<Finished> {
         let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
-        match finished.status.success() {
-            true => Ok(finished),
-            false => Err(finished.failure(contender.to_string())),
-        }
+        finished.succeeded(contender)
     }
 
     /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
@@ -280,7 +277,6 @@ fn ends(record: &Record) -> [&str; 3] {
 
 const METRICS: &[&Metric] = &[&TIME, &SPEED, &CPU, &PEER_CPU, &CALLS, &SWITCHES];
 
-/// `bench get`.
 pub(super) const GET: Description = Description {
     name: "get",
     command: "get",
@@ -295,7 +291,6 @@ pub(super) const GET: Description = Description {
     ..Description::NONE
 };
 
-/// `bench put`.
 pub(super) const PUT: Description = Description {
     name: "put",
     command: "put",
@@ -306,7 +301,6 @@ pub(super) const PUT: Description = Description {
     ..GET
 };
 
-/// `bench tree`.
 pub(super) const TREE: Description = Description {
     name: "tree",
     command: "tree",

@@ -15,17 +15,17 @@ use super::{ClientArgs, ClientFixture, Programs, TREE};
 use crate::error::{BenchError, Result};
 use crate::load::ServerKind;
 use crate::options::{Benchmark, Named, among, bytes, number};
-use crate::record::{Cell, Contender, Description, Record, Tally, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
 use crate::run::{Content, Context, FileTree, Measured, Scenario, Verdict};
 
 /// What can be typed after `bench tree`.
 #[derive(Debug, Args)]
 pub struct TreeArgs {
-    /// Small files, of 1 to 16 KiB, a hundred in each folder
+    /// Create N small files of 1 to 16 KiB, a hundred in each folder
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number(1))]
     files: u32,
 
-    /// Large files beside them
+    /// Create N large files
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(0))]
     large: u32,
 
@@ -33,7 +33,7 @@ pub struct TreeArgs {
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
     large_size: u64,
 
-    /// Clients to measure; those that are not installed are left out
+    /// Measure these clients; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(CLIENTS))]
     #[arg(default_value = "wget,underpass")]
     client: Vec<Contender>,
@@ -117,7 +117,7 @@ impl Scenario for Tree<'_> {
         if is_whole { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         self.turn += 1;
         let (contender, target) = (cell.variant.contender, self.target());
         let words = |url: &str| download_tree(contender, url, &target);

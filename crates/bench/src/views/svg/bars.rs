@@ -7,7 +7,6 @@ use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
 use crate::record::Unit;
 use crate::views::chart::{Axis, Chart, Row};
 
-/// Returns the chart.
 pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     let axis = chart.axis();
     let sizes = chart.places();
@@ -41,7 +40,6 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
-/// Returns the grid, with its values below.
 fn grid(axis: Axis, bottom: f64) -> Markup {
     let ticks = axis.ticks();
     let last = ticks.len().saturating_sub(1);

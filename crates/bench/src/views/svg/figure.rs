@@ -8,7 +8,6 @@ use crate::record::Over;
 use crate::record::Unit;
 use crate::views::path::{End, Flow, Path};
 
-/// Returns the drawing.
 pub(crate) fn draw(path: &Path) -> Drawing {
     let body = html! {
         (zones())

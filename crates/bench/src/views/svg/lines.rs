@@ -60,7 +60,6 @@ fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a Row> {
     rows
 }
 
-/// Returns the grid, with its values at the left.
 fn values(axis: Axis) -> Markup {
     html! {
         @for (place, text) in axis.ticks() {

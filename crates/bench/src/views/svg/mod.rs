@@ -34,9 +34,7 @@ pub(crate) struct Drawing {
     pub(crate) note: String,
     /// The description, for readers that cannot see it.
     pub(crate) description: String,
-    /// How high it is.
     pub(crate) height: f64,
-    /// What is drawn.
     pub(crate) body: Markup,
 }
 
@@ -88,7 +86,6 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Returns the class of a look.
 pub(crate) fn class(look: usize) -> String {
     format!("c{}", shape(look))
 }
@@ -182,7 +179,6 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Draws a chart in its form.
 pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     match chart.form {
         Form::Bars => bars::draw(chart, id),
@@ -190,7 +186,6 @@ pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
-/// Returns a way of bytes.
 pub(super) fn path_diagram(path: &Path) -> Drawing {
     figure::draw(path)
 }

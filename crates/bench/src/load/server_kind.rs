@@ -1,0 +1,167 @@
+//! The servers that can be measured, and how each is started.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::configuration;
+use crate::record::Contender;
+
+/// Which server, and what it is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    /// A server that others wrote, with its program if that is not found by its name.
+    Other(&'static OtherServer, Option<PathBuf>),
+    /// `underpass serve` with these options besides.
+    Underpass(&'static [&'static str]),
+}
+
+/// A server that others wrote.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OtherServer {
+    pub(super) name: &'static str,
+    /// What follows the program; PORT, FOLDER and www stand for those of the run.
+    pub(super) words: &'static str,
+    /// The configuration that is written for it.
+    pub(super) template: Option<&'static str>,
+    /// Its directives for files that are not in the page cache.
+    pub(super) cold: &'static str,
+    /// What records call it, if not by its words.
+    recorded: &'static str,
+}
+
+/// nginx as it serves files.
+pub(crate) const NGINX: OtherServer = OtherServer {
+    name: "nginx",
+    // It takes a relative prefix for one of its own.
+    words: "-p FOLDER -c server.conf",
+    template: Some(configuration::NGINX),
+    cold: "",
+    recorded: "nginx with peers/nginx.conf",
+};
+
+/// nginx whose threads read what is not in the page cache.
+const NGINX_AIO: OtherServer = OtherServer {
+    cold: "aio threads;",
+    recorded: "nginx with peers/nginx.conf, aio threads",
+    ..NGINX
+};
+
+/// nginx that reads past the page cache.
+const NGINX_DIRECT: OtherServer = OtherServer {
+    cold: "aio threads; directio 512; output_buffers 2 1m;",
+    recorded: "nginx with peers/nginx.conf, aio threads and directio",
+    ..NGINX
+};
+
+/// nginx as it takes files.
+pub(crate) const NGINX_DAV: OtherServer = OtherServer {
+    template: Some(configuration::NGINX_DAV),
+    recorded: "nginx with peers/nginx-dav.conf",
+    ..NGINX
+};
+
+const H2O: OtherServer = OtherServer {
+    name: "h2o",
+    words: "-m worker -c server.conf",
+    template: Some(configuration::H2O),
+    cold: "",
+    recorded: "h2o with peers/h2o.conf",
+};
+
+const LIGHTTPD: OtherServer = OtherServer {
+    name: "lighttpd",
+    words: "-D -f server.conf",
+    template: Some(configuration::LIGHTTPD),
+    cold: "",
+    recorded: "lighttpd with peers/lighttpd.conf",
+};
+
+/// dufs with all rights, without an access log.
+pub(crate) const DUFS: OtherServer = OtherServer {
+    name: "dufs",
+    words: "--allow-all --log-format= --bind 127.0.0.1 --port PORT www",
+    template: None,
+    cold: "",
+    recorded: "",
+};
+
+/// miniserve, which writes no access log by default.
+const MINISERVE: OtherServer =
+    OtherServer { name: "miniserve", words: "--interfaces 127.0.0.1 --port PORT www", ..DUFS };
+
+/// The loop of system calls in `peers/c/serve.c`; it copies files of up to this many bytes.
+pub(super) const BARE_LOOP: OtherServer = OtherServer {
+    name: "the bare loop",
+    words: "PORT 16384",
+    recorded: "peers/c/serve.c PORT 16384",
+    ..DUFS
+};
+
+/// How ours listens.
+pub(super) const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
+
+/// The name of the folder that is served, as in `peers/nginx.conf`.
+pub(super) const FILES: &str = "www";
+
+impl ServerKind {
+    /// Returns what it was started with, without what differs from one start to the next.
+    pub(crate) fn command_line(&self) -> String {
+        match self {
+            Self::Other(OtherServer { name, words, recorded: "", .. }, _) => {
+                format!("{name} {words}")
+            }
+            Self::Other(other, _) => other.recorded.to_owned(),
+            Self::Underpass(options) => {
+                let words = [&["underpass", "serve", FILES][..], OURS, options, &["-q"]];
+                words.concat().join(" ")
+            }
+        }
+    }
+}
+
+impl From<Contender> for ServerKind {
+    fn from(contender: Contender) -> Self {
+        let other = match contender {
+            Contender::BareLoop => &BARE_LOOP,
+            Contender::Dufs => &DUFS,
+            Contender::H2o => &H2O,
+            Contender::Lighttpd => &LIGHTTPD,
+            Contender::Miniserve => &MINISERVE,
+            Contender::Nginx => &NGINX,
+            Contender::NginxAio => &NGINX_AIO,
+            Contender::NginxDirect => &NGINX_DIRECT,
+            _ => return Self::Underpass(&[]),
+        };
+        Self::Other(other, None)
+    }
+}
+
+impl fmt::Display for ServerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other(other, _) => f.write_str(other.name),
+            Self::Underpass(_) => f.write_str("underpass"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_names_no_place() {
+        let lines = [
+            ServerKind::Other(&DUFS, Some("/opt/dufs".into())),
+            ServerKind::Other(&NGINX_DAV, None),
+            ServerKind::Underpass(&["-A"]),
+        ]
+        .map(|kind| kind.command_line());
+        let expected = [
+            "dufs --allow-all --log-format= --bind 127.0.0.1 --port PORT www",
+            "nginx with peers/nginx-dav.conf",
+            "underpass serve www --bind 127.0.0.1 --port 0 --workers 1 -A -q",
+        ];
+        assert_eq!(lines, expected);
+    }
+}

@@ -1,0 +1,96 @@
+//! A file that is moved from a source to a target, and what every sample of that needs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::context::Context;
+use super::files::{Folder, Noise, digest, drop_cached, largest};
+use super::process::{Cores, Finished, Placement, Running};
+use super::schedule::Verdict;
+use super::tracer::{Tracer, traced};
+use crate::error::Result;
+use crate::record::{Missing, Role};
+
+/// The folders of source and target, and what samples need.
+#[derive(Debug)]
+pub(crate) struct Ends<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) source: Folder,
+    pub(crate) target: Folder,
+    noise: Noise,
+    /// Whether the source is to be out of the page cache.
+    cold: bool,
+    /// Counts system calls, if they are to be counted.
+    pub(crate) tracer: Option<Tracer>,
+    pub(crate) cores: Cores,
+    /// The digest of the source of the present size.
+    pub(crate) sha256: String,
+}
+
+impl<'a> Ends<'a> {
+    /// Makes folders in `dir` and in `to`, with room for the largest file; and what is missing to
+    /// count system calls, unless nothing is to be counted.
+    pub(crate) fn open(
+        context: &'a Context<'a>,
+        dir: &Path,
+        to: Option<&Path>,
+        sizes: &[u64],
+        cold: bool,
+        no_count: bool,
+    ) -> Result<(Self, Vec<Missing>)> {
+        let largest = largest(sizes);
+        let source = Folder::create(dir)?;
+        let target = Folder::create(to.unwrap_or(dir))?;
+        // Both in one folder share its room.
+        source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
+        target.require_space(largest)?;
+        let (tracer, missing) = Tracer::unless(no_count, &source);
+        let (noise, cores) = (Noise::new(largest)?, Cores::available());
+        let sha256 = String::new();
+        Ok((Self { context, source, target, noise, cold, tracer, cores, sha256 }, missing))
+    }
+
+    pub(crate) fn from(&self) -> PathBuf {
+        self.source.file("source")
+    }
+
+    pub(crate) fn to(&self) -> PathBuf {
+        self.target.file("target")
+    }
+
+    pub(crate) fn create_source(&mut self, size: u64) -> Result<()> {
+        self.sha256 = self.noise.write(&self.from(), size)?;
+        Ok(())
+    }
+
+    /// Drops the source from the page cache, if it is to be cold.
+    pub(crate) fn chill(&self) -> Result<()> {
+        if self.cold { drop_cached(&self.from()) } else { Ok(()) }
+    }
+
+    /// Does that, and removes the target.
+    pub(crate) fn reset(&self) -> Result<()> {
+        self.target.clear(&self.to())?;
+        self.chill()
+    }
+
+    /// Compares the target with the source, and removes it.
+    pub(crate) fn verify(&self, what: impl fmt::Display) -> Result<Verdict> {
+        let arrived = digest(&self.to())?;
+        self.target.clear(&self.to())?;
+        Verdict::compare(arrived, &self.sha256, what)
+    }
+
+    /// Runs a command to its end; its system calls are counted if there is a tracer.
+    pub(crate) fn run<'p>(
+        &self,
+        command: Command,
+        role: Role,
+        tracer: Option<&Tracer>,
+        place: impl Into<Placement<'p>>,
+    ) -> Result<Finished> {
+        let command = traced(tracer, command, role);
+        Running::start(command, place)?.finish(None, self.context.cancel)
+    }
+}
