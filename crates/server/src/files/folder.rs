@@ -52,6 +52,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
     let is_chunked = ctx.request.minor_version > 0;
+    let is_gzipped = acceptable(&ctx.request).any(|coding| coding == Coding::Gzip);
     let what = ListingRequest {
         path: target.path.to_vec(),
         query,
@@ -60,7 +61,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         may: may(ctx, &target.path),
         user: ctx.user.clone(),
         is_partial: ctx.is_partial,
-        is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
+        is_gzipped,
         is_chunked,
     };
     let task = ListTask { folder, what };
@@ -80,7 +81,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     if is_chunked && is_stream {
         response.add_field("Transfer-Encoding", "chunked");
     }
-    if head.is_gzipped {
+    if is_gzipped {
         response.add_field("Content-Encoding", Coding::Gzip.token());
     }
     response.add_field("Cache-Control", "no-cache");

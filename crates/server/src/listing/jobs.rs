@@ -41,9 +41,6 @@ pub(crate) struct ListingRequest {
 pub(crate) struct ListingHead {
     pub(crate) media_type: &'static str,
     pub(crate) next_page: Option<String>,
-    /// Whether the text is compressed: one that is made for each client is not, as compressing it
-    /// takes 300 KiB.
-    pub(crate) is_gzipped: bool,
 }
 
 /// A folder that several clients request.

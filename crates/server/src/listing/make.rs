@@ -53,7 +53,15 @@ pub(crate) async fn list(
             let permit = Arc::clone(&listings.streams).try_acquire_owned();
             let _permit = permit.map_err(|_| Errno::AGAIN)?;
             let shared = Arc::clone(&shared);
-            Pieces::Own(Box::new(Stream { shared, client, folder, unsorted: None, _permit }))
+            let packer = Some(packer(&folder.request));
+            Pieces::Own(Box::new(Stream {
+                shared,
+                client,
+                folder,
+                unsorted: None,
+                packer,
+                _permit,
+            }))
         }
     };
     Ok((head, Some(pieces)))
@@ -76,6 +84,8 @@ pub(crate) struct Stream {
     folder: Arc<ListedFolder>,
     /// The state of the listing; `None` before the first piece.
     unsorted: Option<Box<Unsorted>>,
+    /// Compresses and frames the pieces; `None` while a helper thread does so.
+    packer: Option<Packer>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -121,6 +131,7 @@ impl Stream {
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let lost = || io::Error::from(Errno::AGAIN);
         let unsorted = self.unsorted.take();
+        let mut packer = self.packer.take().ok_or_else(lost)?;
         let (shared, folder) = (Arc::clone(&self.shared), Arc::clone(&self.folder));
         let (done, made) = oneshot::channel();
         let step = move || {
@@ -129,17 +140,20 @@ impl Stream {
                     Some(unsorted) => unsorted,
                     None => Box::new(Unsorted::new(&listing)?),
                 };
-                let piece = unsorted.next(&listing)?;
-                Ok::<_, io::Error>((unsorted, piece))
+                let piece = match unsorted.next(&listing)? {
+                    Some(piece) => packer.pack(piece),
+                    None => packer.finish(),
+                };
+                packer.rest();
+                Ok::<_, io::Error>((unsorted, packer, piece))
             });
             // The client may have left.
             let _ = done.send(made);
         };
         self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
-        let (unsorted, piece) = made.await.map_err(|_| lost())??;
-        self.unsorted = Some(unsorted);
-        let mut packer = Packer::new(false, self.folder.request.is_chunked);
-        Ok(piece.and_then(|piece| packer.pack(piece)))
+        let (unsorted, packer, piece) = made.await.map_err(|_| lost())??;
+        (self.unsorted, self.packer) = (Some(unsorted), Some(packer));
+        Ok(piece)
     }
 }
 
@@ -168,8 +182,7 @@ fn answer_waiters(
     mut held: Reservation,
 ) {
     let next_page = prepared.next_page().map(str::to_owned);
-    let is_gzipped = folder.request.is_gzipped && prepared.is_held();
-    let mut head = ListingHead { media_type: prepared.media_type(), next_page, is_gzipped };
+    let head = ListingHead { media_type: prepared.media_type(), next_page };
     if folder.request.is_head {
         return answer_all(waiters, &Ok((head, Text::None)));
     }
@@ -184,7 +197,6 @@ fn answer_waiters(
     if longest > MAX_SHARED || !held.resize(longest) {
         return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
-    head.is_gzipped = folder.request.is_gzipped;
     let made = Made { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));

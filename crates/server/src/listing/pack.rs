@@ -1,10 +1,7 @@
 //! Prepares the text of a listing for sending, piece by piece: compressed, if the client accepts
 //! that, and framed.
 
-use std::io::Write;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use underpass_protocol::chunked::chunk;
 
@@ -12,33 +9,46 @@ use underpass_protocol::chunked::chunk;
 #[derive(Debug)]
 pub(super) struct Packer {
     /// Compresses the pieces, if they are compressed.
-    gzip: Option<GzEncoder<Vec<u8>>>,
+    gzip: Option<Gzip>,
     is_chunked: bool,
+}
+
+/// A stream of gzip (RFC 1952) that ends with a whole byte after each piece. So the compressor, which
+/// takes 300 KiB, can be dropped until the next piece comes, and another one continues.
+#[derive(Debug)]
+struct Gzip {
+    deflate: Option<Compress>,
+    crc: Crc,
+    has_begun: bool,
 }
 
 impl Packer {
     /// Creates a packer that compresses and frames as requested.
     pub(super) fn new(is_gzipped: bool, is_chunked: bool) -> Self {
-        let gzip = is_gzipped.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
-        Self { gzip, is_chunked }
+        let gzip = Gzip { deflate: None, crc: Crc::new(), has_begun: false };
+        Self { gzip: is_gzipped.then_some(gzip), is_chunked }
     }
 
     /// Returns what can be sent after one more piece; `None` if that is nothing yet.
     pub(super) fn pack(&mut self, piece: Vec<u8>) -> Option<Vec<u8>> {
         let packed = match &mut self.gzip {
-            None => piece,
-            Some(gzip) => {
-                gzip.write_all(&piece).expect("memory takes every byte");
-                std::mem::take(gzip.get_mut())
-            }
+            Some(gzip) if !piece.is_empty() => gzip.compress(&piece),
+            _ => piece,
         };
         self.framed(packed)
     }
 
     /// Returns what has to be sent after the last piece, if anything.
     pub(super) fn finish(&mut self) -> Option<Vec<u8>> {
-        let rest = self.gzip.take()?.finish().expect("memory takes every byte");
+        let rest = self.gzip.take()?.finish();
         self.framed(rest)
+    }
+
+    /// Gives back the memory that only the next piece needs.
+    pub(super) fn rest(&mut self) {
+        if let Some(gzip) = &mut self.gzip {
+            gzip.deflate = None;
+        }
     }
 
     /// Returns a piece with its framing. An empty one would be the end.
@@ -50,6 +60,43 @@ impl Packer {
         }
     }
 }
+
+impl Gzip {
+    /// Returns a piece in compressed form.
+    fn compress(&mut self, piece: &[u8]) -> Vec<u8> {
+        let deflate = self.deflate.get_or_insert_with(|| Compress::new(Compression::fast(), false));
+        let mut packed = if self.has_begun { Vec::new() } else { HEADER.to_vec() };
+        self.has_begun = true;
+        self.crc.update(piece);
+        let mut rest = piece;
+        loop {
+            packed.reserve(rest.len() / 4 + 1024);
+            let before = deflate.total_in();
+            let written = deflate.compress_vec(rest, &mut packed, FlushCompress::Sync);
+            written.expect("nothing was finished");
+            rest = &rest[(deflate.total_in() - before) as usize..];
+            // With room left, everything is written.
+            if rest.is_empty() && packed.len() < packed.capacity() {
+                return packed;
+            }
+        }
+    }
+
+    /// Returns the end of the stream.
+    fn finish(self) -> Vec<u8> {
+        let mut end = if self.has_begun { Vec::new() } else { HEADER.to_vec() };
+        end.extend(EMPTY_BLOCK);
+        end.extend(self.crc.sum().to_le_bytes());
+        end.extend(self.crc.amount().to_le_bytes());
+        end
+    }
+}
+
+/// The header of a stream: deflate, without a name, a time or a system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+
+/// The last block of a stream, with nothing in it (RFC 1951, section 3.2.6).
+const EMPTY_BLOCK: [u8; 2] = [3, 0];
 
 /// Returns the maximum length of a text of this length once it is compressed: what cannot be
 /// compressed is stored, in blocks with five bytes each.
@@ -65,8 +112,13 @@ mod tests {
 
     fn packed(pieces: &[&[u8]], is_gzipped: bool, is_chunked: bool) -> Vec<Vec<u8>> {
         let mut packer = Packer::new(is_gzipped, is_chunked);
-        let mut packed: Vec<_> =
-            pieces.iter().filter_map(|piece| packer.pack(piece.to_vec())).collect();
+        let mut packed = Vec::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            packed.extend(packer.pack(piece.to_vec()));
+            if at.is_multiple_of(2) {
+                packer.rest();
+            }
+        }
         packed.extend(packer.finish());
         assert_eq!(packer.finish(), None);
         packed

@@ -1,6 +1,7 @@
 //! Archives and listings that many ask for at once: made once, by few threads, in bounded memory.
 
 use std::fs;
+use std::io::Read;
 
 use super::rig::{Client, Running, Site, request};
 
@@ -107,11 +108,22 @@ fn a_listing_that_is_made_for_each_client_is_whole() {
         fs::File::create(site.path(&format!("{at:05}{long}"))).unwrap();
     }
     let site = site.start();
-    let mut clients = asking(&site, &vec![request("GET", "/?ndjson", &[]); 3]);
+    let (plain, gzip) = ([].as_slice(), ["Accept-Encoding: gzip"].as_slice());
+    let requests = [plain, gzip, plain, gzip].map(|fields| request("GET", "/?ndjson", fields));
+    let mut clients = asking(&site, &requests);
+    let mut gzipped = 0;
     for client in &mut clients {
         let reply = client.reply();
-        let mut names: Vec<_> = reply.text().lines().map(|line| line[9..14].to_owned()).collect();
+        let mut text = reply.text();
+        if reply.field("Content-Encoding") == Some("gzip") {
+            assert!(reply.body.len() < 3 << 20, "{}", reply.body.len());
+            text.clear();
+            flate2::read::GzDecoder::new(&*reply.body).read_to_string(&mut text).unwrap();
+        }
+        gzipped += usize::from(reply.field("Content-Encoding").is_some());
+        let mut names: Vec<_> = text.lines().map(|line| line[9..14].to_owned()).collect();
         names.sort();
         assert!(names == (0..30_000).map(|at| format!("{at:05}")).collect::<Vec<_>>());
     }
+    assert_eq!(gzipped, 2);
 }
