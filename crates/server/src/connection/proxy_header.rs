@@ -13,8 +13,8 @@ use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, Origin, p
 /// The end of a connection that has no header.
 #[derive(Debug)]
 pub(crate) enum NoHeader {
-    /// The proxy has left, or took too long.
-    Closed,
+    /// The proxy has left, or took too long, after these bytes.
+    Ended(Vec<u8>),
     /// It sent something else, which begins with these bytes.
     Bad(Vec<u8>, BadHeader),
 }
@@ -24,7 +24,9 @@ pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
     peer.begins(Doing::Handshaking, Instant::now());
     let mut bytes = Vec::new();
     loop {
-        peer.socket.ready(READABLE).await.map_err(|_| NoHeader::Closed)?;
+        if peer.socket.ready(READABLE).await.is_err() {
+            return Err(NoHeader::Ended(bytes));
+        }
         let known = bytes.len();
         bytes.resize(MAX_HEADER, 0);
         let seen = recv(&peer.socket, &mut bytes[known..], RecvFlags::PEEK);
@@ -36,7 +38,7 @@ pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
                 peer.socket.is_not_ready(READABLE);
                 continue;
             }
-            Ok(_) | Err(_) => return Err(NoHeader::Closed),
+            Ok(_) | Err(_) => return Err(NoHeader::Ended(bytes)),
         }
         let (origin, end) = match parse(&bytes) {
             Ok(Some((origin, len))) => (Some(origin), len),
@@ -47,7 +49,7 @@ pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
         // These bytes have come already, so one call takes them all.
         match recv(&peer.socket, &mut bytes[known..end], RecvFlags::empty()) {
             Ok((len, _)) if len == end - known => {}
-            _ => return Err(NoHeader::Closed),
+            _ => return Err(NoHeader::Ended(bytes)),
         }
         if let Some(origin) = origin {
             return Ok(origin);

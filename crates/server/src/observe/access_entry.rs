@@ -4,9 +4,9 @@
 //! last byte is acknowledged, the connection ends, or at least the next request proves that the
 //! client is still there.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use crate::connection::outcome::SendOutcome;
+use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
 use crate::routing::context::RequestContext;
@@ -72,6 +72,19 @@ pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     entry.target.extend_from_slice(&without_tokens(&line[..line.len().min(MAX_LINE)]));
     entry
+}
+
+/// Logs a connection that began with these bytes and no more in time. Nothing was sent.
+pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
+    let mut entry = begin_unreadable(worker, peer, bytes);
+    entry.status = 408;
+    entry.failure = Some(Failure::Stalled.word());
+    entry.started = SystemTime::now();
+    let metrics = worker.shared.metrics.worker(worker.index);
+    metrics.request(entry.status, entry.duration);
+    metrics.failed(Failure::Stalled.word());
+    write(worker, &entry);
+    recycle(worker, entry);
 }
 
 /// Notes how the body of a request was received.

@@ -180,7 +180,10 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
                 let refused = Some((bytes, fault));
                 serve::serve(&presence.worker, &peer, refused).await;
             }
-            Err(NoHeader::Closed) => {}
+            Err(NoHeader::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
+                access_entry::timed_out(&presence.worker, &peer, &bytes);
+            }
+            Err(NoHeader::Ended(_)) => {}
         }
     });
 }

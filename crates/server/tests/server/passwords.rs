@@ -23,6 +23,44 @@ fn basic(credentials: &str) -> String {
     format!("Authorization: Basic {}", STANDARD.encode(credentials))
 }
 
+/// Checks whether a client's wrong password, sent through the same proxy, is refused while the one
+/// that another client sent before still waits for its refusal.
+fn is_faster_than(site: &Running, patient: &str, new: &str) -> bool {
+    let guess = |of: &str| {
+        let mut proxy = site.connect();
+        let forwarded = format!("X-Forwarded-For: {of}");
+        proxy.send(request("GET", "/a", &[&basic("alice:wrong"), &forwarded]));
+        proxy
+    };
+    let (mut delayed, mut fresh) = (guess(patient), guess(new));
+    assert_eq!(fresh.reply().status, 401);
+    delayed.stream.set_nonblocking(true).unwrap();
+    delayed.head().is_err()
+}
+
+#[test]
+fn behind_a_proxy_each_client_waits_for_its_own_wrong_passwords() {
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap());
+    let hash = hash.hash_password_with_salt(b"secret", b"saltstring").unwrap().to_string();
+    let site = Site::of(&[("a", b"contents")]).auth(&[&format!("alice:{hash}@/")]);
+    let site = site.with(|settings| settings.trusted_proxies.add("127.0.0.1").unwrap()).start();
+    let guesses: Vec<_> = (0..16)
+        .map(|number| {
+            let mut proxy = site.connect();
+            let wrong = basic(&format!("alice:guess{number}"));
+            proxy.send(request("GET", "/a", &[&wrong, "X-Forwarded-For: 192.0.2.1"]));
+            proxy
+        })
+        .collect();
+    for mut guess in guesses {
+        assert_eq!(guess.reply().status, 401);
+    }
+    // If the proxy's address counted, the second could never be faster; on a busy machine it may
+    // need some attempts.
+    let new = (2..12).find(|last| is_faster_than(&site, "192.0.2.1", &format!("192.0.2.{last}")));
+    assert!(new.is_some());
+}
+
 /// A connection from another address of this machine.
 fn connect_from(site: &Running, last: u8) -> Client {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

@@ -155,6 +155,9 @@ fn a_header_that_does_not_come_is_not_waited_for() {
         proxy.send(start);
         assert_eq!(proxy.stream.read(&mut [0]).unwrap(), 0, "{start}");
     }
+    let entry = site.record("PROXY TCP4 192.0");
+    assert_eq!((entry["status"].as_u64(), entry["failure"].as_str()), (Some(408), Some("timeout")));
+    assert_eq!(entry["remote"], "127.0.0.1");
 }
 
 #[test]
