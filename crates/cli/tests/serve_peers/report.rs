@@ -51,7 +51,10 @@ fn a_report_is_shown_without_a_fault_light_and_dark_on_screens_and_phones() {
     let text = fs::read_to_string(&report).unwrap();
     assert!(!text.contains("<script") && !text.contains("src=") && !text.contains("@import"));
     let mut driver = std::process::Command::new("chromedriver");
-    driver.env("HOME", folder.path()).stdin(std::process::Stdio::null());
+    driver
+        .env("HOME", folder.path())
+        .env("TMPDIR", folder.path())
+        .stdin(std::process::Stdio::null());
     driver.stdout(std::process::Stdio::piped());
     let browser = Browser::new(driver);
     let mut grounds = Vec::new();

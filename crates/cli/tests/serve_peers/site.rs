@@ -59,6 +59,8 @@ impl Site {
     pub(crate) fn peer(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.fetched).env("HOME", self.fetched.path());
+        // Browsers leave folders there.
+        command.env("TMPDIR", self.fetched.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
