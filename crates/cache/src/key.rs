@@ -1,4 +1,4 @@
-//! The key of an object: its path and query at the origin.
+//! The key of an object: its path and query at the origin, and the fields by which it varies.
 
 use std::fmt;
 
@@ -8,10 +8,12 @@ use underpass_protocol::encode_segment;
 /// The name of an object on disk: the digest of its key.
 pub(crate) type Digest = [u8; 32];
 
-/// The path of an object at the origin, with its query, in the only form in which it is asked for.
+/// The path of an object at the origin, with its query, in the only form in which it is asked for,
+/// and the fields of clients that go with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     text: String,
+    fields: Vec<(String, String)>,
     digest: Digest,
 }
 
@@ -41,7 +43,34 @@ impl Key {
             }
         }
         let digest = Sha256::digest(text.as_bytes()).into();
-        (text.len() <= MAX_LEN).then_some(Self { text, digest })
+        (text.len() <= MAX_LEN).then_some(Self { text, fields: Vec::new(), digest })
+    }
+
+    /// Adds the fields by which objects vary: each name, and its value if the client has sent one.
+    /// `None` if they are longer than 1 KiB.
+    #[must_use]
+    pub fn with_fields<'f>(
+        mut self,
+        fields: impl Iterator<Item = (&'f str, Option<String>)>,
+    ) -> Option<Self> {
+        let mut hash = Sha256::new_with_prefix(self.text.as_bytes());
+        let mut len = 0;
+        for (name, value) in fields {
+            // Neither is in a name or a value: no two keys have the same text.
+            hash.update([b"\n", name.as_bytes()].concat());
+            if let Some(value) = value {
+                hash.update([b"\r", value.as_bytes()].concat());
+                len += name.len() + value.len();
+                self.fields.push((name.to_owned(), value));
+            }
+        }
+        self.digest = hash.finalize().into();
+        (len <= MAX_FIELDS_LEN).then_some(self)
+    }
+
+    /// Returns the fields of clients that are sent to the origin.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Returns the path and query.
@@ -65,7 +94,11 @@ impl fmt::Display for Key {
 /// The maximum length of a key in bytes.
 const MAX_LEN: usize = 8 << 10;
 
+/// The maximum length of the names and values of its fields in bytes.
+const MAX_FIELDS_LEN: usize = 1 << 10;
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -81,5 +114,25 @@ mod tests {
             assert_eq!(Key::new(path, is_folder, query).map(|key| key.text), Some(text.to_owned()));
         }
         assert_eq!(Key::new(&[b'a'; 9 << 10], false, b""), None);
+    }
+
+    #[test]
+    fn objects_differ_by_the_fields_by_which_they_vary() {
+        let digest = |fields: &[(&str, Option<&str>)]| {
+            let fields = fields.iter().map(|(name, value)| (*name, value.map(str::to_owned)));
+            Key::new(b"a", false, b"").unwrap().with_fields(fields).map(|key| key.digest)
+        };
+        let digests = [
+            digest(&[]),
+            digest(&[("a", None)]),
+            digest(&[("a", Some(""))]),
+            digest(&[("a", Some("b"))]),
+            digest(&[("a", None), ("b", None)]),
+        ];
+        for (index, digest) in digests.iter().enumerate() {
+            assert!(digest.is_some() && !digests[..index].contains(digest), "{index}");
+        }
+        assert_eq!(digests[0], Some(Key::new(b"a", false, b"").unwrap().digest));
+        assert_eq!(digest(&[("a", Some(&"b".repeat(1 << 10)))]), None);
     }
 }

@@ -23,8 +23,9 @@ mod pool;
 mod ranges;
 mod store;
 
-pub use cache::{Cache, Entry, Found, Reader, Wish};
+pub use cache::{Cache, Entry, Found, Reader, StoredObject, Wish};
 pub use failure::{Failure, OpenError};
+pub use fill::{Content, RedirectHost, Reply};
 pub use key::Key;
 pub use node::{Counters, FillReport};
 pub use options::{CacheOptions, KeepFree};

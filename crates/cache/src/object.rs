@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::fill::Relay;
+use crate::fill::{Relay, Reply};
 use crate::generation::Generation;
 use crate::key::Key;
 
@@ -25,8 +25,8 @@ pub(crate) struct ObjectState {
     pub(crate) current: Option<Arc<Generation>>,
     /// The question under way, which others wait for.
     pub(crate) contact: Option<Arc<Contact>>,
-    /// The status of an object that is not there, and until when that is believed.
-    pub(crate) missing: Option<(u16, Instant)>,
+    /// What the origin says instead of an object.
+    pub(crate) reply: Option<Arc<Reply>>,
     /// Until when it is known that each client has to ask for itself.
     pub(crate) private_until: Option<Instant>,
     /// Until when it is known that there is no room for it, so that each client asks for itself.
@@ -54,7 +54,7 @@ impl Object {
     pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: Failure) -> bool {
         let before = {
             let mut state = self.state();
-            state.missing = None;
+            state.reply = None;
             std::mem::replace(&mut state.current, generation)
         };
         before.map(|before| before.retire(why)).is_some()
@@ -125,8 +125,8 @@ pub(crate) enum Outcome {
     Valid(Arc<Generation>),
     /// What is stored is stale, and may be used although the origin failed.
     Stale(Arc<Generation>, Failure),
-    /// The origin has sent a status and nothing else, and when to ask again.
-    Status(u16, Option<Duration>),
+    /// The origin has sent an answer that is no object.
+    Reply(Arc<Reply>),
     /// There is no answer.
     Failed(Failure, Option<Duration>),
 }

@@ -7,6 +7,8 @@ use underpass_client::{TlsSetup, Url};
 use underpass_engine::Policy;
 use underpass_protocol::caching::FreshnessRules;
 
+use crate::fill::RedirectHost;
+
 /// The options of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
@@ -16,6 +18,10 @@ pub struct CacheOptions {
     pub origins: Vec<Url>,
     /// Which servers of `https` are trusted.
     pub tls: TlsSetup,
+    /// The hosts to which origins may redirect this node.
+    pub redirects: Vec<RedirectHost>,
+    /// The fields of clients, in lower case, that are sent to origins and are part of keys.
+    pub vary_on: Vec<String>,
     /// The maximum size of all stored objects in bytes, if limited.
     pub size: Option<u64>,
     /// The space of the file system that fills leave free.

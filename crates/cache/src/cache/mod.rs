@@ -1,5 +1,9 @@
 //! The cache as a server uses it: objects by their keys, and readers of them.
 
+mod operate;
+mod reader;
+
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -7,17 +11,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
 
-mod reader;
-
 use crate::failure::{Failure, OpenError};
-use crate::fill::{self, Wanted};
+use crate::fill::{self, Reply, Wanted};
 use crate::generation::Generation;
 use crate::key::Key;
-use crate::node::{Counters, Counts, FillReport, Node};
+use crate::node::{Counts, FillReport, Node, Place};
 use crate::object::{Asking, Contact, Object, Offer, Outcome};
 use crate::options::CacheOptions;
 use crate::store::{Head, replayed};
 
+pub use operate::StoredObject;
 pub use reader::Reader;
 
 /// A cache. It is cheap to clone.
@@ -35,6 +38,8 @@ pub struct Wish {
     pub passed: String,
     /// Whether there is known to be no room for it: it is passed on and not stored.
     pub is_relayed: bool,
+    /// The client, whose questions and fills are bounded; `None` without a bound.
+    pub client: Option<IpAddr>,
 }
 
 /// What the cache has for a request.
@@ -42,12 +47,10 @@ pub struct Wish {
 pub enum Found {
     /// An object, all of which is here or can be fetched.
     Entry(Box<Entry>),
-    /// A status of the origin: there is no such object, or the origin has failed.
-    Status {
-        /// The status.
-        status: u16,
-        /// When to ask again, if that is known.
-        retry_after: Option<Duration>,
+    /// What the origin says instead of an object: there is none, or it has failed.
+    Reply {
+        /// What it says.
+        reply: Arc<Reply>,
         /// How the cache handled the request.
         cache: CacheStatus,
     },
@@ -75,6 +78,7 @@ pub struct Entry {
     passed: String,
     /// The relay that was begun for this request, if there is no room for the object.
     offer: Option<Offer>,
+    client: Option<IpAddr>,
 }
 
 impl Cache {
@@ -108,28 +112,22 @@ impl Cache {
         &self.node.origins.id
     }
 
-    /// Returns the counts.
+    /// Returns the names of the fields of clients by which objects vary, in lower case.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.node.counters()
-    }
-
-    /// Removes an object; returns whether there was one. It waits for the disk.
-    #[must_use]
-    pub fn purge(&self, key: &Key) -> bool {
-        let object = self.node.object(key);
-        object.state().missing = None;
-        self.node.remove(key.digest())
+    pub fn vary_on(&self) -> &[String] {
+        &self.node.options.vary_on
     }
 
     /// Finds an object: here, or at the origin. Of several requests for one object, one asks.
     pub async fn find(&self, key: &Key, wish: &Wish) -> Found {
+        self.node.popularity.count(key.as_str());
         let object = self.node.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {
             let (contact, is_own) = match self.look(&object, wish) {
                 Look::Found(found) => return *found,
                 Look::Wait(contact, is_own) => (contact, is_own),
+                Look::TooMany => break,
             };
             if !is_own {
                 is_collapsed = true;
@@ -146,16 +144,13 @@ impl Cache {
 
     /// Looks at what is known now, and asks if that is not enough.
     fn look(&self, object: &Arc<Object>, wish: &Wish) -> Look {
-        let now = SystemTime::now();
         let mut state = object.state();
-        if let Some((status, _)) = state.missing.filter(|(_, until)| Instant::now() < *until) {
+        if let Some(reply) = state.reply.as_ref().filter(|reply| reply.is_fresh()) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
-            return Look::Found(Box::new(Found::Status { status, retry_after: None, cache }));
+            return Look::Found(Box::new(Found::Reply { reply: Arc::clone(reply), cache }));
         }
         let current = state.current.clone().filter(|current| current.broken().is_none());
-        let usage = current
-            .as_ref()
-            .map(|current| current.head().freshness(&self.node.options.rules).usage(now));
+        let usage = current.as_ref().map(|current| self.node.usage(&object.key, current));
         let has_no_room =
             wish.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
         let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
@@ -166,10 +161,12 @@ impl Cache {
                 return Look::Found(Box::new(self.entry(object, current, cache, wish)));
             }
             (Some(current), Some(Use::WhileRevalidating)) => {
-                let begun = state.contact.is_none().then(|| begin(&mut state.contact));
+                let place = self.node.clients.enter(wish.client);
+                let place = place.filter(|_| state.contact.is_none());
+                let begun = place.map(|place| (place, begin(&mut state.contact)));
                 drop(state);
-                if let Some(contact) = begun {
-                    self.ask(object, contact, Wish { range: None, ..wish.clone() });
+                if let Some((place, contact)) = begun {
+                    self.ask(object, contact, Wish { range: None, ..wish.clone() }, place);
                 }
                 let detail = Some("revalidating");
                 let cache = CacheStatus { detail, ..CacheStatus::default() };
@@ -177,9 +174,12 @@ impl Cache {
             }
             (None, _) if has_no_room || is_private && state.contact.is_some() => {
                 drop(state);
+                let Some(place) = self.node.clients.enter(wish.client) else {
+                    return Look::TooMany;
+                };
                 let contact = Arc::new(Contact::default());
                 let wish = Wish { is_relayed: has_no_room, ..wish.clone() };
-                self.ask(object, Arc::clone(&contact), wish);
+                self.ask(object, Arc::clone(&contact), wish, place);
                 return Look::Wait(contact, true);
             }
             _ => {}
@@ -187,26 +187,30 @@ impl Cache {
         if let Some(contact) = &state.contact {
             return Look::Wait(Arc::clone(contact), false);
         }
+        let Some(place) = self.node.clients.enter(wish.client) else { return Look::TooMany };
         let contact = begin(&mut state.contact);
         let is_loaded = state.is_loaded;
         drop(state);
         if is_loaded {
-            self.ask(object, Arc::clone(&contact), wish.clone());
+            self.ask(object, Arc::clone(&contact), wish.clone(), place);
         } else {
             let asking = Asking { object: Arc::clone(object), contact: Arc::clone(&contact) };
             let (node, wanted) = (Arc::clone(&self.node), wanted(wish.clone()));
-            self.node.loads.run(move || fill::load(&node, asking, wanted));
+            self.node.loads.run(move || fill::load(&node, asking, wanted, place));
         }
         Look::Wait(contact, true)
     }
 
     /// Has a thread ask the origin.
-    fn ask(&self, object: &Arc<Object>, contact: Arc<Contact>, wish: Wish) {
+    fn ask(&self, object: &Arc<Object>, contact: Arc<Contact>, wish: Wish, place: Place) {
         let asking = Asking { object: Arc::clone(object), contact };
         let node = Arc::clone(&self.node);
         let wanted = wanted(wish);
         // If there is no place, dropping the question ends it.
-        self.node.fills.run(move || fill::fetch(&node, &asking, &wanted));
+        self.node.fills.run(move || {
+            fill::fetch(&node, &asking, &wanted);
+            drop(place);
+        });
     }
 
     /// Returns what an outcome means for a request; `None` if it has to ask for itself.
@@ -252,9 +256,9 @@ impl Cache {
                 let cache = CacheStatus { detail: Some(failure.word()), ..CacheStatus::default() };
                 self.entry(object, current, cache, wish)
             }
-            Outcome::Status(status, retry_after) => {
-                let cache = asked(Forward::UriMiss, Some(status));
-                Found::Status { status, retry_after, cache }
+            Outcome::Reply(reply) => {
+                let cache = asked(Forward::UriMiss, Some(reply.status));
+                Found::Reply { reply, cache }
             }
             Outcome::Failed(failure, retry_after) => {
                 let detail = Some(failure.word());
@@ -284,6 +288,7 @@ impl Cache {
             cache: CacheStatus { ttl, ..cache },
             passed: wish.passed.clone(),
             offer: None,
+            client: wish.client,
         }))
     }
 }
@@ -293,6 +298,8 @@ enum Look {
     Found(Box<Found>),
     /// Wait for a question; `true` if it was begun for this request.
     Wait(Arc<Contact>, bool),
+    /// The client has too many questions and fills under way.
+    TooMany,
 }
 
 fn begin(contact: &mut Option<Arc<Contact>>) -> Arc<Contact> {
@@ -338,6 +345,12 @@ impl Entry {
         self.freshness.age(now).as_secs()
     }
 
+    /// Returns the time at which the origin has made its answer, for `Date`.
+    #[must_use]
+    pub fn date(&self) -> SystemTime {
+        self.freshness.date()
+    }
+
     /// Returns how many bytes of a range are here already.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
@@ -349,7 +362,8 @@ impl Entry {
     pub fn reader(&self) -> Reader {
         let (object, generation) = (Arc::clone(&self.object), Arc::clone(&self.generation));
         let offer = self.offer.as_ref().and_then(|offer| offer.lock().ok()?.take());
-        Reader::new(Arc::clone(&self.node), object, generation, &self.passed, offer)
+        let asker = (self.passed.clone(), self.client);
+        Reader::new(Arc::clone(&self.node), object, generation, asker, offer)
     }
 }
 

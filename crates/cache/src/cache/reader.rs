@@ -1,6 +1,7 @@
 //! Readers of objects, which get what is on the disk from there and the rest as it comes.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ pub struct Reader {
     generation: Arc<Generation>,
     seen: u64,
     passed: String,
+    client: Option<IpAddr>,
     /// The relay of what cannot be kept on the disk, if there is one.
     relay: Mutex<Option<Relay>>,
 }
@@ -29,13 +31,12 @@ impl Reader {
         node: Arc<Node>,
         object: Arc<Object>,
         generation: Arc<Generation>,
-        passed: &str,
+        (passed, client): (String, Option<IpAddr>),
         relay: Option<Relay>,
     ) -> Self {
         generation.enter();
         let seen = generation.failures();
-        let (relay, passed) = (Mutex::new(relay), passed.to_owned());
-        Self { node, object, generation, seen, passed, relay }
+        Self { node, object, generation, seen, passed, client, relay: Mutex::new(relay) }
     }
 
     /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
@@ -104,9 +105,13 @@ impl Reader {
             Step::Begin(id, range) => {
                 let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
                 let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
-                let job =
-                    move || fill::fill_hole(&node, &object, &generation, (id, range), &passed);
-                if self.node.fills.run(job) {
+                let is_begun = self.node.clients.enter(self.client).is_some_and(|place| {
+                    self.node.fills.run(move || {
+                        fill::fill_hole(&node, &object, &generation, (id, range), &passed);
+                        drop(place);
+                    })
+                });
+                if is_begun {
                     return Poll::Pending;
                 }
                 self.generation.end_fill(id, Some(Failure::Busy));

@@ -244,7 +244,7 @@ impl Fill {
 
     /// Moves a body to its place.
     fn receive(&mut self, asked: Asked) -> Result<(), Failure> {
-        let Asked { answer, origin } = asked;
+        let Asked { answer, origin, .. } = asked;
         let (mut connection, response) = (answer.connection, answer.response);
         connection.address().clone_into(&mut self.origin);
         let sink = match &self.writer {

@@ -16,17 +16,18 @@ use underpass_transport::incoming::BodyFraming;
 use super::body::{Fill, relay};
 use super::origins::{Asked, Silence};
 use super::relay::Relay;
+use super::reply::Reply;
 use super::request::{Wanted, fields, file_request};
 use crate::failure::Failure;
 use crate::generation::Generation;
-use crate::node::{Counts, Node};
+use crate::node::{Counts, Node, Place};
 use crate::object::{Asking, Object, Outcome};
 use crate::ranges::RangeSet;
 use crate::store::{Head, kept_fields, millis};
 
 /// Looks for an object that an earlier process has stored, and asks the origin if there is none
 /// that may be used.
-pub(crate) fn load(node: &Arc<Node>, asking: Asking, wanted: Wanted) {
+pub(crate) fn load(node: &Arc<Node>, asking: Asking, wanted: Wanted, place: Place) {
     let object = &asking.object;
     let digest = object.key.digest();
     if let Some((kept, contents)) = node.folder.load(digest, object.key.as_str()) {
@@ -40,15 +41,16 @@ pub(crate) fn load(node: &Arc<Node>, asking: Asking, wanted: Wanted) {
         state.is_loaded = true;
         state.current.clone()
     };
-    let now = SystemTime::now();
-    let usable = current
-        .filter(|current| current.head().freshness(&node.options.rules).usage(now) == Use::Fresh);
+    let usable = current.filter(|current| node.usage(&object.key, current) == Use::Fresh);
     match usable {
         Some(current) => asking.finish(Outcome::Loaded(current)),
         None => {
             let for_job = Arc::clone(node);
             // If there is no place, dropping the question ends it.
-            node.fills.run(move || fetch(&for_job, &asking, &wanted));
+            node.fills.run(move || {
+                fetch(&for_job, &asking, &wanted);
+                drop(place);
+            });
         }
     }
 }
@@ -92,7 +94,7 @@ impl Question<'_> {
         };
         match self.ask(&file_request(None, None), &condition) {
             Ok(asked) if asked.answer.response.status == 304 && !condition.is_empty() => {
-                let Asked { answer, origin } = asked;
+                let Asked { answer, origin, .. } = asked;
                 current.describe(|head| head.freshen(&answer.response, self.requested));
                 if let Some(connection) = answer.connection.finish(&answer.response) {
                     self.node.origins.keep(origin, connection);
@@ -123,11 +125,7 @@ impl Question<'_> {
     /// Uses what is stored if that is allowed when the origin fails.
     fn silent(&self, silence: Silence, current: Option<&Arc<Generation>>) {
         let Silence { failure, retry_after } = silence;
-        let now = SystemTime::now();
-        let usable = current.filter(|current| {
-            current.head().freshness(&self.node.options.rules).is_usable_on_error(now)
-        });
-        self.asking.finish(match usable {
+        self.asking.finish(match current.filter(|current| self.is_usable(current)) {
             Some(current) => Outcome::Stale(Arc::clone(current), failure),
             None => Outcome::Failed(failure, retry_after),
         });
@@ -158,41 +156,43 @@ impl Question<'_> {
                 }
                 _ => self.silent(Silence { failure: Failure::BadAnswer, retry_after: None }, None),
             },
-            status @ (404 | 410) => {
-                let is_kept = may_store(&kept_fields(response)).is_ok();
+            404 | 410 => {
                 self.node.remove(self.object().key.digest());
-                if is_kept {
-                    let until = Instant::now() + MISSING_TIME;
-                    self.object().state().missing = Some((status, until));
-                }
-                self.keep(found);
-                self.asking.finish(Outcome::Status(status, None));
+                self.reply(found);
             }
-            401 | 403 | 407 => self.failed(Failure::Denied),
-            300..=399 => self.failed(Failure::Redirected),
-            status @ 400..=599 => {
-                let failure = Failure::OriginFailed;
-                let now = SystemTime::now();
-                let is_usable = current.is_some_and(|current| {
-                    current.head().freshness(&self.node.options.rules).is_usable_on_error(now)
-                });
-                match is_usable && (status >= 500 || status == 429) {
-                    true => self.silent(Silence { failure, retry_after }, current),
-                    false => self.asking.finish(Outcome::Status(status, retry_after)),
-                }
+            401 | 407 => self.failed(Failure::Denied),
+            403 if found.has_secrets => self.failed(Failure::Denied),
+            300..=399 if found.has_secrets => self.failed(Failure::Redirected),
+            304 => self.failed(Failure::BadAnswer),
+            429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
+                self.silent(Silence { failure: Failure::OriginFailed, retry_after }, current);
             }
-            _ => self.failed(Failure::BadAnswer),
+            _ => self.reply(found),
         }
+    }
+
+    /// Passes on an answer that is no object.
+    fn reply(&self, found: Asked) {
+        let origin = found.origin;
+        let names = &self.node.options.vary_on;
+        let (reply, connection) = Reply::read(found, self.requested, names);
+        if let Some(connection) = connection {
+            self.node.origins.keep(origin, connection);
+        }
+        let reply = Arc::new(reply);
+        if reply.is_fresh() {
+            self.object().state().reply = Some(Arc::clone(&reply));
+        }
+        self.asking.finish(Outcome::Reply(reply));
+    }
+
+    /// Returns whether a stale version may be used because the origin has failed.
+    fn is_usable(&self, current: &Arc<Generation>) -> bool {
+        self.node.is_usable_on_error(&self.object().key, current)
     }
 
     fn failed(&self, failure: Failure) {
         self.asking.finish(Outcome::Failed(failure, None));
-    }
-
-    fn keep(&self, found: Asked) {
-        if let Some(connection) = found.answer.connection.finish(&found.answer.response) {
-            self.node.origins.keep(found.origin, connection);
-        }
     }
 
     /// Begins a version with an answer whose body begins at `start`, and fills it.
@@ -204,8 +204,9 @@ impl Question<'_> {
         };
         // Chunks tell their end; without them a body that was cut looks like a whole one.
         let is_complete_at_end = found.answer.response.framing != BodyFraming::UntilEnd;
-        let is_stored =
-            is_complete_at_end && may_store(&kept_fields(&found.answer.response)).is_ok();
+        let is_stored = is_complete_at_end
+            && may_store(status, &kept_fields(&found.answer.response), &self.node.options.vary_on)
+                .is_ok();
         let reserved = if end == u64::MAX { 0 } else { end - start };
         if self.wanted.is_relayed || self.node.reserve(reserved).is_err() {
             return self.relay(found, total, start..end);
@@ -298,9 +299,6 @@ impl Question<'_> {
         Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
     }
 }
-
-/// How long it is believed that an object is not there.
-const MISSING_TIME: Duration = Duration::from_secs(10);
 
 /// How long it is believed that there is no room for an object.
 const NO_ROOM_TIME: Duration = Duration::from_secs(1);

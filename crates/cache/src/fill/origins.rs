@@ -2,12 +2,13 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use underpass_client::{Answer, ClientError, Connection, HttpClient, Request, Url};
 use underpass_client::{Credentials, Proxies};
 
+use super::redirects::{RedirectHost, follow};
 use crate::failure::Failure;
 use crate::key::Key;
 use crate::options::CacheOptions;
@@ -16,6 +17,7 @@ use crate::options::CacheOptions;
 #[derive(Debug)]
 pub(crate) struct Origins {
     client: HttpClient<'static>,
+    redirects: Vec<RedirectHost>,
     origins: Vec<Origin>,
     /// By which this node recognizes its own requests.
     pub(crate) id: String,
@@ -25,6 +27,9 @@ pub(crate) struct Origins {
 struct Origin {
     /// Its URL, without a slash at the end.
     base: String,
+    /// The same without a name and a password.
+    shown: Arc<str>,
+    has_credentials: bool,
     state: Mutex<State>,
 }
 
@@ -39,7 +44,13 @@ struct State {
 /// An answer, and which origin it came from.
 pub(crate) struct Asked {
     pub(super) answer: Answer<'static>,
+    /// Its number; no valid one if the answer came from where it redirects to.
     pub(super) origin: usize,
+    /// The URL of that origin, without credentials and a slash at its end.
+    pub(super) base: Arc<str>,
+    /// Whether it answers this node alone, by its credentials, so that its words are not meant for
+    /// clients.
+    pub(super) has_secrets: bool,
 }
 
 /// Why no origin has answered, and when to ask again.
@@ -64,11 +75,20 @@ impl Origins {
             cancel: None,
         };
         let origin = |url: &Url| {
-            let base = url.as_str().trim_end_matches('/').to_owned();
-            Origin { base, state: Mutex::default() }
+            let mut shown = url.clone();
+            // An http address has a host, so both can be removed.
+            let _ = (shown.set_username(""), shown.set_password(None));
+            let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
+            Origin {
+                base: without_slash(url),
+                shown: without_slash(&shown).into(),
+                has_credentials: shown != *url,
+                state: Mutex::default(),
+            }
         };
         let id = format!("underpass-{:016x}", RandomState::new().hash_one(&options.folder));
-        Self { client, origins: options.origins.iter().map(origin).collect(), id }
+        let redirects = options.redirects.clone();
+        Self { client, redirects, origins: options.origins.iter().map(origin).collect(), id }
     }
 
     /// Asks the origins in turn until one answers with something other than a failure of its own.
@@ -78,7 +98,9 @@ impl Origins {
         fields: &[(&str, &str)],
         is_started: bool,
     ) -> Result<Asked, Silence> {
-        let request = Request { method: "GET", fields };
+        let elsewhere = Request { method: "GET", fields };
+        let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
+        let request = Request { method: "GET", fields: &fields };
         let mut silence = Silence { failure: Failure::Unreachable, retry_after: None };
         let mut refusal = None;
         for (origin, each) in self.origins.iter().enumerate() {
@@ -92,15 +114,23 @@ impl Origins {
             let Ok(url) = Url::parse(&format!("{}{}", each.base, key.as_str())) else {
                 return Err(Silence { failure: Failure::BadAnswer, retry_after: None });
             };
-            match self.client.ask(idle, &request, &url) {
-                // It may be about this object alone.
-                Ok(answer) if matches!(answer.response.status, 500 | 502..=504) => {
-                    each.succeeded();
-                    refusal.get_or_insert(Asked { answer, origin });
-                }
+            match self.client.ask_here(idle, &request, &url) {
                 Ok(answer) => {
                     each.succeeded();
-                    return Ok(Asked { answer, origin });
+                    let silent = |failure| Silence { failure, retry_after: None };
+                    let (answer, is_elsewhere) =
+                        follow(&self.client, answer, &elsewhere, &self.redirects)
+                            .map_err(silent)?;
+                    let base = Arc::clone(&each.shown);
+                    let has_secrets = each.has_credentials || is_elsewhere;
+                    // A connection to another host is not kept for this one.
+                    let origin = if is_elsewhere { usize::MAX } else { origin };
+                    let asked = Asked { answer, origin, base, has_secrets };
+                    // A failure may be about this object alone.
+                    match asked.answer.response.status {
+                        500 | 502..=504 => drop(refusal.get_or_insert(asked)),
+                        _ => return Ok(asked),
+                    }
                 }
                 Err(error) => {
                     silence = Silence {
@@ -118,7 +148,8 @@ impl Origins {
 
     /// Keeps a connection for the next request.
     pub(super) fn keep(&self, origin: usize, connection: Connection<'static>) {
-        let mut state = self.origins[origin].lock();
+        let Some(origin) = self.origins.get(origin) else { return };
+        let mut state = origin.lock();
         if state.idle.len() < MAX_IDLE {
             state.idle.push(connection);
         }

@@ -61,7 +61,7 @@ fn what_is_not_there_is_not_asked_for_again_at_once() {
     let origin = Origin::new(|_, sending| {
         sending.answer("HTTP/1.1 404 Not Found\nContent-Type: text/xml", b"<secret/>");
     });
-    let node = Node::new(&origin.url(), &[]);
+    let node = Node::new(&origin.url_with_password(), &[]);
     let first = node.get("/a");
     assert_eq!(first.status, 404);
     assert!(!String::from_utf8_lossy(&first.body).contains("secret"));
@@ -145,7 +145,7 @@ fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
             let head = format!("HTTP/1.1 {status} No\nRetry-After: 7\nLocation: http://localhost/");
             sending.answer(&head, b"<Error><SecretKey/></Error>");
         });
-        let node = Node::new(&origin.url(), &[]);
+        let node = Node::new(&origin.url_with_password(), &[]);
         let reply = node.get("/a");
         assert_eq!(reply.status, told, "{status}");
         assert!(!String::from_utf8_lossy(&reply.body).contains("Secret"), "{status}");

@@ -48,7 +48,7 @@ impl Node {
     }
 
     pub fn address(&self) -> &str {
-        self.server.address.trim_start_matches("http://").trim_end_matches('/')
+        self.server.address.trim_start_matches("http://").split('/').next().unwrap()
     }
 
     pub fn get(&self, path: &str) -> Reply {

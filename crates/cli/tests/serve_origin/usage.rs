@@ -28,6 +28,16 @@ fn wrong_usage_is_one_line() {
         refused(&args, &["cannot be combined with --origin"]);
     }
     refused(&["--origin", "http://localhost/", "--cache", "c", "--fresh", "1w"], &["--fresh"]);
+    refused(&["--vary-on", "X-Kind"], &["--vary-on needs --origin"]);
+    for name in ["Range", "Authorization", "Content-Length", "a b"] {
+        let args = ["--origin", "http://localhost/", "--cache", "c", "--vary-on", name];
+        refused(&args, &["--vary-on", name]);
+    }
+    refused(&["--vary-on", "X-Kind"], &["--vary-on needs --origin"]);
+    for name in ["Range", "Authorization", "Content-Length", "a b"] {
+        let args = ["--origin", "http://localhost/", "--cache", "c", "--vary-on", name];
+        refused(&args, &["--vary-on", name]);
+    }
 }
 
 #[test]

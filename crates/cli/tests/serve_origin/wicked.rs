@@ -121,6 +121,11 @@ impl Origin {
         format!("http://{}/", self.address)
     }
 
+    /// The URL with a name and a password.
+    pub fn url_with_password(&self) -> String {
+        format!("http://user:word@{}/", self.address)
+    }
+
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }

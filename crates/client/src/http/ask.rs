@@ -78,6 +78,22 @@ impl<'a> HttpClient<'a> {
         Err(ClientError::TooManyRedirects { most: self.max_redirects })
     }
 
+    /// Sends a request without a body and reads the head of the answer, which may be a redirect.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ask`](Self::ask), but for those about redirects.
+    pub fn ask_here(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+    ) -> Result<Answer<'a>, ClientError> {
+        let (connection, response) = self.ask_once(idle, request, url, true)?;
+        self.check_coding(request, &response, url)?;
+        Ok(Answer { connection, response, url: url.clone(), is_trusted: true })
+    }
+
     /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A
     /// file that is named after its coding, such as `x.tar.gz`, is accepted.
     fn check_coding(

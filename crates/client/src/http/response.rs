@@ -92,7 +92,11 @@ impl Response {
     }
 
     /// Returns the target of a redirect, if this is one (RFC 9110 15.4).
-    pub(crate) fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::BadResponse`] for one that leads to no URL.
+    pub fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }

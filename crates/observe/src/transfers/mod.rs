@@ -2,6 +2,7 @@
 //!
 //! A transfer reports its progress by a few atomic numbers and never waits for readers.
 
+mod cached;
 mod json;
 mod page;
 mod progress;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use underpass_engine::Mechanism;
 
+pub use cached::{CacheRow, cache_json, cache_page};
 pub use page::CONTENT_SECURITY_POLICY;
 use progress::Progress;
 

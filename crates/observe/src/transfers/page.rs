@@ -103,7 +103,7 @@ fn left(view: &View) -> String {
 }
 
 /// Returns the percentage sent; 100 only if all of it is.
-fn percent(bytes: u64, expected: u64) -> u64 {
+pub(super) fn percent(bytes: u64, expected: u64) -> u64 {
     if expected == 0 || bytes >= expected {
         return 100;
     }
@@ -111,7 +111,7 @@ fn percent(bytes: u64, expected: u64) -> u64 {
 }
 
 /// Returns the path in readable form, with escapes such as `%20` decoded.
-fn path(target: &[u8]) -> String {
+pub(super) fn path(target: &[u8]) -> String {
     middle_cut(&percent_decode(target).decode_utf8_lossy(), MAX_PATH)
 }
 
@@ -127,7 +127,7 @@ fn middle_cut(text: &str, most: usize) -> String {
 }
 
 /// Formats bytes in binary units.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
     let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
@@ -160,7 +160,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      frame-ancestors 'none'";
 
 /// The whole style; the page loads no other file.
-const STYLE: &str = "\
+pub(super) const STYLE: &str = "\
 :root{--ink:#1a2129;--faint:#5d6975;--line:#dde3e9;--card:#fff;--ground:#f4f6f8;--bar:#0b6e6e}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--faint:#94a1ad;--line:#303a44;\
 --card:#1b2229;--ground:#12171c;--bar:#3fb8b0}}\

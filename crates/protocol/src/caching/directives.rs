@@ -13,6 +13,11 @@ pub struct Directives {
     pub no_store: bool,
     /// It must not be stored by a cache that several clients share.
     pub private: bool,
+    /// It may be stored although its status says nothing about that.
+    pub public: bool,
+    /// It may be stored by a cache that knows what its status means, and by no other one (RFC 9111
+    /// 5.2.2.3).
+    pub must_understand: bool,
     /// It must be validated before each use.
     pub no_cache: bool,
     /// It must not be used when it is stale: `must-revalidate` or `proxy-revalidate`.
@@ -59,6 +64,8 @@ impl Directives {
             // A list of fields restricts these less than no list; the difference is not used.
             "private" => self.private = true,
             "no-cache" => self.no_cache = true,
+            "public" => self.public = true,
+            "must-understand" => self.must_understand = true,
             "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
             "immutable" => self.immutable = true,
             "max-age" => self.max_age = seconds(self.max_age),

@@ -28,6 +28,7 @@ pub struct FreshnessRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
     received: SystemTime,
+    date: SystemTime,
     /// How old it was when it was received.
     initial_age: Duration,
     /// How old it may become.
@@ -48,10 +49,23 @@ pub enum Use {
 }
 
 impl Freshness {
-    /// Calculates the times of a response.
+    /// Calculates the times of a response of status 200 or 206.
     #[must_use]
     pub fn of(fields: &Fields, times: Received, rules: &FreshnessRules) -> Self {
+        Self::of_status(200, fields, times, rules)
+    }
+
+    /// Calculates the times of a response of any status. One that says nothing about its freshness
+    /// is fresh only if its status allows that (RFC 9110 15.1), or `public` does.
+    #[must_use]
+    pub fn of_status(
+        status: u16,
+        fields: &Fields,
+        times: Received,
+        rules: &FreshnessRules,
+    ) -> Self {
         let directives = Directives::of(fields);
+        let may_guess = GUESSABLE.contains(&status) || directives.public;
         let Received { requested, received } = times;
         let since = |later: SystemTime, earlier| later.duration_since(earlier).unwrap_or_default();
         let date =
@@ -59,15 +73,22 @@ impl Freshness {
         let said = date("date");
         // RFC 9111 4.2.3.
         let apparent = said.map_or(Duration::ZERO, |said| since(received, said));
-        let age = values(fields, "age").next().and_then(|age| age.trim().parse().ok());
+        // 5.1: of several the first counts, and one that is no number does not.
+        let age = values(fields, "age").next().and_then(|age| age.split(',').next());
+        let age = age.and_then(|age| age.trim().parse().ok());
         let corrected = Duration::from_secs(age.unwrap_or(0)) + since(received, requested);
-        let lifetime = lifetime(&directives, fields, said.unwrap_or(received), rules);
+        let date = said.unwrap_or(received);
+        let lifetime = lifetime(&directives, fields, date).unwrap_or_else(|| match may_guess {
+            true => rules.fresh.unwrap_or_else(|| guessed(fields, date)),
+            false => Duration::ZERO,
+        });
         let grace = |seconds: Option<u64>, default| match directives.forbids_stale() {
             true => Duration::ZERO,
             false => seconds.map_or(default, Duration::from_secs),
         };
         Self {
             received,
+            date,
             initial_age: apparent.max(corrected),
             lifetime,
             while_revalidating: grace(directives.stale_while_revalidate, Duration::ZERO),
@@ -80,6 +101,13 @@ impl Freshness {
     #[must_use]
     pub fn age(&self, now: SystemTime) -> Duration {
         self.initial_age + now.duration_since(self.received).unwrap_or_default()
+    }
+
+    /// Returns when the response was made: what it says itself, or when it was received (RFC 9110
+    /// 6.6.1).
+    #[must_use]
+    pub fn date(&self) -> SystemTime {
+        self.date
     }
 
     /// Returns how many seconds it stays fresh; negative once it is stale.
@@ -111,32 +139,30 @@ impl Freshness {
     }
 }
 
-/// Returns how long a response is fresh (RFC 9111 4.2.1, 4.2.2).
-fn lifetime(
-    directives: &Directives,
-    fields: &Fields,
-    date: SystemTime,
-    rules: &FreshnessRules,
-) -> Duration {
+/// Returns how long a response says that it is fresh (RFC 9111 4.2.1).
+fn lifetime(directives: &Directives, fields: &Fields, date: SystemTime) -> Option<Duration> {
     if directives.no_cache {
-        return Duration::ZERO;
+        return Some(Duration::ZERO);
     }
     if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
-        return Duration::from_secs(seconds);
+        return Some(Duration::from_secs(seconds));
     }
-    let mut expires = values(fields, "expires").peekable();
-    if !directives.is_targeted && expires.peek().is_some() {
-        // 5.3: a date that cannot be read is in the past.
-        let until = expires.next().and_then(|value| parse_date(value.as_bytes()));
-        return until.and_then(|until| until.duration_since(date).ok()).unwrap_or_default();
-    }
-    rules.fresh.unwrap_or_else(|| {
-        let modified = values(fields, "last-modified").next();
-        let modified = modified.and_then(|value| parse_date(value.as_bytes()));
-        let unchanged = modified.and_then(|modified| date.duration_since(modified).ok());
-        (unchanged.unwrap_or_default() / 10).min(MAX_HEURISTIC)
-    })
+    let expires = values(fields, "expires").next().filter(|_| !directives.is_targeted)?;
+    // 5.3: a date that cannot be read is in the past.
+    let until = parse_date(expires.as_bytes());
+    Some(until.and_then(|until| until.duration_since(date).ok()).unwrap_or_default())
 }
+
+/// Returns how long a response is likely to be fresh (RFC 9111 4.2.2).
+fn guessed(fields: &Fields, date: SystemTime) -> Duration {
+    let modified = values(fields, "last-modified").next();
+    let modified = modified.and_then(|value| parse_date(value.as_bytes()));
+    let unchanged = modified.and_then(|modified| date.duration_since(modified).ok());
+    (unchanged.unwrap_or_default() / 10).min(MAX_HEURISTIC)
+}
+
+/// The statuses whose responses may be used again although they do not say how long (RFC 9110 15.1).
+const GUESSABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 
 /// The longest time for which a response is fresh that does not say so.
 const MAX_HEURISTIC: Duration = Duration::from_secs(24 * 60 * 60);

@@ -28,17 +28,19 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// Checks whether a response of status 200 or 206 to a GET may be stored for all clients.
+/// Checks whether a response to a GET may be stored for all clients.
 ///
-/// The cache's requests never have the fields of a client, so a response that varies only by what
-/// the cache always sends in the same way, or never, is the same for all clients (4.1).
+/// The cache's requests have no fields of a client but `vary_on`, which are in lower case and part
+/// of the key. So a response that varies only by these, and by what the cache always sends in the
+/// same way, or never, is the same for all clients with this key (4.1).
 ///
 /// # Errors
 ///
 /// Why it may not.
-pub fn may_store(fields: &Fields) -> Result<(), NotStored> {
+pub fn may_store(status: u16, fields: &Fields, vary_on: &[String]) -> Result<(), NotStored> {
     let directives = Directives::of(fields);
-    if directives.no_store {
+    // Of a status that is understood, `no-store` is for caches that do not understand it.
+    if if directives.must_understand { !is_understood(status) } else { directives.no_store } {
         return Err(NotStored::NoStore);
     }
     if directives.private {
@@ -50,12 +52,19 @@ pub fn may_store(fields: &Fields) -> Result<(), NotStored> {
     let names = values(fields, "vary").flat_map(|value| value.split(','));
     let is_same = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
-        SAME_FOR_ALL.contains(&name.as_str()) || name.starts_with("access-control-request-")
+        SAME_FOR_ALL.contains(&name.as_str())
+            || name.starts_with("access-control-request-")
+            || vary_on.contains(&name)
     };
     match names.into_iter().all(is_same) {
         true => Ok(()),
         false => Err(NotStored::Varies),
     }
+}
+
+/// Returns whether a status is one of RFC 9110 that a GET can have, so that its rules are kept.
+fn is_understood(status: u16) -> bool {
+    matches!(status, 200..=206 | 300..=308 | 400..=417 | 421 | 422 | 426 | 429 | 500..=505)
 }
 
 /// Fields that the requests of the cache always have in the same form, or never have; empty

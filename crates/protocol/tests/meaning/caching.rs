@@ -37,7 +37,10 @@ fn directives_are_read_as_the_standard_has_it() {
     for (lines, expected) in [
         (&[][..], none),
         (&["Cache-Control: max-age=60"], Directives { max_age: Some(60), ..none }),
-        (&["Cache-Control: MAX-AGE=\"60\", Public"], Directives { max_age: Some(60), ..none }),
+        (
+            &["Cache-Control: MAX-AGE=\"60\", Public"],
+            Directives { max_age: Some(60), public: true, ..none },
+        ),
         (&["Cache-Control: max-age=60, max-age=5"], Directives { max_age: Some(60), ..none }),
         (&["Cache-Control: max-age=x"], Directives { max_age: Some(0), ..none }),
         (&["Cache-Control: max-age"], Directives { max_age: Some(0), ..none }),
@@ -86,7 +89,41 @@ fn what_is_meant_for_one_client_is_not_stored() {
         (&["Vary: Accept-Encoding, Cookie"], Err(NotStored::Varies)),
         (&["Vary: Accept-Encoding, origin,", "Vary: Access-Control-Request-Method"], Ok(())),
     ] {
-        assert_eq!(may_store(&fields(lines)), expected, "{lines:?}");
+        assert_eq!(may_store(200, &fields(lines), &[]), expected, "{lines:?}");
+    }
+    let known = ["cookie".to_owned()];
+    assert_eq!(may_store(200, &fields(&["Vary: Accept-Encoding, Cookie"]), &known), Ok(()));
+}
+
+#[test]
+fn some_is_only_for_caches_that_know_the_status() {
+    let no_store = Err(NotStored::NoStore);
+    for (status, line, expected) in [
+        (200, "Cache-Control: no-store, must-understand", Ok(())),
+        (599, "Cache-Control: no-store, must-understand", no_store),
+        (599, "Cache-Control: max-age=9, must-understand", no_store),
+        (599, "Cache-Control: max-age=9", Ok(())),
+        (200, "Cache-Control: no-store", no_store),
+    ] {
+        assert_eq!(may_store(status, &fields(&[line]), &[]), expected, "{status} {line}");
+    }
+}
+
+#[test]
+fn only_some_statuses_are_fresh_without_saying_so() {
+    let modified = "Last-Modified: Sun, 06 Nov 1994 08:47:57 GMT";
+    for (status, lines, lifetime) in [
+        (404, &[modified][..], 10),
+        (403, &[modified], 0),
+        (403, &[modified, "Cache-Control: public"], 10),
+        (403, &[modified, "Cache-Control: max-age=5"], 5),
+    ] {
+        let times = Received { requested: at(NOVEMBER), received: at(NOVEMBER) };
+        let date = format!("Date: {DATE}");
+        let lines: Vec<_> = lines.iter().copied().chain([date.as_str()]).collect();
+        let rules = FreshnessRules::default();
+        let freshness = Freshness::of_status(status, &fields(&lines), times, &rules);
+        assert_eq!(freshness.remaining(after(0)), lifetime, "{status} {lines:?}");
     }
 }
 
@@ -130,6 +167,7 @@ fn the_age_counts_from_the_origin_on() {
     assert_eq!(of(&[&date], 40, 50).as_secs(), 100);
     assert_eq!(of(&[&date, "Age: 500"], 40, 50).as_secs(), 560);
     assert_eq!(of(&["Age: x"], 40, 50).as_secs(), 60);
+    assert_eq!(of(&["Age: 500, 0"], 40, 50).as_secs(), 560);
     // A clock that was set back: never younger than it was.
     assert_eq!(of(&["Age: 5"], 200, 200).as_secs(), 5);
     let future = Received { requested: after(200), received: after(200) };

@@ -119,7 +119,7 @@ impl Exchange {
         head.reserve(HEAD_CAPACITY);
         let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
         let custom = &worker.shared.custom_fields;
-        worker.with_date(now, |date| {
+        worker.with_date(response.date.unwrap_or(now), |date| {
             let fields = response.rendered.as_deref().unwrap_or(&response.fields);
             let status = response.status;
             write_head(&mut head, status, date, wish, is_http10, custom, fields);

@@ -2,13 +2,18 @@
 
 use crate::auth::Right;
 use crate::routing::context::RequestContext;
-use crate::routing::origin;
+use crate::routing::operate;
 use crate::routing::response::Response;
 use crate::server::settings::Settings;
+use underpass_cache::Cache;
 use underpass_observe::metrics::MEDIA_TYPE;
-use underpass_observe::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
+use underpass_observe::transfers::{
+    CONTENT_SECURITY_POLICY, TransferFacts, cache_json, cache_page,
+};
+use underpass_protocol::request::negotiate::wants_json;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
+use underpass_protocol::response::head::PLAIN_TEXT;
 
 /// An endpoint about the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,10 @@ pub(crate) enum Endpoint {
     Metrics,
     /// The transfers under way.
     Transfers,
+    /// What is open in the cache.
+    Cache,
+    /// What was requested most of the cache.
+    Popular,
 }
 
 /// Returns the endpoint of a path, if it is enabled.
@@ -28,6 +37,8 @@ pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
         b"health" => (Endpoint::Health, settings.health),
         b"metrics" => (Endpoint::Metrics, settings.metrics),
         b"transfers" => (Endpoint::Transfers, settings.transfers),
+        b"cache" => (Endpoint::Cache, settings.transfers && settings.cache.is_some()),
+        b"popular" => (Endpoint::Popular, settings.transfers && settings.cache.is_some()),
         _ => return None,
     };
     is_on.then_some(endpoint)
@@ -60,7 +71,8 @@ impl Endpoint {
             return ctx.user.is_none().then(|| ctx.challenge());
         }
         let is_forwarded = FORWARDED.iter().any(|name| ctx.request.field(name).is_some());
-        let is_private = self == Self::Transfers && (is_forwarded || !ctx.peer.is_from_here());
+        let is_private = matches!(self, Self::Transfers | Self::Cache | Self::Popular)
+            && (is_forwarded || !ctx.peer.is_from_here());
         is_private.then(|| ctx.error(403, "without passwords only this machine may see this"))
     }
 
@@ -80,17 +92,27 @@ impl Endpoint {
                 return response;
             }
         };
+        let (media_type, body) = self.content(ctx, target);
+        let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);
+        response.add_field("Cache-Control", "no-store");
+        if media_type.starts_with("text/html") {
+            response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        }
+        response
+    }
+
+    /// Returns what the endpoint shows this client, and its media type.
+    fn content(self, ctx: &RequestContext<'_>, target: &Target<'_>) -> (&'static str, String) {
         let shared = ctx.shared();
-        let (media_type, body) = match self {
+        let is_json = target.query.has("json") || wants_json(&ctx.request);
+        match self {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => {
-                let cache = shared.settings.cache.as_ref().map(origin::metrics);
+                let cache = shared.settings.cache.as_ref().map(operate::metrics);
                 let text = shared.metrics.render(shared.transfers.len());
                 (MEDIA_TYPE, text + &cache.unwrap_or_default())
             }
             Self::Transfers => {
-                let is_json = target.query.has("json")
-                    || underpass_protocol::request::negotiate::wants_json(&ctx.request);
                 let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
                 if is_json {
                     ("application/json", shared.transfers.json(may_see))
@@ -98,13 +120,35 @@ impl Endpoint {
                     ("text/html; charset=utf-8", shared.transfers.page(may_see))
                 }
             }
-        };
-        let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);
-        response.add_field("Cache-Control", "no-store");
-        if media_type.starts_with("text/html") {
-            response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+            Self::Cache | Self::Popular => match &ctx.settings().cache {
+                Some(cache) => self.of_cache(ctx, target, cache, is_json),
+                None => (PLAIN_TEXT, String::new()),
+            },
         }
-        response
+    }
+
+    /// Returns what an endpoint of a cache shows this client.
+    fn of_cache(
+        self,
+        ctx: &RequestContext<'_>,
+        target: &Target<'_>,
+        cache: &Cache,
+        is_json: bool,
+    ) -> (&'static str, String) {
+        let may_see = |key: &str| {
+            Target::parse(key.as_bytes(), b"").is_ok_and(|key| ctx.can(&key.path, Right::Read))
+        };
+        if self == Self::Popular {
+            return (PLAIN_TEXT, operate::popular(cache, target, may_see));
+        }
+        let (rows, counters) = (operate::rows(cache, may_see), cache.counters());
+        match is_json {
+            true => ("application/json", cache_json(&rows)),
+            false => {
+                let page = cache_page(&rows, counters.objects, counters.used_bytes);
+                ("text/html; charset=utf-8", page)
+            }
+        }
     }
 }
 

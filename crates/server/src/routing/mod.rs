@@ -5,6 +5,7 @@ pub(crate) mod context; // what is asked, and who asks
 pub(crate) mod endpoints; // what the server tells about itself
 pub(crate) mod error_page; // for people
 pub(crate) mod https_redirect;
+pub(crate) mod operate; // what operators do with the cache
 pub(crate) mod origin; // answers from the cache
 pub(crate) mod path_fields; // that the operator adds
 pub(crate) mod response;

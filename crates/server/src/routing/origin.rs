@@ -1,11 +1,10 @@
 //! Answers requests with what an origin has, through the cache.
 
-use std::fmt::Write;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
-use underpass_cache::{Cache, Entry, Failure, Found, Key, Wish};
+use underpass_cache::{Cache, Content, Entry, Failure, Found, Key, Reply, Wish};
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
@@ -14,10 +13,10 @@ use underpass_protocol::response::media::is_active;
 use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
 use underpass_protocol::response::validator::parse_date;
 
-use crate::auth::Right;
 use crate::auth::access;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::context::RequestContext;
+use crate::routing::operate;
 use crate::routing::response::{Body, Response};
 
 /// Answers an authorized request.
@@ -31,6 +30,9 @@ pub(crate) async fn respond(
     }
     let Some(key) = Key::new(&target.path, target.is_folder, target.query.raw) else {
         return ctx.error(414, "");
+    };
+    let Some(key) = key.with_fields(varying(&ctx.request, cache.vary_on())) else {
+        return ctx.error(431, "");
     };
     if ctx.request.verb == PURGE {
         return purge(ctx, cache, target, key).await;
@@ -49,15 +51,19 @@ pub(crate) async fn respond(
     if passed.len() > MAX_PASSED {
         return ctx.error(508, "the request has passed too many caches");
     }
-    let mut wish = Wish { range: wanted(&ctx.request), passed, is_relayed: false };
+    let client = ctx.peer.address().map(|address| address.ip().to_canonical());
+    let mut wish = Wish {
+        range: wanted(&ctx.request),
+        passed,
+        is_relayed: false,
+        client: client.filter(|address| !address.is_loopback()),
+    };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
         // There is no one to answer if the client has left.
         let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else { break };
         match found {
-            Found::Status { status, retry_after, cache } => {
-                return refused(ctx, status, "", retry_after, &cache);
-            }
+            Found::Reply { reply, cache } => return passed_on(ctx, &target.path, &reply, &cache),
             Found::Failed { failure, retry_after, cache } => {
                 return failed(ctx, failure, retry_after, &cache);
             }
@@ -80,6 +86,20 @@ pub(crate) async fn respond(
     }
     let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
     failed(ctx, Failure::Changed, None, &cache)
+}
+
+/// Returns the fields of a request by which objects vary: each name with its value, if it has one.
+fn varying<'n>(
+    request: &Request<'_, '_>,
+    names: &'n [String],
+) -> impl Iterator<Item = (&'n str, Option<String>)> {
+    names.iter().map(|name| {
+        let values = request.fields(name).filter_map(|value| str::from_utf8(value).ok());
+        // RFC 9111 4.1: lines of one name can be combined, and spaces around members removed.
+        let values = values.flat_map(|value| value.split(',')).map(str::trim);
+        let value = request.has(name).then(|| values.collect::<Vec<_>>().join(", "));
+        (name.as_str(), value)
+    })
 }
 
 /// Returns the part of an object that a request asks for, as far as that is known before its length
@@ -162,6 +182,7 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
         }
     }
     let mut response = Response::new(status, plan.fields, body, len);
+    response.date = Some(entry.date());
     let waited = Duration::ZERO;
     response.cache = Some(CacheFacts { word: cache.word(), origin_bytes, waited });
     Ok(response)
@@ -185,16 +206,14 @@ fn push_fields(ctx: &RequestContext<'_>, (entry, cache): (&Entry, &CacheStatus),
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
-        for (name, value) in entry.replayed() {
-            let is_of_body = matches!(plan.status, 200 | 206);
+        let is_of_body = matches!(plan.status, 200 | 206);
+        let replayed = entry.replayed().filter(|(name, _)| {
             let is_known =
-                matches!(name, "cache-control" | "content-location" | "expires" | "vary");
-            let is_replaced = own.is_some() && matches!(name, "cache-control" | "expires");
-            let is_own = has_line(&ctx.shared().custom_fields, name);
-            if (is_of_body || is_known) && !is_replaced && !is_own {
-                push_field(fields, &title(name), value.as_bytes());
-            }
-        }
+                matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
+            let is_replaced = own.is_some() && matches!(*name, "cache-control" | "expires");
+            (is_of_body || is_known) && !is_replaced
+        });
+        push_replayed(ctx, fields, replayed);
         if let Some(value) = own {
             push_field(fields, "Cache-Control", value.as_bytes());
         }
@@ -202,6 +221,54 @@ fn push_fields(ctx: &RequestContext<'_>, (entry, cache): (&Entry, &CacheStatus),
     }
     push_field(fields, "Via", b"1.1 underpass");
     push_field(fields, "Cache-Status", cache.to_string().as_bytes());
+}
+
+/// Adds fields of the origin, unless the operator has configured others of their names.
+fn push_replayed<'f>(
+    ctx: &RequestContext<'_>,
+    out: &mut Vec<u8>,
+    fields: impl Iterator<Item = (&'f str, &'f str)>,
+) {
+    for (name, value) in fields.filter(|(name, _)| !has_line(&ctx.shared().custom_fields, name)) {
+        push_field(out, &title(name), value.as_bytes());
+    }
+}
+
+/// Passes on what the origin says instead of an object.
+fn passed_on(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    reply: &Reply,
+    cache: &CacheStatus,
+) -> Response {
+    let Some(Content { fields: known, body: text }) = &reply.content else {
+        return refused(ctx, reply.status, "", reply.retry_after, cache);
+    };
+    let mut fields = Vec::with_capacity(512);
+    let is_here = |name: &str, value: &str| name == "location" && value.starts_with('/');
+    let lines = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    push_replayed(ctx, &mut fields, lines.clone().filter(|(name, value)| !is_here(name, value)));
+    if let Some((_, place)) = lines.clone().find(|(name, value)| is_here(name, value)) {
+        let place = format!("{}{place}", ctx.settings().path_prefix);
+        push_field(&mut fields, "Location", place.as_bytes());
+    }
+    let media_type = lines.clone().find(|(name, _)| *name == "content-type");
+    if ctx.shared().sandboxes
+        && media_type.is_some_and(|(_, it)| is_active(&it.to_ascii_lowercase()))
+    {
+        push_field(&mut fields, "Content-Security-Policy", b"sandbox");
+    }
+    ctx.shared().path_fields.push(path, &mut fields);
+    let has_body = !matches!(reply.status, 204 | 205);
+    if has_body {
+        push_number_field(&mut fields, "Content-Length", text.len() as u64);
+    }
+    push_number_field(&mut fields, "Age", reply.age(ctx.now));
+    let is_sent = has_body && ctx.request.method != Method::Head;
+    let body = if is_sent { Body::Memory(text.clone().into()) } else { Body::Nothing };
+    let mut response = Response::new(reply.status, fields, body, Some(text.len() as u64));
+    response.date = Some(reply.date());
+    tell(response, cache)
 }
 
 /// Returns whether one of these lines is a field of this name.
@@ -247,6 +314,11 @@ fn refused(
         let seconds = wait.as_millis().div_ceil(1000).max(1);
         response.add_field("Retry-After", &seconds.to_string());
     }
+    tell(response, cache)
+}
+
+/// Adds to a response without an object what the cache did.
+fn tell(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
     response.cache =
@@ -256,13 +328,7 @@ fn refused(
 
 /// Removes an object from the cache, which needs the right to write.
 async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key: Key) -> Response {
-    let settings = ctx.settings();
-    let is_allowed = match settings.access.has_users() {
-        true => ctx.user.is_some() && ctx.can(&target.path, Right::Write),
-        // Without users clients cannot be told apart.
-        false => ctx.peer.is_from_here() && !ctx.request.has("x-forwarded-for"),
-    };
-    if !is_allowed {
+    if !operate::may_change(ctx, &target.path) {
         return access::denied(ctx);
     }
     let cache = cache.clone();
@@ -273,32 +339,6 @@ async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key
         Err(_) => (500, "removing it failed\n"),
     };
     Response::memory(status, PLAIN_TEXT, text.as_bytes(), false)
-}
-
-/// Returns the metrics of a cache in the format of Prometheus.
-pub(crate) fn metrics(cache: &Cache) -> String {
-    let counters = cache.counters();
-    let mut text = String::new();
-    for (name, kind, help, value) in [
-        ("requests_total", "counter", "Requests to origins.", counters.requests),
-        ("fills_failed_total", "counter", "Fills that were given up.", counters.failed),
-        ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
-        ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
-        ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
-        ("evicted_total", "counter", "Objects removed to make room.", counters.evicted),
-        ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
-        ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
-        ("read_only", "gauge", "Whether nothing is stored.", counters.is_read_only.into()),
-        ("used_bytes", "gauge", "Bytes of all stored objects.", counters.used_bytes),
-        ("objects", "gauge", "Stored objects.", counters.objects),
-        ("reserved_bytes", "gauge", "Bytes that fills still write.", counters.reserved_bytes),
-    ] {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "# HELP underpass_cache_{name} {help}");
-        let _ = writeln!(text, "# TYPE underpass_cache_{name} {kind}");
-        let _ = writeln!(text, "underpass_cache_{name} {value}");
-    }
-    text
 }
 
 /// How often a request begins anew because the object has changed.

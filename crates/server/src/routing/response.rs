@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use underpass_engine::{Chain, Policy, Source, Version};
 
@@ -42,6 +43,8 @@ pub(crate) struct Response {
     pub(crate) download: Option<Download>,
     /// What the log says about the cache, if there is one.
     pub(crate) cache: Option<CacheFacts>,
+    /// When it was made, if not now.
+    pub(crate) date: Option<SystemTime>,
     /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
 }
@@ -186,6 +189,7 @@ impl Response {
             closes: false,
             download: None,
             cache: None,
+            date: None,
             is_logged: true,
         }
     }

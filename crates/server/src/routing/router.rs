@@ -13,6 +13,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::endpoints::is_reserved;
 use crate::routing::https_redirect;
+use crate::routing::operate;
 use crate::routing::origin;
 use crate::routing::response::Response;
 use crate::uploads;
@@ -77,6 +78,11 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         && !is_reserved(&target.path)
     {
         return origin::respond(ctx, cache, target).await;
+    }
+    if let Some(cache) = &ctx.settings().cache
+        && ctx.request.verb == "POST"
+    {
+        return operate::respond(ctx, cache, target).await;
     }
     if ctx.is_partial {
         return partial(ctx, target).await;

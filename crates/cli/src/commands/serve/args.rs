@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::server::MinFree;
 
@@ -89,6 +90,16 @@ pub(super) struct OriginArgs {
     /// Serve a file for this time after it has become stale if the origin fails, such as 1d
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
     pub(super) stale_if_error: Duration,
+
+    /// Follow redirects of the origin to this host, such as *.hf.co or cdn.example.org:8443; can be
+    /// repeated
+    #[arg(long, value_name = "HOST")]
+    pub(super) origin_redirect: Vec<RedirectHost>,
+
+    /// Pass this field of clients on to the origin, and keep a file for each of its values; can be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    pub(super) vary_on: Vec<String>,
 
     /// Trust the certificate authorities in this PEM file instead of the system's for origins
     #[cfg_attr(feature = "tls", arg(long, value_name = "FILE"))]

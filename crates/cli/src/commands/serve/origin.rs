@@ -1,9 +1,10 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
-use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError};
+use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, RedirectHost};
 use underpass_client::{TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
+use underpass_protocol::response::head::path_field;
 use underpass_server::server::MinFree;
 use underpass_transport::tls::{self, Trust};
 
@@ -19,10 +20,12 @@ impl OriginArgs {
         Some(url.into())
     }
 
-    /// Returns the ports of the origins.
+    /// Returns the ports of the origins, and of the hosts to which they may redirect.
     pub(super) fn ports(&self) -> Vec<u16> {
         let urls = self.origin.iter().filter_map(|text| Url::parse(text).ok());
-        let mut ports: Vec<_> = urls.filter_map(|url| url.port_or_known_default()).collect();
+        let redirects = self.origin_redirect.iter().flat_map(RedirectHost::ports);
+        let own = urls.filter_map(|url| url.port_or_known_default());
+        let mut ports: Vec<_> = own.chain(redirects).collect();
         ports.sort_unstable();
         ports.dedup();
         ports
@@ -47,6 +50,8 @@ impl OriginArgs {
             folder: folder.clone(),
             origins,
             tls,
+            vary_on: self.vary_on.iter().map(|name| varying(name)).collect::<Result<_>>()?,
+            redirects: self.origin_redirect.clone(),
             size: self.cache_size.map(|Size(bytes)| bytes),
             keep_free: match self.cache_free {
                 MinFree::Bytes(bytes) => KeepFree::Bytes(bytes),
@@ -69,6 +74,8 @@ impl OriginArgs {
             (self.cache_size.is_some(), "--cache-size"),
             (self.fresh.is_some(), "--fresh"),
             (self.origin_cacert.is_some(), "--origin-cacert"),
+            (!self.vary_on.is_empty(), "--vary-on"),
+            (!self.origin_redirect.is_empty(), "--origin-redirect"),
         ] {
             if is_given {
                 return Err(needs(name, "--origin URL"));
@@ -101,6 +108,32 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the name of a field that may be passed on to origins, in lower case.
+fn varying(name: &str) -> Result<String> {
+    let fail = |why: &str| Err(Failure::Usage(format!("--vary-on {name}: {why}")));
+    let lower = name.to_ascii_lowercase();
+    if path_field(&lower, "").is_err() {
+        return fail("no field of a request that can be passed on");
+    }
+    match lower.as_str() {
+        "authorization" | "cookie" => fail("what is meant for one client is not kept for all"),
+        "accept-encoding"
+        | "cdn-loop"
+        | "expect"
+        | "host"
+        | "if-match"
+        | "if-modified-since"
+        | "if-none-match"
+        | "if-range"
+        | "if-unmodified-since"
+        | "proxy-authorization"
+        | "range"
+        | "te"
+        | "via" => fail("this server writes it itself"),
+        _ => Ok(lower),
+    }
 }
 
 /// Returns the URL of an origin. What is wrong with it is said without its password.

@@ -1,13 +1,21 @@
 //! What all parts of a cache share.
 
+mod clients;
+mod expiry;
+mod popularity;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+pub(crate) use clients::{Clients, Place};
+use expiry::Expiry;
+use popularity::Popularity;
 use underpass_engine::PipePool;
+use underpass_protocol::caching::Use;
 
 use crate::failure::{Failure, OpenError};
 use crate::fill::Origins;
@@ -34,6 +42,9 @@ pub(crate) struct Node {
     pub(crate) counters: Counts,
     /// Takes what nobody wants.
     pub(crate) null: Arc<File>,
+    pub(crate) clients: Clients,
+    pub(crate) expiry: Expiry,
+    pub(crate) popularity: Popularity,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
     observer: OnceLock<Observer>,
 }
@@ -121,8 +132,12 @@ impl Node {
         let null = Arc::new(null);
         let origins = Origins::new(&options);
         let max_fills = (FILLS_PER_ORIGIN * options.origins.len()).min(MAX_FILLS);
+        let expiry = Expiry::load(folder.path().join("expired"));
         Ok(Self {
             folder,
+            clients: Clients::default(),
+            expiry,
+            popularity: Popularity::default(),
             room: Room::new(options.size, options.keep_free),
             origins,
             pipes: PipePool::default(),
@@ -175,6 +190,33 @@ impl Node {
             });
         }
         object
+    }
+
+    /// Returns what a stored version may be used for now.
+    pub(crate) fn usage(&self, key: &Key, generation: &Generation) -> Use {
+        let head = generation.head();
+        match self.expiry.has(key.as_str(), head.received) {
+            true => Use::AfterValidation,
+            false => head.freshness(&self.options.rules).usage(SystemTime::now()),
+        }
+    }
+
+    /// Returns whether a stored version may be used although the origin fails.
+    pub(crate) fn is_usable_on_error(&self, key: &Key, generation: &Generation) -> bool {
+        let head = generation.head();
+        let freshness = head.freshness(&self.options.rules);
+        !self.expiry.has(key.as_str(), head.received)
+            && freshness.is_usable_on_error(SystemTime::now())
+    }
+
+    /// Returns all objects in memory that are stored, each with its version.
+    pub(crate) fn stored(&self) -> Vec<(Arc<Object>, Arc<Generation>)> {
+        let objects: Vec<_> = self.objects().values().cloned().collect();
+        let stored = objects.into_iter().filter_map(|object| {
+            let current = object.current()?;
+            Some((object, current))
+        });
+        stored.collect()
     }
 
     /// Returns all versions that are served.

@@ -1,0 +1,72 @@
+//! What an operator does with a cache, and sees of it.
+
+use std::io;
+
+use super::Cache;
+use crate::key::Key;
+use crate::node::Counters;
+
+/// An object in memory.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    /// Its path and query.
+    pub key: String,
+    /// Its length, once that is known.
+    pub len: Option<u64>,
+    /// The bytes that are here.
+    pub present: u64,
+    /// The clients that read it.
+    pub readers: usize,
+    /// Whether more of it is being fetched.
+    pub is_filling: bool,
+}
+
+impl Cache {
+    /// Returns the counts.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.node.counters()
+    }
+
+    /// Removes an object; returns whether there was one. It waits for the disk.
+    #[must_use]
+    pub fn purge(&self, key: &Key) -> bool {
+        let object = self.node.object(key);
+        object.state().reply = None;
+        self.node.remove(key.digest())
+    }
+
+    /// Declares everything stale whose path begins like this: it is validated before it is used
+    /// again, whenever that is. It waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be noted on the disk; then it holds for this process alone.
+    pub fn expire(&self, prefix: &str) -> io::Result<()> {
+        self.node.expiry.add(prefix)
+    }
+
+    /// Returns at most this many paths and how often they were requested lately, the most popular
+    /// first.
+    #[must_use]
+    pub fn popular(&self, number: usize) -> Vec<(String, u64)> {
+        self.node.popularity.most(number)
+    }
+
+    /// Returns the objects that are open, those that are being filled first.
+    #[must_use]
+    pub fn stored(&self) -> Vec<StoredObject> {
+        let stored = self.node.stored().into_iter().map(|(object, generation)| StoredObject {
+            key: object.key.as_str().to_owned(),
+            len: generation.len(),
+            present: generation.count(),
+            readers: generation.readers(),
+            is_filling: generation.is_filling(),
+        });
+        let mut stored: Vec<_> = stored.collect();
+        stored.sort_by(|one, other| {
+            (!one.is_filling, &one.key).cmp(&(!other.is_filling, &other.key))
+        });
+        stored
+    }
+}

@@ -1,0 +1,129 @@
+//! Answers that are no object: an error, a redirect, or a status without a file. They are read into
+//! memory, and believed for a moment.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_client::{Connection, Url};
+use underpass_protocol::caching::{Freshness, FreshnessRules, Received, may_store};
+
+use super::origins::Asked;
+use crate::store::{kept_fields, replayed};
+
+/// An answer of the origin that is no object.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// When to ask again, if the origin says that.
+    pub retry_after: Option<Duration>,
+    /// What clients get of it; `None` if the body is too long, or not meant for them.
+    pub content: Option<Content>,
+    freshness: Freshness,
+    until: Option<Instant>,
+}
+
+/// The fields and the body of an answer that is no object.
+#[derive(Debug)]
+pub struct Content {
+    /// The fields for clients: lower-case names, and values.
+    pub fields: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// Reads an answer to a request of this moment; returns the connection too if it can be used
+    /// again. The answer may vary by these fields.
+    pub(super) fn read(
+        found: Asked,
+        requested: SystemTime,
+        vary_on: &[String],
+    ) -> (Self, Option<Connection<'static>>) {
+        let Asked { answer, base, has_secrets, .. } = found;
+        let (mut connection, response) = (answer.connection, answer.response);
+        let times = Received { requested, received: SystemTime::now() };
+        let body = connection.incoming().memory(response.framing, MAX_BODY);
+        let connection = (body.is_ok() && response.keeps_alive).then_some(connection);
+        let status = response.status;
+        let mut fields = kept_fields(&response);
+        let fresh = matches!(status, 404 | 410).then_some(MAX_TIME);
+        let rules = FreshnessRules { fresh, ..FreshnessRules::default() };
+        let freshness = Freshness::of_status(status, &fields, times, &rules);
+        let lifetime = u64::try_from(freshness.remaining(times.received)).unwrap_or(0);
+        let lifetime = Duration::from_secs(lifetime).min(MAX_TIME);
+        let is_kept = may_store(status, &fields, vary_on).is_ok() && !lifetime.is_zero();
+        fields.retain(|(name, _)| replayed(name) || OF_MESSAGE.contains(&name.as_str()));
+        for (_, value) in fields.iter_mut().filter(|(name, _)| name == "location") {
+            *value = relative(value, &answer.url, &base);
+        }
+        let reply = Self {
+            status,
+            retry_after: response.retry_after(times.received),
+            content: body.ok().filter(|_| !has_secrets).map(|body| Content { fields, body }),
+            freshness,
+            until: is_kept.then(|| Instant::now() + lifetime),
+        };
+        (reply, connection)
+    }
+
+    /// Returns whether it may be used again.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Returns its age in seconds, for `Age`.
+    #[must_use]
+    pub fn age(&self, now: SystemTime) -> u64 {
+        self.freshness.age(now).as_secs()
+    }
+
+    /// Returns the time at which the origin has made it.
+    #[must_use]
+    pub fn date(&self) -> SystemTime {
+        self.freshness.date()
+    }
+}
+
+/// Returns where a redirect leads, seen from this node: below the origin's URL this is a path of
+/// this node, which begins with a slash.
+fn relative(location: &str, from: &Url, base: &str) -> String {
+    let Ok(mut to) = from.join(location) else { return location.to_owned() };
+    // An http address has a host, so both can be removed.
+    let _ = (to.set_username(""), to.set_password(None));
+    match to.as_str().strip_prefix(base) {
+        Some(rest) if rest.starts_with('/') => rest.to_owned(),
+        _ => to.into(),
+    }
+}
+
+/// Fields that this server writes itself for an object, and that an answer without one needs.
+const OF_MESSAGE: [&str; 3] = ["content-type", "etag", "last-modified"];
+
+/// The maximum size of a body that is passed on from memory, in bytes.
+const MAX_BODY: usize = 16 << 10;
+
+/// The longest time for which an answer without an object is believed: a mistake is over soon.
+const MAX_TIME: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_below_the_origin_lead_to_this_node() {
+        let from = Url::parse("http://user:word@o/base/a/b").unwrap();
+        for (location, expected) in [
+            ("c", "/a/c"),
+            ("/base/c?d", "/c?d"),
+            ("http://o/base/", "/"),
+            ("/c", "http://o/c"),
+            ("/basement", "http://o/basement"),
+            ("https://o/base/c", "https://o/base/c"),
+            ("http://x:y@other/z", "http://other/z"),
+            ("http://[", "http://["),
+        ] {
+            assert_eq!(relative(location, &from, "http://o/base"), expected, "{location}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! How often objects were requested, for lists of what other nodes should have.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The number of requests for each path and query.
+#[derive(Debug, Default)]
+pub(crate) struct Popularity(Mutex<HashMap<String, u64>>);
+
+impl Popularity {
+    /// Counts a request. If too many are known, all counts are halved, and what was requested once
+    /// is forgotten.
+    pub(crate) fn count(&self, key: &str) {
+        let mut counts = self.lock();
+        if let Some(count) = counts.get_mut(key) {
+            *count += 1;
+            return;
+        }
+        while counts.len() >= MAX_KNOWN {
+            counts.retain(|_, count| {
+                *count /= 2;
+                *count > 0
+            });
+        }
+        counts.insert(key.to_owned(), 1);
+    }
+
+    /// Returns at most this many paths with their counts, the most popular first.
+    pub(crate) fn most(&self, number: usize) -> Vec<(String, u64)> {
+        let mut all: Vec<_> =
+            self.lock().iter().map(|(key, count)| (key.clone(), *count)).collect();
+        all.sort_unstable_by(|one, other| (other.1, &one.0).cmp(&(one.1, &other.0)));
+        all.truncate(number);
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maximum number of paths that are counted.
+const MAX_KNOWN: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_requested_often_is_remembered() {
+        let popularity = Popularity::default();
+        for _ in 0..3 {
+            popularity.count("/b");
+        }
+        for _ in 0..2 {
+            popularity.count("/a");
+        }
+        for number in 0..MAX_KNOWN {
+            popularity.count(&format!("/scan/{number}"));
+        }
+        assert!(popularity.lock().len() <= MAX_KNOWN);
+        let most = popularity.most(2);
+        assert_eq!(most, [("/a".to_owned(), 1), ("/b".to_owned(), 1)]);
+        assert_eq!(popularity.most(MAX_KNOWN).len(), popularity.lock().len());
+    }
+}

@@ -1,0 +1,111 @@
+//! What operators do with a node: fill it, declare parts of it stale, and look at it.
+
+use serde_json::Value;
+
+use crate::node::{Node, until_stored};
+use crate::rig::noise;
+use crate::wicked::{Object, Origin};
+
+fn hello() -> Origin {
+    let object = Object::new(b"hello".to_vec(), "a");
+    Origin::new(move |asked, sending| object.send(asked, sending))
+}
+
+fn post(node: &Node, target: &str, lines: &[&str]) -> u16 {
+    let lines = [lines, &["Content-Length: 0"]].concat();
+    node.ask("POST", target, &lines).status
+}
+
+#[test]
+fn what_is_declared_stale_is_validated_even_after_a_restart() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/a/1", "/a/2", "/b/1"] {
+        node.get(path).is(200, b"hello");
+    }
+    until_stored(&node, 15);
+    assert_eq!(post(&node, "/.underpass/expire?prefix=/a/", &[]), 200);
+    assert_eq!(origin.asked().len(), 3);
+    let first = node.get("/a/1");
+    first.is(200, b"hello");
+    assert!(first.cache().contains("fwd=stale; fwd-status=304"), "{}", first.cache());
+    assert_eq!(node.get("/a/1").cache().split("; ttl").next(), Some("underpass; hit"));
+    node.get("/b/1").is(200, b"hello");
+    assert_eq!(origin.asked().len(), 4);
+    let node = node.again(&origin.url(), &[]);
+    node.get("/a/1").is(200, b"hello");
+    node.get("/b/1").is(200, b"hello");
+    assert_eq!(origin.asked().len(), 4);
+    node.get("/a/2").is(200, b"hello");
+    assert_eq!(origin.asked().len(), 5);
+    assert_eq!(post(&node, "/.underpass/expire?prefix=nowhere", &[]), 400);
+    // Not for pages of other sites, and not from elsewhere.
+    let target = "/.underpass/expire?prefix=/";
+    assert_eq!(post(&node, target, &["Origin: http://other.test"]), 403);
+    assert_eq!(post(&node, target, &["X-Forwarded-For: 192.0.2.1"]), 403);
+}
+
+#[test]
+fn a_node_is_filled_and_declared_stale_by_those_who_may_write() {
+    let origin = hello();
+    let args = ["--auth", "w:w@/:rw", "--auth", "r:r@/", "--auth", "@/a/"];
+    let node = Node::new(&origin.url(), &args);
+    let (writer, reader) = ("Authorization: Basic dzp3", "Authorization: Basic cjpy"); // w:w, r:r
+    for target in ["/.underpass/expire?prefix=/a/", "/.underpass/fill?path=/a/b"] {
+        assert_eq!(post(&node, target, &[]), 401, "{target}");
+        assert_eq!(post(&node, target, &[reader]), 403, "{target}");
+        assert_eq!(post(&node, target, &[writer]), 200, "{target}");
+    }
+    assert_eq!(node.get("/.underpass/popular").status, 401);
+    assert_eq!(node.ask("GET", "/.underpass/popular", &[reader]).body, b"/a/b 1\n");
+}
+
+#[test]
+fn a_range_is_filled_without_being_sent() {
+    let bytes = noise(5 << 20);
+    let object = Object::new(bytes.clone(), "a");
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/a%20b" => object.send(asked, sending),
+        _ => sending.answer("HTTP/1.1 404 No", b""),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let fill = |query: &str| {
+        let reply = node.ask("POST", &format!("/.underpass/fill?path=/a%2520b{query}"), &[]);
+        assert_eq!(reply.status, 200);
+        serde_json::from_slice::<Value>(&reply.body).unwrap()
+    };
+    let told = fill("&from=0&to=1048576");
+    assert_eq!((&told["length"], origin.sent()), (&(5 << 20).into(), 1 << 20), "{told}");
+    fill("");
+    let told = fill("");
+    assert_eq!((&told["fetched"], origin.sent()), (&0.into(), 5 << 20), "{told}");
+    node.get("/a%20b").is(200, &bytes);
+    assert_eq!(origin.sent(), 5 << 20);
+    assert_eq!(post(&node, "/.underpass/fill?path=/none", &[]), 404);
+    assert_eq!(post(&node, "/.underpass/fill?path=/a%2520b&from=x", &[]), 400);
+    assert_eq!(post(&node, "/.underpass/fill", &[]), 400);
+}
+
+#[test]
+fn a_node_shows_what_it_has_and_what_is_popular() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/often", "/often", "/once"] {
+        node.get(path).is(200, b"hello");
+    }
+    assert_eq!(node.get("/.underpass/popular").body, b"/often 2\n/once 1\n");
+    assert_eq!(node.get("/.underpass/popular?n=1").body, b"/often 2\n");
+    until_stored(&node, 10);
+    let shown = node.get("/.underpass/cache?json");
+    let rows: Value = serde_json::from_slice(&shown.body).unwrap();
+    assert_eq!(rows[0]["path"], "/often");
+    assert_eq!((&rows[1]["length"], &rows[1]["present"]), (&5.into(), &5.into()));
+    let page = node.get("/.underpass/cache");
+    assert!(page.field("content-security-policy").is_some());
+    assert!(String::from_utf8(page.body).unwrap().contains("2 kept"));
+    // Without users only for this machine.
+    let forwarded = "X-Forwarded-For: 192.0.2.1";
+    for path in ["/.underpass/popular", "/.underpass/cache"] {
+        assert_eq!(node.ask("GET", path, &[forwarded]).status, 403, "{path}");
+    }
+}

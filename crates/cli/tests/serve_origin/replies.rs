@@ -1,0 +1,139 @@
+//! Answers of the origin that are no objects, and the fields of clients by which objects vary.
+
+use crate::node::Node;
+use crate::wicked::{Object, Origin};
+
+/// A node in front of an origin that always sends this.
+fn node(head: &'static str, body: &'static [u8]) -> (Origin, Node) {
+    let origin = Origin::new(move |_, sending| sending.answer(head, body));
+    let node = Node::new(&origin.url(), &[]);
+    (origin, node)
+}
+
+#[test]
+fn what_the_origin_says_instead_of_an_object_is_passed_on() {
+    let (origin, node) = node(
+        "HTTP/1.1 404 Not Found\nContent-Type: text/html\nX-Any: 1\nSet-Cookie: a=b\nETag: \"x\"",
+        b"<p>no such file",
+    );
+    let first = node.get("/a");
+    first.is(404, b"<p>no such file");
+    assert_eq!(first.field("content-type"), Some("text/html"));
+    assert_eq!(first.field("x-any"), Some("1"));
+    assert_eq!(first.field("set-cookie"), None);
+    let head = node.ask("HEAD", "/b", &[]);
+    head.is(404, b"");
+    assert_eq!(head.field("content-length"), Some("15"));
+    // A cookie is for one client, so this is not for the next one.
+    node.get("/a").is(404, b"<p>no such file");
+    assert_eq!(origin.asked().len(), 3);
+}
+
+#[test]
+fn any_final_status_is_passed_on_and_believed_as_long_as_it_says() {
+    for (head, asked) in [
+        ("HTTP/1.1 201 Created", 2),
+        ("HTTP/1.1 403 No", 2),
+        ("HTTP/1.1 403 No\nCache-Control: max-age=1000", 1),
+        ("HTTP/1.1 404 No", 1),
+        ("HTTP/1.1 404 No\nCache-Control: max-age=0", 2),
+        ("HTTP/1.1 404 No\nCache-Control: no-store", 2),
+        ("HTTP/1.1 418 Tea\nCache-Control: max-age=1000", 1),
+        ("HTTP/1.1 599 No\nCache-Control: max-age=1000, must-understand", 2),
+        ("HTTP/1.1 301 Moved\nLocation: http://other.test/", 2),
+    ] {
+        let (origin, node) = node(head, b"words");
+        let status = head[9..12].parse().unwrap();
+        for _ in 0..2 {
+            node.get("/a").is(status, b"words");
+        }
+        assert_eq!(origin.asked().len(), asked, "{head}");
+        assert_eq!(node.metric("objects"), 0, "{head}");
+    }
+    let origin = Origin::new(|_, sending| sending.head("HTTP/1.1 204 No Content\nX-Any: 1"));
+    let node = Node::new(&origin.url(), &[]);
+    let reply = node.get("/a");
+    reply.is(204, b"");
+    assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), None));
+}
+
+#[test]
+fn long_bodies_without_an_object_are_not_passed_on() {
+    let (_origin, node) = node("HTTP/1.1 404 No\nX-Any: 1", &[b'x'; 17 << 10]);
+    let reply = node.get("/a");
+    assert_eq!((reply.status, reply.field("x-any")), (404, None));
+    assert!(reply.body.len() < 1000);
+}
+
+#[test]
+fn redirects_below_the_origin_lead_to_the_node() {
+    let origin = Origin::new(|asked, sending| {
+        let host = asked.field("host").unwrap();
+        let place = match asked.path.as_str() {
+            "/files/a" => "/files/b".to_owned(),
+            "/files/b" => format!("http://{host}/files/c?d"),
+            _ => format!("http://{host}/other"),
+        };
+        sending.answer(&format!("HTTP/1.1 302 Found\nLocation: {place}"), b"");
+    });
+    let node = Node::new(&format!("{}files/", origin.url()), &["--path-prefix", "/here"]);
+    let place = |path: &str| {
+        let reply = node.get(path);
+        assert_eq!(reply.status, 302);
+        reply.field("location").unwrap().to_owned()
+    };
+    assert_eq!(place("/here/a"), "/here/b");
+    assert_eq!(place("/here/b"), "/here/c?d");
+    assert_eq!(place("/here/c"), format!("{}other", origin.url()));
+}
+
+#[test]
+fn objects_vary_by_the_fields_that_are_passed_on() {
+    let origin = Origin::new(|asked, sending| {
+        let value = asked.field("x-kind").unwrap_or("none").to_owned();
+        let lines = "Cache-Control: max-age=1000\nVary: X-Kind";
+        Object::new(value.clone().into_bytes(), &value).with(lines).send(asked, sending);
+    });
+    let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
+    for _ in 0..2 {
+        node.get("/a").is(200, b"none");
+        node.ask("GET", "/a", &["X-Kind: one", "Cookie: x"]).is(200, b"one");
+        node.ask("GET", "/a", &["X-Kind: one", "X-Kind:two"]).is(200, b"one, two");
+        node.ask("GET", "/a", &["X-Kind: one,  two"]).is(200, b"one, two");
+    }
+    assert_eq!(origin.asked().len(), 3);
+    assert!(origin.asked().iter().all(|asked| asked.field("cookie").is_none()));
+    assert_eq!(node.ask("GET", "/a", &[&format!("X-Kind: {}", "x".repeat(2000))]).status, 431);
+    assert_eq!(node.ask("PURGE", "/a", &["X-Kind: one"]).status, 200);
+    node.get("/a").is(200, b"none");
+    node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"one");
+    assert_eq!(origin.asked().len(), 4);
+}
+
+#[test]
+fn a_304_brings_fields_that_are_not_about_the_bytes() {
+    let origin = Origin::new(|asked, sending| {
+        match asked.field("if-none-match") {
+        Some(_) => sending.head(
+            "HTTP/1.1 304 Not Modified\nETag: \"a\"\nContent-Type: text/new\nContent-MD5: new\nX-Any: 2\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        ),
+        None => sending.answer(
+            "HTTP/1.1 200 OK\nETag: \"a\"\nContent-Type: text/old\nContent-MD5: old\nX-Any: 1",
+            b"hello",
+        ),
+    }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    let second = node.get("/a");
+    second.is(200, b"hello");
+    for (name, value) in [
+        ("content-type", "text/new"),
+        ("content-md5", "old"),
+        ("x-any", "2"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ] {
+        assert_eq!(second.field(name), Some(value), "{name}");
+    }
+}

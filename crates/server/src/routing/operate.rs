@@ -1,0 +1,183 @@
+//! What operators do with a cache: fill it, declare parts of it stale, and look at it.
+
+use std::fmt::Write;
+
+use tokio::task::spawn_blocking;
+use underpass_cache::{Cache, Entry, Failure, Found, Key, Wish};
+use underpass_observe::transfers::CacheRow;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::response::head::PLAIN_TEXT;
+
+use crate::auth::{Right, access};
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+
+/// Answers a POST to one of the endpoints of a cache.
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+) -> Response {
+    // A page of another site can send this without asking first.
+    if ctx.request.has("origin") || ctx.request.has("sec-fetch-site") {
+        return ctx.error(403, "browsers may not do this");
+    }
+    match &*target.path {
+        b".underpass/expire" => expire(ctx, cache, target).await,
+        b".underpass/fill" => fill(ctx, cache, target).await,
+        _ => ctx.error(403, ""),
+    }
+}
+
+/// Returns whether a client may change what is in the cache below a path, which needs the right to
+/// write.
+pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
+    match ctx.settings().access.has_users() {
+        true => ctx.user.is_some() && ctx.can(path, Right::Write),
+        // Without users clients cannot be told apart.
+        false => ctx.peer.is_from_here() && !ctx.request.has("x-forwarded-for"),
+    }
+}
+
+/// Declares everything below a path stale.
+async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
+    let prefix = target.query.get("prefix").unwrap_or_default();
+    let Ok(below) = Target::parse(&prefix, b"") else {
+        return ctx.error(400, "?prefix= is a path, such as /a/");
+    };
+    let Some(key) = Key::new(&below.path, below.is_folder, below.query.raw) else {
+        return ctx.error(414, "");
+    };
+    // Names that only begin alike are in the same folder.
+    let folder = match below.path.iter().rposition(|&byte| byte == b'/') {
+        _ if below.is_folder => &below.path[..],
+        Some(end) => &below.path[..end],
+        None => b"",
+    };
+    if !may_change(ctx, folder) {
+        return access::denied(ctx);
+    }
+    let cache = cache.clone();
+    match spawn_blocking(move || cache.expire(key.as_str())).await {
+        Ok(Ok(())) => {
+            let text = "stale: validated before it is used again\n";
+            Response::memory(200, PLAIN_TEXT, text.as_bytes(), false)
+        }
+        _ => ctx.error(500, "it is stale until the server is started again: noting it failed"),
+    }
+}
+
+/// Fetches what is missing of a range of an object, and answers when all of it is here.
+async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
+    let path = target.query.get("path").unwrap_or_default();
+    let number = |name: &str, default: u64| match target.query.get(name) {
+        Some(text) => str::from_utf8(&text).ok().and_then(|text| text.parse().ok()),
+        None => Some(default),
+    };
+    let (Ok(wanted), Some(from), Some(to)) =
+        (Target::parse(&path, b""), number("from", 0), number("to", u64::MAX))
+    else {
+        return ctx.error(400, "?path= is a path, and from= and to= are numbers of bytes");
+    };
+    let Some(key) = Key::new(&wanted.path, wanted.is_folder, wanted.query.raw) else {
+        return ctx.error(414, "");
+    };
+    if !may_change(ctx, &wanted.path) {
+        return access::denied(ctx);
+    }
+    let range = (to < u64::MAX && from < to).then_some(from..to);
+    let wish = Wish { range, ..Wish::default() };
+    let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else {
+        return ctx.error(503, "");
+    };
+    match found {
+        Found::Reply { reply, .. } => ctx.error(reply.status, ""),
+        Found::Failed { failure, .. } => ctx.error(failure.status(), &failure.to_string()),
+        Found::Entry(entry) => match ctx.peer.unless_left(fetch(&entry, from, to)).await {
+            Some(Ok(fetched)) => {
+                let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
+                let text = format!("{{\"length\":{length},\"fetched\":{fetched}}}\n");
+                Response::memory(200, "application/json", text.into_bytes(), false)
+            }
+            Some(Err(failure)) => ctx.error(failure.status(), &failure.to_string()),
+            None => ctx.error(503, ""),
+        },
+    }
+}
+
+/// Waits until a range of an object is here; returns how many bytes of it were not.
+async fn fetch(entry: &Entry, from: u64, to: u64) -> Result<u64, Failure> {
+    let reader = entry.reader();
+    let present = entry.present(&(from..to));
+    let mut at = from;
+    while at < to {
+        let arrived = reader.arrive(at, to).await?;
+        if reader.pipe().is_some() {
+            // It would pass this way, and not stay.
+            return Err(Failure::NoRoom);
+        }
+        if arrived == at {
+            break;
+        }
+        at = arrived;
+    }
+    Ok((at - from).saturating_sub(present))
+}
+
+/// Returns the paths that were requested most, each with the number of requests: a list for
+/// `underpass fill`.
+pub(crate) fn popular(
+    cache: &Cache,
+    target: &Target<'_>,
+    may_see: impl Fn(&str) -> bool,
+) -> String {
+    let number = target.query.get("n");
+    let number = number.and_then(|text| str::from_utf8(&text).ok()?.parse().ok());
+    let all = cache.popular(usize::MAX);
+    let seen = all.iter().filter(|(key, _)| may_see(key));
+    let lines =
+        seen.take(number.unwrap_or(MAX_POPULAR)).map(|(key, count)| format!("{key} {count}\n"));
+    lines.collect()
+}
+
+/// Returns what is open in the cache, for the page about it.
+pub(crate) fn rows(cache: &Cache, may_see: impl Fn(&str) -> bool) -> Vec<CacheRow> {
+    let stored = cache.stored().into_iter().filter(|object| may_see(&object.key));
+    let row = stored.map(|object| CacheRow {
+        path: object.key,
+        length: object.len,
+        present: object.present,
+        readers: object.readers,
+        is_filling: object.is_filling,
+    });
+    row.collect()
+}
+
+/// Returns the metrics of a cache in the format of Prometheus.
+pub(crate) fn metrics(cache: &Cache) -> String {
+    let counters = cache.counters();
+    let mut text = String::new();
+    for (name, kind, help, value) in [
+        ("requests_total", "counter", "Requests to origins.", counters.requests),
+        ("fills_failed_total", "counter", "Fills that were given up.", counters.failed),
+        ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
+        ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
+        ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
+        ("evicted_total", "counter", "Objects removed to make room.", counters.evicted),
+        ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
+        ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
+        ("read_only", "gauge", "Whether nothing is stored.", counters.is_read_only.into()),
+        ("used_bytes", "gauge", "Bytes of all stored objects.", counters.used_bytes),
+        ("objects", "gauge", "Stored objects.", counters.objects),
+        ("reserved_bytes", "gauge", "Bytes that fills still write.", counters.reserved_bytes),
+    ] {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP underpass_cache_{name} {help}");
+        let _ = writeln!(text, "# TYPE underpass_cache_{name} {kind}");
+        let _ = writeln!(text, "underpass_cache_{name} {value}");
+    }
+    text
+}
+
+/// How many paths are listed if the request does not say so.
+const MAX_POPULAR: usize = 1000;
