@@ -69,6 +69,26 @@ fn copy(mechanism: Mechanism, change: impl FnOnce(&File)) -> (Result<Status, Err
 }
 
 #[test]
+fn a_source_that_is_reset_has_not_ended() {
+    for mechanism in [Splice, ReadWrite] {
+        let scratch = Scratch::new();
+        let sink = File::create_new(scratch.path("sink")).unwrap();
+        let (mut sender, reader) = tcp_pair();
+        sender.write_all(b"part").unwrap();
+        let mut transfer = Transfer::new(Source::of(&reader).unwrap(), Sink::of(&sink).unwrap())
+            .options(require(mechanism).turn(1));
+        // The bytes come before the reset.
+        while transfer.report().bytes() < 4 {
+            transfer.advance().unwrap();
+        }
+        socket::arm_reset(&sender).unwrap();
+        drop(sender);
+        let report = assert_io(transfer.run(), &[Errno::CONNRESET]);
+        assert_eq!(report.bytes(), 4, "{mechanism}");
+    }
+}
+
+#[test]
 fn a_source_truncated_while_it_is_sent_is_an_error_and_a_reset() {
     let cut = 3 * FIRST + PAGE / 2 + 123;
     for mechanism in TO_A_SOCKET {

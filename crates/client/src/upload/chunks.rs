@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread, pread, read};
+use rustix::net::{RecvFlags, recv};
 use underpass_engine::{Chain, Error, Heard, Kind, Report, Source};
 
 use super::error::UploadError;
@@ -66,11 +67,11 @@ fn next(
     source: &Source<&File>,
     sent: u64,
 ) -> Result<Option<Piece>, UploadError> {
-    wait(exchange, source)?;
     if matches!(source.kind(), Kind::Pipe | Kind::Socket) {
-        let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
+        let held = held(exchange, source)?;
         return Ok((held > 0).then_some(Piece::Inside(held)));
     }
+    wait(exchange, source)?;
     let mut bytes = vec![0; PIECE];
     let got = loop {
         let got = match source.offset() {
@@ -85,6 +86,23 @@ fn next(
     };
     bytes.truncate(got);
     Ok((got > 0).then_some(Piece::Memory(bytes)))
+}
+
+/// Waits for bytes in a pipe or socket, and counts them without reading them; 0 at the end.
+fn held(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<u64, UploadError> {
+    loop {
+        wait(exchange, source)?;
+        let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
+        if held > 0 || source.kind() == Kind::Pipe {
+            return Ok(held);
+        }
+        // A socket that was reset holds nothing either, but has not come to its end.
+        match recv(source.fd(), &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((found, _)) => return Ok(found as u64),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(unreadable(errno)),
+        }
+    }
 }
 
 /// Waits until the stream has something, and listens to the server meanwhile.

@@ -1,11 +1,14 @@
-//! Files that change while they are sent do not arrive as whole ones.
+//! Sources that change or break while they are sent do not arrive as whole ones.
 
 use std::fs::File;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 use underpass_client::upload::UploadError;
 use underpass_engine::Error;
 
-use super::rig::{Sample, Scripted};
+use super::rig::{Sample, Scripted, put};
 
 const LEN: u64 = 32 << 20;
 
@@ -57,5 +60,26 @@ fn a_file_written_to_is_reset_before_its_last_byte() {
     let error = outcome.failed().error;
     let UploadError::Source(error) = &error else { panic!("{error}") };
     assert!(matches!(**error, Error::SourceChanged { .. }), "{error}");
+    server.finish();
+}
+
+#[test]
+fn a_socket_that_is_reset_has_not_ended() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let source = File::from(OwnedFd::from(listener.accept().unwrap().0));
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        sender.write_all(b"part").unwrap();
+        assert_eq!(conn.take(7), b"4\r\npart");
+        underpass_engine::socket::arm_reset(&sender).unwrap();
+        drop(sender);
+        let (rest, _) = conn.rest();
+        assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    });
+    let error = put(&source, &server.url("/file"), |_| {}).failed().error;
+    assert!(matches!(error, UploadError::Source(_)), "{error}");
+    assert!(error.to_string().contains("reset"), "{error}");
     server.finish();
 }
