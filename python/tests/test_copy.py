@@ -37,6 +37,14 @@ def test_the_receipt_has_the_mechanism(folder, mechanism):
     assert (receipt["user_space_bytes"] > 0) == (mechanism == "read_write")
 
 
+@pytest.mark.parametrize("mechanism", ["copy_file_range", "reflink"])
+def test_a_mechanism_that_is_excluded_is_no_fallback(folder, mechanism):
+    (folder / "original").write_bytes(bytes(1_000_000))
+    with pytest.raises(underpass.Error, match="excluded"):
+        underpass.copy("original", "copy", mechanism=mechanism, reflink="never")
+    assert not (folder / "copy").exists()
+
+
 def test_receipts_have_the_fields_of_the_program(folder):
     (folder / "tree").mkdir()
     (folder / "tree/file").write_bytes(bytes(100_000))

@@ -487,6 +487,25 @@ fn a_file_system_that_cannot_share_blocks_says_so() {
 }
 
 #[test]
+fn a_required_mechanism_that_is_excluded_is_declined() {
+    for mechanism in Mechanism::ALL {
+        let (source, sink) = (file_with(&pattern(LEN)), file_with(b""));
+        let options = Options::default().policy(Policy::Require(mechanism)).unshared();
+        let ends = (Source::of(&source).unwrap(), Sink::of(&sink).unwrap());
+        let outcome = Transfer::new(ends.0, ends.1).options(options).run();
+        if matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange) {
+            let error = outcome.unwrap_err();
+            let expected = format!("{mechanism} is not offered for these two ends (excluded)");
+            assert_eq!(error.to_string(), expected);
+            assert!(matches!(error, Error::Declined { mechanism: it, .. } if it == mechanism));
+            assert_eq!((error.bytes(), contents(&sink)), (0, Vec::new()));
+        } else {
+            assert_eq!(movers(&outcome.unwrap()), [mechanism]);
+        }
+    }
+}
+
+#[test]
 fn procfs_declines_what_needs_a_size() {
     for mechanism in [Mechanism::Reflink, Mechanism::CopyFileRange, Mechanism::Mmap] {
         let supply = Supply::new(From::Procfs, 0);

@@ -54,7 +54,7 @@ pub enum Wait {
     Writer,
 }
 
-/// How the kernel declined a mechanism.
+/// How a mechanism was declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// With an error.
@@ -62,14 +62,18 @@ pub enum Refusal {
     /// By reporting that nothing was left to move although the promised length was not reached,
     /// as copy_file_range(2) does on procfs and on some network and overlay file systems.
     Nothing,
+    /// Not at all: the caller excludes it ([`Options::unshared`](crate::Options::unshared)).
+    Excluded,
 }
 
 impl Refusal {
-    /// Returns the error's symbol such as `EINVAL`, its number if it has no symbol here, or `0`.
+    /// Returns the error's symbol such as `EINVAL`, its number if it has no symbol here, `0`, or
+    /// `excluded`.
     #[must_use]
     pub fn name(self) -> std::borrow::Cow<'static, str> {
         match self {
             Self::Nothing => "0".into(),
+            Self::Excluded => "excluded".into(),
             Self::Errno(errno) => crate::error::errno::name(errno),
         }
     }

@@ -266,8 +266,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             Some(active) => active,
             none => {
                 let candidates = &mut self.candidates;
-                let first = self.options.next_candidate(candidates, source.kind, &self.sink);
-                none.insert(Active::new(first.unwrap_or(Mechanism::ReadWrite)))
+                match self.options.next_candidate(candidates, source.kind, &self.sink) {
+                    Some(first) => none.insert(Active::new(first)),
+                    None => return Ok(self.options.no_candidate()),
+                }
             }
         };
         let mechanism = active.mechanism();

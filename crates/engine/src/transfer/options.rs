@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use crate::chain::sink::Sink;
@@ -11,6 +12,7 @@ use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::pipes::PipePool;
 use crate::mechanisms::policy::{Candidates, Policy};
+use crate::mechanisms::step::{Refusal, Step};
 use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::capabilities::Capabilities;
 
@@ -104,7 +106,8 @@ impl<'a> Options<'a> {
     }
 
     /// Excludes mechanisms that may make two files share their blocks: reflink, and
-    /// copy_file_range, which shares them silently where the file system can.
+    /// copy_file_range, which shares them silently where the file system can. A transfer whose
+    /// policy requires one of them is declined.
     #[must_use]
     pub fn unshared(mut self) -> Self {
         self.unshared = true;
@@ -202,14 +205,30 @@ impl<'a> Options<'a> {
         sink: &Sink<S>,
     ) -> Option<Mechanism> {
         let is_required = matches!(self.policy, Policy::Require(_));
-        let shares = |mechanism| matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange);
         let lacks = |mechanism: &Mechanism| {
-            (self.unshared && shares(*mechanism))
+            self.excludes(*mechanism)
                 || (!is_required && self.capabilities.is_some_and(|known| known.lacks(*mechanism)))
         };
         candidates
             .get_or_insert_with(|| Candidates::new(self.policy, source, sink.kind, sink.appends))
             .find(|mechanism| !lacks(mechanism))
+    }
+
+    /// Returns the step of a transfer that has no candidate from the beginning.
+    pub(crate) fn no_candidate(&self) -> (Step, Mechanism) {
+        let mechanism = match self.policy {
+            Policy::Prefer(mechanism) | Policy::Require(mechanism) => mechanism,
+            Policy::Auto => Mechanism::ReadWrite,
+        };
+        let refusal = match self.excludes(mechanism) {
+            true => Refusal::Excluded,
+            false => Refusal::Errno(Errno::NOSYS),
+        };
+        (Step::Declined(refusal), mechanism)
+    }
+
+    fn excludes(&self, mechanism: Mechanism) -> bool {
+        self.unshared && matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange)
     }
 }
 
