@@ -104,3 +104,45 @@ fn the_observer_is_asked_and_told() {
     assert_eq!(*witness.told.lock().unwrap(), sources);
     assert_eq!(fs::read(here.path().join("old")).unwrap(), b"old");
 }
+
+/// Processes in containers often have the same number as those that were killed before.
+#[test]
+fn hidden_links_of_a_killed_process_of_the_same_number_are_not_in_the_way() {
+    let here = tree();
+    let path = |name: &str| here.path().join(name);
+    let options = CopyOptions { hard_links: true, ..recursive() };
+    fs::hard_link(path("a/f"), path("a/h")).unwrap();
+    std::os::unix::fs::symlink("to", path("a/l")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path("a/p"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    run(here.path(), ("a", "n"), &options, false).unwrap();
+    // Neither name of the file is one of the copy any more.
+    for name in ["f", "h"] {
+        fs::remove_file(path("n").join(name)).unwrap();
+        fs::write(path("n").join(name), "old").unwrap();
+    }
+    let hidden = |name: &str| path(&format!("n/.{name}.{}.part", std::process::id()));
+    for name in ["f", "h"] {
+        fs::hard_link(path("n").join(name), hidden(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("elsewhere", hidden("l")).unwrap();
+    fs::write(hidden("p"), "").unwrap();
+    // What was left for a name that is not copied may be somebody's own.
+    std::os::unix::fs::symlink("elsewhere", hidden("other")).unwrap();
+    for _ in 0..2 {
+        let outcome = run(here.path(), ("a", "n"), &options, false).unwrap();
+        assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    }
+    assert_eq!(fs::read_link(path("n/l")).unwrap(), Path::new("to"));
+    assert_eq!(fs::read(path("n/h")).unwrap(), b"one");
+    let names = fs::read_dir(path("n")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+    left.retain(|name| name.starts_with('.'));
+    assert_eq!(left, [format!(".other.{}.part", std::process::id())]);
+}

@@ -1,11 +1,11 @@
 //! Hidden names, which files and folders have until they are whole.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{AtFlags, Stat, StatxFlags, fstat, statx};
+use rustix::fs::{AtFlags, Stat, StatxFlags, fstat, renameat, statx, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{fingerprint, hidden_name};
 
@@ -19,6 +19,10 @@ pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
 
 /// Calls `make` with hidden names of this process until one is free. Processes that were killed may
 /// have had the same number, as those in containers often have.
+///
+/// # Errors
+///
+/// Those of `make` but `EEXIST`; `EBUSY` if many names are taken.
 pub(crate) fn claim<T>(
     name: &CStr,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
@@ -34,7 +38,33 @@ pub(crate) fn claim<T>(
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         number = fingerprint(format!("{}-{next}", std::process::id()).as_bytes()) as u32;
     }
-    Err(Errno::EXIST)
+    Err(Errno::BUSY)
+}
+
+/// Makes something under a hidden name, and gives it the name `name` in place of what has that.
+///
+/// # Errors
+///
+/// As [`claim`], and those of rename(2).
+pub(crate) fn replace<T>(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    mut make: impl FnMut(&CStr) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    for _ in 0..MAX_ATTEMPTS {
+        let (made, hidden) = claim(name, &mut make)?;
+        match renameat(folder, &hidden, folder, name) {
+            Ok(()) => return Ok(made),
+            // Links cannot be locked: another process took it for a leftover.
+            Err(Errno::NOENT) => {}
+            Err(errno) => {
+                // What stays under a hidden name does no harm.
+                let _ = unlinkat(folder, &hidden, AtFlags::empty());
+                return Err(errno);
+            }
+        }
+    }
+    Err(Errno::BUSY)
 }
 
 /// Returns the hidden name of a part of a large file, which only a copy of that very version goes

@@ -10,12 +10,13 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
 
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names;
 use crate::tree::path_chain::PathChain;
 
 /// Files with several names that were found so far.
@@ -196,10 +197,5 @@ fn link(from: impl AsFd, old: &CStr, folder: &DirPair, new: &CStr) -> Result<(),
         // An earlier run has linked them.
         return Ok(());
     }
-    let hidden = crate::tree::hidden_names::hidden(new, Some(std::process::id()));
-    linkat(from, old, to, &hidden, AtFlags::empty())?;
-    renameat(to, &hidden, to, new).inspect_err(|_| {
-        // A hidden link that stays does no harm.
-        let _ = unlinkat(to, &hidden, AtFlags::empty());
-    })
+    hidden_names::replace(to.as_fd(), new, |hidden| linkat(from, old, to, hidden, AtFlags::empty()))
 }

@@ -62,8 +62,9 @@ fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
 /// Removes what dead processes have left in a folder under hidden names of what is whole there by
 /// now. `is_copied` tells whether a name was copied by this command.
 ///
-/// A live process locks what it uses. Files with a second name, special files, files of other
-/// users, and files whose original has this very name stay.
+/// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
+/// what other users own, files with a second name that is not the one meant, and files whose
+/// original has this very name stay.
 pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl Fn(&CStr) -> bool) {
     if folder.origin == DirOrigin::Fresh || settings.dry_run {
         return;
@@ -79,19 +80,33 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl F
             && exists(target, &name)
             && (folder.parent.is_none() || !exists(&folder.source, &hidden));
         if is_left {
-            remove(settings, target, &hidden);
+            remove(settings, target, &hidden, &name);
         }
     }
 }
 
-/// Removes what has a hidden name, unless a process uses it.
-fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr) {
+/// Removes what has a hidden name instead of `name`, unless a process uses it.
+fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr) {
+    let look = |name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    let (Ok(stat), Ok(whole)) = (look(hidden), look(name)) else { return };
+    if stat.st_uid != settings.owner.0 {
+        return;
+    }
+    let is_same = (stat.st_dev, stat.st_ino) == (whole.st_dev, whole.st_ino);
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => {}
+        FileType::RegularFile if stat.st_nlink == 1 || is_same => {}
+        FileType::Symlink => {
+            // What cannot be removed stays, which does no harm.
+            let _ = unlinkat(folder, hidden, AtFlags::empty());
+            return;
+        }
+        _ => return,
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return };
-    let Ok(stat) = fstat(&file) else { return };
-    let is_plain = is_folder(&stat)
-        || (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1);
-    if !is_plain || stat.st_uid != settings.owner.0 || !atomic_file::take(&file, folder, hidden) {
+    let is_it = fstat(&file).is_ok_and(|it| (it.st_dev, it.st_ino) == (stat.st_dev, stat.st_ino));
+    if !is_it || !atomic_file::take(&file, folder, hidden) {
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.

@@ -3,10 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, renameat, statat, symlinkat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
@@ -112,31 +109,22 @@ impl Worker<'_> {
     ) -> Result<(), CopyError> {
         let target = entry.target();
         let path = || folder.target_path(target);
-        let hidden = (verdict == Verdict::Replace)
-            .then(|| hidden_names::hidden(target, Some(std::process::id())));
-        let name = hidden.as_deref().unwrap_or(target);
-        make(folder, name).at(Action::Creating, path)?;
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
-        let ends = ((from, entry.name.as_c_str()), (to, name));
-        let settings = &self.context.settings;
-        let missing = attributes::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        self.context.remember(|| statat(to, name, flags));
-        let named = match &hidden {
-            Some(hidden) => renameat(to, hidden, to, target).at("naming", path),
-            None => Ok(()),
+        let (context, totals) = (self.context, &mut self.totals);
+        let mut make = |name: &std::ffi::CStr| {
+            make(folder, name)?;
+            let ends = ((from, entry.name.as_c_str()), (to, name));
+            let missing = attributes::keep_by_name(&context.settings, ends.0, ends.1, stat, totals);
+            context.remember(|| statat(to, name, AtFlags::SYMLINK_NOFOLLOW));
+            Ok(missing)
         };
-        if named.is_err()
-            && let Some(hidden) = &hidden
-        {
-            // A hidden file that stays does no harm.
-            let _ = unlinkat(to, hidden, AtFlags::empty());
+        let missing = match verdict {
+            Verdict::Replace => hidden_names::replace(to, target, make),
+            _ => make(target),
+        };
+        if let Some(failure) = missing.at(Action::Creating, path)?.failure(path) {
+            context.problem(failure);
         }
-        if named.is_ok()
-            && let Some(failure) = missing.failure(path)
-        {
-            self.context.problem(failure);
-        }
-        named
+        Ok(())
     }
 }
