@@ -41,7 +41,7 @@ impl Builder {
     /// Creates an archive whose members are all below a folder of this name; below none if it is
     /// empty.
     ///
-    /// Anything but a plain name counts as empty, so that nothing is unpacked elsewhere.
+    /// A name that is not plain counts as empty, so that nothing is unpacked elsewhere.
     #[must_use]
     pub fn new(top: &[u8]) -> Self {
         let is_plain = !matches!(top, b"" | b"." | b"..") && !top.contains(&b'/');

@@ -28,7 +28,7 @@ pub struct CacheStatus {
     pub is_relayed: bool,
     /// Whether one request to the origin served several clients.
     pub is_collapsed: bool,
-    /// More, as one word.
+    /// A detail, as one token.
     pub detail: Option<&'static str>,
 }
 

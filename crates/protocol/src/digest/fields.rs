@@ -34,7 +34,7 @@ pub fn parse_digests<'a>(
 /// which a number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same
 /// number the cheaper one comes first.
 ///
-/// A wish is no demand: what cannot be read is none.
+/// An invalid field is ignored, since it only states a preference.
 #[must_use]
 pub fn parse_wanted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<Algorithm> {
     let Ok(wishes) = dictionary(lines) else { return Vec::new() };

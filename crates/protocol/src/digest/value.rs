@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The algorithm of a digest: those of the registry of RFC 9530 section 5 that are not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// SHA-256. Processors of today have instructions for it.
+    /// SHA-256, for which current processors have instructions.
     Sha256,
     /// SHA-512.
     Sha512,

@@ -128,7 +128,7 @@ pub(super) const UNKNOWN: &str = "application/octet-stream";
 /// No ending that is known is longer; `safetensors` has eleven letters.
 const MAX_EXTENSION: usize = 24;
 
-/// Names without an ending that are text everywhere.
+/// Names without an extension that belong to text files on every system.
 const TEXT_NAMES: [&str; 41] = [
     ".bashrc",
     ".dockerignore",

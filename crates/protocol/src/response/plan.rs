@@ -216,7 +216,7 @@ fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
 }
 
 /// The answer to a client that would append to the beginning of another version.
-const REPLACED: &str = "the file was replaced since your download of it broke off: begin it anew\n";
+const REPLACED: &str = "the file was replaced since your download of it broke off: start over\n";
 
-/// Enough for the lines of a usual answer, so that they are allocated once.
+/// The length of the lines of a usual response, which are allocated once.
 const FIELDS_CAPACITY: usize = 320;

@@ -7,7 +7,7 @@
 //!
 //! Only interrupted downloads are remembered. A client that has all of a file and requests what
 //! was appended since, as when following a log, gets that. At worst, a client that is taken for
-//! another one has to begin anew, or to name the version by `If-Range`.
+//! another one has to start over, or to name the version with `If-Range`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -141,7 +141,7 @@ impl Kept {
     }
 }
 
-/// Downloads remembered at the most; less than a megabyte.
+/// The maximum number of remembered downloads, which take less than a megabyte.
 const MAX_DOWNLOADS: usize = 16 << 10;
 
 /// The time for which a download is remembered: a client that comes back the next morning is

@@ -4,8 +4,7 @@
 //! by a random token, and its part by a hash of the token and the user: a reader of the folder
 //! cannot derive the address from it, and no other client can use the address. An upload by
 //! `Content-Range` has no address, so its part is identified by a hash of its owner, which no
-//! token leads to. So no key has to be kept, and a server that was started anew finds the same
-//! parts.
+//! token leads to. So no key has to be kept, and a restarted server finds the same parts.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub struct UploadFields {
 }
 
 impl UploadFields {
-    /// Reads them.
+    /// Reads the upload fields of a request.
     #[must_use]
     pub fn of(request: &Request) -> Self {
         let number = |name| match item(request, name)? {
