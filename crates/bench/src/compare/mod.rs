@@ -79,22 +79,17 @@ impl Comparison {
         render::render(self, old, new, self.relative, self.percent)
     }
 
-    /// Returns the number of lines.
-    pub fn len(&self) -> usize {
+    /// Returns the number of compared values.
+    pub fn count(&self) -> usize {
         self.lines.len()
-    }
-
-    /// Returns whether nothing was compared.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
     }
 
     /// Returns the number of lines whose verdict is worse.
     pub fn worse(&self) -> usize {
-        self.count(Verdict::Worse)
+        self.with_verdict(Verdict::Worse)
     }
 
-    fn count(&self, verdict: Verdict) -> usize {
+    fn with_verdict(&self, verdict: Verdict) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
 }

@@ -85,7 +85,7 @@ const fn verdict(verdict: Verdict) -> &'static str {
 /// Returns how many of what, and how many of them chance alone would make.
 fn summary(comparison: &Comparison) -> String {
     let all = comparison.lines.len();
-    let count = |verdict| comparison.count(verdict);
+    let count = |verdict| comparison.with_verdict(verdict);
     let few = match count(Verdict::Few) {
         0 => String::new(),
         few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),

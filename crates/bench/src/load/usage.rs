@@ -16,23 +16,14 @@ pub(crate) struct ServerUsage {
     at: Instant,
     /// Time on a processor by process, of all threads that there are or ever were.
     processes: BTreeMap<i32, Duration>,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    read_bytes: u64,
-    written_bytes: u64,
+    /// All else of them together.
+    counts: Process,
 }
 
 impl ServerUsage {
     /// The usage before there was a process.
     pub(crate) fn zero() -> Self {
-        Self {
-            at: Instant::now(),
-            processes: BTreeMap::new(),
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: 0,
-            written_bytes: 0,
-        }
+        Self { at: Instant::now(), processes: BTreeMap::new(), counts: Process::default() }
     }
 
     pub(crate) fn read(processes: &[Pid]) -> Self {
@@ -42,12 +33,14 @@ impl ServerUsage {
             // What cannot be read belongs to a thread or process that has ended.
             if let Ok(proc) = procfs::process::Process::new(pid) {
                 let io = proc.io().ok();
-                usage.read_bytes += io.map_or(0, |io| io.read_bytes);
-                usage.written_bytes += io.map_or(0, |io| io.write_bytes);
+                usage.counts.storage_read_bytes += io.map_or(0, |io| io.read_bytes);
+                usage.counts.storage_written_bytes += io.map_or(0, |io| io.write_bytes);
                 let tasks = proc.tasks().into_iter().flatten().flatten();
                 for status in tasks.filter_map(|task| task.status().ok()) {
-                    usage.voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
-                    usage.involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
+                    let Process { voluntary_switches, involuntary_switches, .. } =
+                        &mut usage.counts;
+                    *voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
+                    *involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
                 }
             }
             // Last, so that what all of this costs is not between the time and the cost.
@@ -58,16 +51,15 @@ impl ServerUsage {
     }
 
     pub(crate) fn since(&self, earlier: &Self) -> Process {
+        let count = |of: fn(&Process) -> u64| of(&self.counts).saturating_sub(of(&earlier.counts));
         Process {
             wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
             cpu_s: self.cpu_since(earlier),
             // Of threads that have ended nothing is known.
-            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
-            involuntary_switches: self
-                .involuntary_switches
-                .saturating_sub(earlier.involuntary_switches),
-            storage_read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
-            storage_written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            voluntary_switches: count(|of| of.voluntary_switches),
+            involuntary_switches: count(|of| of.involuntary_switches),
+            storage_read_bytes: count(|of| of.storage_read_bytes),
+            storage_written_bytes: count(|of| of.storage_written_bytes),
         }
     }
 

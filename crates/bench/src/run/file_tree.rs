@@ -164,36 +164,27 @@ impl Content {
 /// and neither has to be read.
 fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()> {
     let file = File::open(path)?;
-    let mut buffer = vec![0; BUFFER.min(facts.len() as usize)];
+    let mut buffer = vec![0; BUFFER];
+    let mut at = 0;
     for extent in data_ranges(file.as_fd(), facts.len()) {
-        let (mut at, len) = extent?;
-        let end = at + len;
+        let (start, len) = extent?;
+        // Whole blocks, so that every copy is cut alike.
+        at = at.max(start - start % BLOCK as u64);
+        let end = (start + len).next_multiple_of(BLOCK as u64).min(facts.len());
         while at < end {
-            // To the next multiple, so that blocks are cut alike in every copy.
-            let wanted = (BUFFER as u64 - at % BLOCK as u64).min(end - at) as usize;
-            let wanted = wanted.min(buffer.len());
-            file.read_exact_at(&mut buffer[..wanted], at)?;
-            for block in pieces(&buffer[..wanted], at) {
-                if block.1.iter().any(|byte| *byte != 0) {
-                    hasher.update(block.0.to_le_bytes());
-                    hasher.update(block.1);
+            let part = &mut buffer[..(end - at).min(BUFFER as u64) as usize];
+            file.read_exact_at(part, at)?;
+            for (index, block) in part.chunks(BLOCK).enumerate() {
+                if block.iter().any(|byte| *byte != 0) {
+                    hasher.update((at + (index * BLOCK) as u64).to_le_bytes());
+                    hasher.update(block);
                 }
             }
-            at += wanted as u64;
+            at += part.len() as u64;
         }
     }
     hasher.update(facts.len().to_le_bytes());
     Ok(())
-}
-
-/// Blocks of a file with their places.
-fn pieces(bytes: &[u8], at: u64) -> impl Iterator<Item = (u64, &[u8])> {
-    let first = ((BLOCK as u64 - at % BLOCK as u64) as usize % BLOCK).min(bytes.len());
-    let (head, rest) = bytes.split_at(first);
-    let head = (!head.is_empty()).then_some((at, head));
-    let rest = rest.chunks(BLOCK).enumerate();
-    head.into_iter()
-        .chain(rest.map(move |(index, block)| (at + (first + index * BLOCK) as u64, block)))
 }
 
 fn large_name(index: u32) -> String {

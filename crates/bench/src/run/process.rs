@@ -40,6 +40,13 @@ impl Cores {
         let second = cores.next().unwrap_or(first);
         Self { first, second, count: (allowed.count() as usize).max(1) }
     }
+
+    /// The same for a server and its clients, the other way round: what a machine does by itself,
+    /// interrupts above all, it does on its first core.
+    pub(crate) fn of_server() -> Self {
+        let Self { first, second, count } = Self::available();
+        Self { first: second, second: first, count }
+    }
 }
 
 /// Keeps the calling thread on one core; where the kernel forbids it, the figures are

@@ -14,9 +14,6 @@ use crate::record::{
 
 /// Something that can be measured one cell at a time: a file of its own for each.
 pub(crate) trait Scenario {
-    /// Its name, what its tables show, and how they are to be read.
-    fn description(&self) -> &'static Description;
-
     /// Makes what the cells of the same size and load have in common.
     fn prepare(&mut self, cell: &Cell) -> Result<()>;
 
@@ -30,12 +27,6 @@ pub(crate) trait Scenario {
     /// of each; none without a tracer.
     fn count(&mut self, _cell: &Cell) -> Result<Vec<Counted>> {
         Ok(Vec::new())
-    }
-
-    /// Returns how much of the progress a sample is: starting two processes takes as long as some
-    /// MiB.
-    fn weight(&self, cell: &Cell) -> u64 {
-        cell.size.saturating_add(16 << 20)
     }
 
     /// Adds to the environment what is only known after the run.
@@ -111,11 +102,11 @@ impl Plan {
     /// Verifies and measures everything; the others are compared with `baseline`.
     pub(crate) fn measure(
         self,
+        about: &'static Description,
         scenario: &mut dyn Scenario,
         baseline: Variant,
         context: &Context<'_>,
     ) -> Result<Record> {
-        let about = scenario.description();
         let Self { arguments, environment, missing, copies, groups } = self;
         let mut record = Record {
             schema: SCHEMA,
@@ -133,7 +124,7 @@ impl Plan {
             missing,
         };
         let rounds = u64::from(1 + record.arguments.warmup + record.arguments.runs);
-        let weights: u64 = groups.iter().flatten().map(|cell| scenario.weight(cell)).sum();
+        let weights: u64 = groups.iter().flatten().map(|cell| record.weight(cell)).sum();
         context.observer.begin(weights.saturating_mul(rounds));
         let outcome = groups
             .into_iter()
@@ -141,6 +132,17 @@ impl Plan {
         context.observer.end();
         scenario.finish(&mut record.environment);
         outcome.map(|()| record)
+    }
+}
+
+impl Record {
+    /// Returns how much of the progress a sample is: with servers all take the same time, and starting
+    /// two processes takes as long as some MiB.
+    fn weight(&self, cell: &Cell) -> u64 {
+        match self.arguments.serve {
+            Some(_) => 1,
+            None => cell.size.saturating_add(16 << 20),
+        }
     }
 }
 
@@ -155,7 +157,7 @@ fn measure_group(
     for cell in group {
         context.observer.measuring(&record.about.size_label(cell.size));
         let cell = verified(&record.cells[first..], cell, scenario, context)?;
-        context.observer.advance(scenario.weight(&cell));
+        context.observer.advance(record.weight(&cell));
         record.cells.push(cell);
     }
     let (warmup, count) = (record.arguments.warmup, record.cells.len() - first);
@@ -164,7 +166,7 @@ fn measure_group(
         // finds the processor's caches in the state that it left.
         for index in (0..count).map(|turn| first + (turn + round as usize) % count) {
             let cell = &record.cells[index];
-            context.observer.advance(scenario.weight(cell));
+            context.observer.advance(record.weight(cell));
             if cell.declined.is_some() {
                 continue;
             }
@@ -249,10 +251,6 @@ mod tests {
     struct Diary(Vec<String>);
 
     impl Scenario for Diary {
-        fn description(&self) -> &'static Description {
-            &Description::NONE
-        }
-
         fn prepare(&mut self, cell: &Cell) -> Result<()> {
             self.0.push(format!("prepare {}", cell.size));
             Ok(())
@@ -290,7 +288,7 @@ mod tests {
         plan.for_sizes(&variants);
         let cancel = AtomicBool::new(is_cancelled);
         let context = Context { program: "/".into(), cancel: &cancel, observer: &Silent };
-        plan.measure(diary, variants[0], &context)
+        plan.measure(&Description::NONE, diary, variants[0], &context)
     }
 
     #[test]

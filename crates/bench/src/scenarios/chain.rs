@@ -71,7 +71,7 @@ impl Benchmark for ChainArgs {
         plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
         let (responses, congestion) = (self.responses, self.congestion.clone());
         let mut small_files = SmallFiles { ends, responses, congestion, seen_congestion: None };
-        plan.measure(&mut small_files, baseline, context)
+        plan.measure(&CHAIN, &mut small_files, baseline, context)
     }
 }
 
@@ -97,10 +97,6 @@ struct Exchange {
 }
 
 impl Scenario for SmallFiles<'_> {
-    fn description(&self) -> &'static Description {
-        &CHAIN
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.ends.create_source(cell.size)
     }

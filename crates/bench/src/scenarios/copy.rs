@@ -134,23 +134,18 @@ fn measure(
     let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
     plan.for_sizes(&variants);
     let context = ends.context;
-    plan.measure(&mut Copy { about, ends, programs }, baseline, context)
+    plan.measure(about, &mut Copy { ends, programs }, baseline, context)
 }
 
 /// A file to another file.
 #[derive(Debug)]
 struct Copy<'a> {
-    about: &'static Description,
     ends: Ends<'a>,
     /// The programs of the articles, if any take part.
     programs: PeerPrograms,
 }
 
 impl Scenario for Copy<'_> {
-    fn description(&self) -> &'static Description {
-        self.about
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.ends.create_source(cell.size)
     }

@@ -71,7 +71,12 @@ impl Benchmark for FairnessArgs {
         fixture.noise = Noise::new(stream_bytes.max(self.size))?;
         plan.arguments.cold = !self.warm;
         plan.for_sizes(&variants);
-        plan.measure(&mut Fairness { fixture, is_warm: self.warm }, super::NGINX, context)
+        plan.measure(
+            &FAIRNESS,
+            &mut Fairness { fixture, is_warm: self.warm },
+            super::NGINX,
+            context,
+        )
     }
 }
 
@@ -91,10 +96,6 @@ struct Found {
 }
 
 impl Scenario for Fairness<'_> {
-    fn description(&self) -> &'static Description {
-        &FAIRNESS
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         for index in 0..self.streams() {
             let size = self.stream_bytes();
@@ -128,10 +129,6 @@ impl Scenario for Fairness<'_> {
             counting.asked_by(&mut generator, self.fixture.time())
         };
         self.fixture.counted(cell.variant.contender, work)
-    }
-
-    fn weight(&self, _cell: &Cell) -> u64 {
-        1
     }
 }
 

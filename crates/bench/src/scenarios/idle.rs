@@ -58,7 +58,7 @@ impl Benchmark for IdleArgs {
         allow_open_files(u64::from(connections) + u64::from(self.slow) + SPARE_FILES)?;
         fixture.site.connections = Some(connections);
         plan.for_sizes(&variants);
-        plan.measure(&mut Idle(fixture), super::NGINX, context)
+        plan.measure(&IDLE, &mut Idle(fixture), super::NGINX, context)
     }
 }
 
@@ -74,10 +74,6 @@ struct Found {
 }
 
 impl Scenario for Idle<'_> {
-    fn description(&self) -> &'static Description {
-        &IDLE
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.0.create_file(SMALL, SMALL_BYTES)?;
         self.0.sha256 = self.0.create_file(LARGE, cell.size)?;

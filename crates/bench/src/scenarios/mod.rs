@@ -24,7 +24,7 @@ pub use transfer::{GetArgs, PutArgs, TreeArgs};
 use underpass_engine::Mechanism;
 
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Contender, Description, Receipt, Step, Variant};
+use crate::record::{Contender, Description, Receipt, Step, Variant, once};
 use crate::run::Finished;
 
 /// Returns the scenario of this name in records.
@@ -58,6 +58,29 @@ const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
 /// What servers are compared with.
 const NGINX: Variant = Variant::plain(Contender::Nginx);
+
+/// Returns the contenders whose programs are all there, each once, and the programs that are not.
+/// Fails if none is left.
+fn installed(
+    asked: &[Contender],
+    has: impl Fn(&str) -> bool,
+) -> Result<(Vec<Contender>, Vec<&'static str>)> {
+    let lacks = |contender: &Contender| {
+        contender.programs().iter().copied().filter(|name| !has(name)).collect::<Vec<_>>()
+    };
+    let (there, others): (Vec<_>, Vec<_>) =
+        once(asked.iter().copied()).into_iter().partition(|contender| lacks(contender).is_empty());
+    let mut missing = once(others.iter().flat_map(lacks));
+    missing.sort_unstable();
+    match missing.first() {
+        Some(program) if there.is_empty() => Err(not_installed(program)),
+        _ => Ok((there, missing)),
+    }
+}
+
+fn not_installed(program: &str) -> BenchError {
+    BenchError::Usage(format!("{program} is not installed"))
+}
 
 /// Returns what the others are compared with.
 fn first(variants: &[Variant]) -> Result<Variant> {

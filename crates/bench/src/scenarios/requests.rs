@@ -89,24 +89,19 @@ fn measure(
     let (mut plan, fixture, variants) = args.open(about, sizes, setting, context)?;
     fixture.site.folder.require_space(largest(sizes))?;
     plan.for_sizes(&variants);
-    let mut requests = Requests { about, fixture, reconnects: about == &HANDSHAKES };
-    plan.measure(&mut requests, super::NGINX, context)
+    let mut requests = Requests { fixture, reconnects: about == &HANDSHAKES };
+    plan.measure(about, &mut requests, super::NGINX, context)
 }
 
 /// One file, again and again.
 #[derive(Debug)]
 struct Requests<'a> {
-    about: &'static Description,
     fixture: ServerFixture<'a>,
     /// Whether each request comes over a new connection.
     reconnects: bool,
 }
 
 impl Scenario for Requests<'_> {
-    fn description(&self) -> &'static Description {
-        self.about
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.fixture.sha256 = self.fixture.create_file(FILE, cell.size)?;
         Ok(())
@@ -128,10 +123,6 @@ impl Scenario for Requests<'_> {
         let requesting = self.requesting(cell.size);
         self.fixture
             .counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
-    }
-
-    fn weight(&self, _cell: &Cell) -> u64 {
-        1
     }
 }
 

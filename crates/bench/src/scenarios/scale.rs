@@ -73,7 +73,7 @@ impl Benchmark for ScaleArgs {
             variants.iter().copied().map(cell)
         };
         plan.groups = vec![points.into_iter().flat_map(at).collect()];
-        plan.measure(&mut Scale(fixture), super::NGINX, context)
+        plan.measure(&SCALE, &mut Scale(fixture), super::NGINX, context)
     }
 }
 
@@ -82,10 +82,6 @@ impl Benchmark for ScaleArgs {
 struct Scale<'a>(ServerFixture<'a>);
 
 impl Scenario for Scale<'_> {
-    fn description(&self) -> &'static Description {
-        &SCALE
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let path = self.0.site.file(&name(cell.size));
         self.0.sha256 = match cell.size {
@@ -116,10 +112,6 @@ impl Scenario for Scale<'_> {
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let requesting = self.requesting(cell);
         self.0.counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
-    }
-
-    fn weight(&self, _cell: &Cell) -> u64 {
-        1
     }
 }
 

@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 
 use super::fairness::FairnessArgs;
 use super::idle::IdleArgs;
+use super::installed;
 use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{ServerFixture, Site, accept_any_certificate};
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
     Arguments, Contender, Description, Environment, Missing, Record, Role, Setting, Step, Variant,
-    once,
 };
 use crate::run::{
     Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
@@ -96,12 +96,10 @@ impl ServerArgs {
         context: &'a Context<'a>,
     ) -> Result<(Plan, ServerFixture<'a>, Vec<Variant>)> {
         let nginx = nginx_version();
-        let (servers, missing) = installed(&self.server)?;
+        let (servers, missing) = installed(&self.server, |name| find(name).is_some())?;
         let programs = servers.iter().filter(|server| **server != Contender::Nginx);
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
-        let cores = Cores::available();
-        // What a machine does by itself, interrupts above all, it does on its first core.
-        let cores = Cores { first: cores.second, second: cores.first, ..cores };
+        let cores = Cores::of_server();
         let run = &self.system.run;
         let mut site = Site::create(context, &run.dir, self.log, Some(cores.first))?;
         // Before anything of the system is set.
@@ -120,11 +118,12 @@ impl ServerArgs {
             serve: Some(setting),
             ..run.arguments(sizes)
         };
+        let (tracer, mut uncounted) = Tracer::unless(self.system.no_count, &site.folder);
         // Where nginx is expected, a version that is absent says it.
-        let is_expected = |one: &Missing| about.expected.contains(&one.name.as_str());
-        let (tracer, uncounted) = Tracer::unless(self.system.no_count, &site.folder);
-        let missing = missing.into_iter().filter(|one| !is_expected(one)).chain(uncounted);
-        let plan = Plan { arguments, environment, missing: missing.collect(), ..Plan::default() };
+        let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
+        let missing = missing.map(|name| (name.to_owned(), "not installed".to_owned()));
+        uncounted.extend(missing.map(|(name, why)| Missing { name, why }));
+        let plan = Plan { arguments, environment, missing: uncounted, ..Plan::default() };
         if setting.tls {
             site.encrypt()?;
         }
@@ -142,22 +141,5 @@ impl ServerArgs {
         };
         let variants = servers.into_iter().map(Variant::plain).collect();
         Ok((plan, fixture, variants))
-    }
-}
-
-/// The servers asked for, each once, and those that are not installed.
-fn installed(asked: &[Contender]) -> Result<(Vec<Contender>, Vec<Missing>)> {
-    let is_there = |server: &Contender| server.programs().iter().all(|name| find(name).is_some());
-    let (servers, missing): (Vec<_>, Vec<_>) =
-        once(asked.iter().copied()).into_iter().partition(is_there);
-    let why = || "not installed".to_owned();
-    match missing.first() {
-        Some(name) if servers.is_empty() => {
-            Err(BenchError::Usage(format!("{name} is not installed")))
-        }
-        _ => {
-            let missing = missing.iter().map(|one| Missing { name: one.to_string(), why: why() });
-            Ok((servers, missing.collect()))
-        }
     }
 }

@@ -12,12 +12,13 @@ use clap::Args;
 
 use self::copiers::CopyCommand;
 use self::original::Original;
+use super::installed;
 use crate::error::{BenchError, Result, WithPath};
 use crate::options::{Benchmark, Named, TargetArgs, among, bytes, number};
 use crate::record::{
     Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description,
     Dropped, EarlierCopies, Environment, Metric, OriginalKind, Process, Record, Role, SPEED,
-    SWITCHES, Side, Step, TIME, Unit, Variant, metric, once,
+    SWITCHES, Side, Step, TIME, Unit, Variant, metric,
 };
 use crate::run::{
     Content, Context, Cores, Folder, Measured, Noise, Plan, Running, Scenario, Tracer, Verdict,
@@ -84,19 +85,14 @@ impl CpArgs {
         }
     }
 
-    /// The programs that copy it: those that are installed, and the names of the others.
-    fn contenders(&self) -> (Vec<Contender>, Vec<&'static str>) {
+    /// The programs that copy it.
+    fn contenders(&self) -> &[Contender] {
         use Contender::{CpArchive, Fcp, Rsync, Tar, Underpass, UnderpassDense, Xcp};
-        let all = match self.sparse {
-            Some(_) => &[CpArchive, Underpass, UnderpassDense][..],
+        match self.sparse {
+            _ if !self.way.is_empty() => &self.way,
+            Some(_) => &[CpArchive, Underpass, UnderpassDense],
             None => &[CpArchive, Underpass, Xcp, Fcp, Rsync, Tar],
-        };
-        let chosen = if self.way.is_empty() { all } else { &self.way };
-        let lacks = |contender: &Contender| {
-            contender.programs().iter().copied().find(|name| find(name).is_none())
-        };
-        let missing = chosen.iter().filter_map(lacks).collect();
-        (once(chosen.iter().copied().filter(|contender| lacks(contender).is_none())), missing)
+        }
     }
 }
 
@@ -107,10 +103,7 @@ impl Benchmark for CpArgs {
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
         let original = self.original();
-        let (contenders, missing) = self.contenders();
-        if contenders.is_empty() {
-            return Err(BenchError::Usage(format!("{} is not installed", missing.join(", "))));
-        }
+        let (contenders, missing) = installed(self.contenders(), |name| find(name).is_some())?;
         let TargetArgs { to, no_count, run } = &self.target;
         let place = Folder::create(&run.dir)?;
         let target = Folder::create(to.as_deref().unwrap_or(&run.dir))?;
@@ -169,7 +162,7 @@ impl Benchmark for CpArgs {
             turn: 0,
             context,
         };
-        plan.measure(&mut copying, Variant::plain(Contender::CpArchive), context)
+        plan.measure(&CP, &mut copying, Variant::plain(Contender::CpArchive), context)
     }
 }
 
@@ -217,10 +210,6 @@ struct Copying<'a> {
 }
 
 impl Scenario for Copying<'_> {
-    fn description(&self) -> &'static Description {
-        &CP
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let size = cell.size;
         if let Original::File(len) = &mut self.original

@@ -67,7 +67,7 @@ impl Benchmark for HostileArgs {
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
             plan.groups.push(variants.copied().map(cell).collect());
         }
-        plan.measure(&mut Besieged(fixture), super::NGINX, context)
+        plan.measure(&HOSTILE, &mut Besieged(fixture), super::NGINX, context)
     }
 }
 
@@ -76,10 +76,6 @@ impl Benchmark for HostileArgs {
 struct Besieged<'a>(ServerFixture<'a>);
 
 impl Scenario for Besieged<'_> {
-    fn description(&self) -> &'static Description {
-        &HOSTILE
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         of(cell).prepare(&mut self.0)
     }
@@ -106,10 +102,6 @@ impl Scenario for Besieged<'_> {
         let (spent, bad, hostile) = outcome.map_err(|error| server.failure(&error))?;
         let all_cpu_s = spent.cpu_s() + bad;
         Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), all_cpu_s))
-    }
-
-    fn weight(&self, _cell: &Cell) -> u64 {
-        1
     }
 }
 

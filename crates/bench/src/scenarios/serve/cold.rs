@@ -61,7 +61,7 @@ impl Benchmark for ColdArgs {
         let connections = once(self.connections.iter().copied());
         let group = |connections| variants.iter().map(|one| cell(connections, *one)).collect();
         plan.groups = connections.into_iter().map(group).collect();
-        plan.measure(&mut Cold { fixture, size, most }, NGINX, context)
+        plan.measure(&COLD, &mut Cold { fixture, size, most }, NGINX, context)
     }
 }
 
@@ -75,10 +75,6 @@ struct Cold<'a> {
 }
 
 impl Scenario for Cold<'_> {
-    fn description(&self) -> &'static Description {
-        &COLD
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         for index in 0..self.most {
             if !self.fixture.site.file(&name(index)).exists() {
@@ -111,10 +107,6 @@ impl Scenario for Cold<'_> {
         let ((spent, served), all_cpu_s) =
             self.fixture.with_server(cell.variant.contender, work)?;
         Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
-    }
-
-    fn weight(&self, _cell: &Cell) -> u64 {
-        1
     }
 }
 

@@ -309,9 +309,8 @@ fn measure(
     let Arguments { side, receivers, sink, .. } = plan.arguments;
     let sink = sink.unwrap_or(SinkKind::Drop);
     let seen_congestion = None;
-    let mut transfer =
-        Transfer { about, ends, programs, link, side, sink, receivers, seen_congestion };
-    plan.measure(&mut transfer, baseline, context)
+    let mut transfer = Transfer { ends, programs, link, side, sink, receivers, seen_congestion };
+    plan.measure(about, &mut transfer, baseline, context)
 }
 
 fn subject(record: &Record) -> String {

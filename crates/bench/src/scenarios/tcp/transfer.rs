@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::peers::{PeerPrograms, PeerReport, measure_iperf};
 use crate::record::{
-    Cell, Contender, Counted, Description, Environment, Receipt, Receivers, Role, Side, SinkKind,
-    Thread,
+    Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, Thread,
 };
 use crate::run::{
     Ends, Finished, Link, Measured, Running, Scenario, ThreadRun, Tracer, Verdict, copy_memory,
@@ -21,7 +20,6 @@ use crate::scenarios::{checked_receipt, declined};
 /// A file over TCP.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
-    pub(super) about: &'static Description,
     pub(super) ends: Ends<'a>,
     /// The programs of peers, if any take part.
     pub(super) programs: Option<PeerPrograms>,
@@ -52,10 +50,6 @@ enum Sender {
 }
 
 impl Scenario for Transfer<'_> {
-    fn description(&self) -> &'static Description {
-        self.about
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.ends.create_source(cell.size)
     }

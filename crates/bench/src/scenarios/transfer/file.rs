@@ -11,7 +11,7 @@ use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Benchmark, Named, among, bytes};
-use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
 use crate::run::{Context, Measured, Scenario, Verdict, digest, largest};
 
 /// What can be typed after `bench get`.
@@ -133,7 +133,11 @@ fn measure(
     // Source and target.
     let room = largest(sizes).saturating_mul(2);
     let (plan, fixture) = common.open(sizes, room, transfers, programs, context)?;
-    plan.measure(&mut Moved { fixture, direction }, baseline, context)
+    let about = match direction {
+        Direction::Get(_) => &GET,
+        Direction::Put => &PUT,
+    };
+    plan.measure(about, &mut Moved { fixture, direction }, baseline, context)
 }
 
 /// A file that clients move.
@@ -163,13 +167,6 @@ impl Direction {
 }
 
 impl Scenario for Moved<'_> {
-    fn description(&self) -> &'static Description {
-        match self.direction {
-            Direction::Get(_) => &GET,
-            Direction::Put => &PUT,
-        }
-    }
-
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let source = match self.direction {
             Direction::Get(_) => self.fixture.site.file("file"),

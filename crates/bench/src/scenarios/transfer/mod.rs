@@ -12,13 +12,14 @@ use std::process::Command;
 use clap::Args;
 
 use self::clients::CommandWords;
-use crate::error::{BenchError, Result};
+use super::installed;
+use crate::error::Result;
 use crate::load::{Server, ServerKind, ServerUsage, Site};
 use crate::options::SystemArgs;
 use crate::record::{
     Arguments, CALLS, CPU, CommandLine, Contender, Counted, Cpu, Description, Environment,
     MemoryState, Metric, PEER_CPU, Pin, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Transfers,
-    Variant, once, short_size,
+    Variant, short_size,
 };
 use crate::run::{
     Context, Cores, Finished, Measured, Noise, Plan, Running, SystemCongestion, Tracer, find,
@@ -62,20 +63,9 @@ impl Programs {
             "dufs" => dufs.as_deref().is_some_and(Path::is_file),
             program => find(program).is_some(),
         };
-        let lacking = |contender: &Contender| {
-            let needed = contender.programs().iter().copied();
-            needed.filter(|program| !has(program)).collect::<Vec<_>>()
-        };
-        let asked = once(asked.iter().copied());
-        let mut missing: Vec<_> = asked.iter().flat_map(lacking).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        let contenders: Vec<_> =
-            asked.into_iter().filter(|contender| lacking(contender).is_empty()).collect();
-        let absent = from.iter().flat_map(lacking).next();
-        let first = missing.first().copied().filter(|_| contenders.is_empty());
-        if let Some(program) = absent.or(first) {
-            return Err(BenchError::Usage(format!("{program} is not installed")));
+        let (contenders, missing) = installed(asked, has)?;
+        if let Some(from) = from {
+            installed(&[from], has)?;
         }
         let needed = |name: &str| {
             let mut all = contenders.iter().chain(&from);
@@ -133,9 +123,7 @@ impl ClientArgs {
         context: &'a Context<'a>,
     ) -> Result<(Plan, ClientFixture<'a>)> {
         transfers.missing = programs.missing.iter().copied().map(str::to_owned).collect();
-        let cores = Cores::available();
-        // What a machine does by itself, interrupts above all, it does on its first core.
-        let cores = Cores { first: cores.second, second: cores.first, ..cores };
+        let cores = Cores::of_server();
         (transfers.pinned, transfers.memory) = (self.pin, self.memory);
         let core = (self.pin == Pin::Server).then_some(cores.first);
         let run = &self.system.run;

@@ -15,7 +15,7 @@ use super::{ClientArgs, ClientFixture, Programs, TREE};
 use crate::error::{BenchError, Result};
 use crate::load::ServerKind;
 use crate::options::{Benchmark, Named, among, bytes, number};
-use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
 use crate::run::{Content, Context, FileTree, Measured, Scenario, Verdict};
 
 /// What can be typed after `bench tree`.
@@ -74,7 +74,7 @@ impl Benchmark for TreeArgs {
         let sizes = [tree.bytes()];
         let (plan, fixture) = self.common.open(&sizes, room, transfers, programs, context)?;
         let baseline = Variant::plain(Contender::Wget);
-        plan.measure(&mut Tree { fixture, tree, turn: 0 }, baseline, context)
+        plan.measure(&TREE, &mut Tree { fixture, tree, turn: 0 }, baseline, context)
     }
 }
 
@@ -89,10 +89,6 @@ struct Tree<'a> {
 }
 
 impl Scenario for Tree<'_> {
-    fn description(&self) -> &'static Description {
-        &TREE
-    }
-
     fn prepare(&mut self, _cell: &Cell) -> Result<()> {
         let root = self.fixture.site.file("");
         self.tree.create(&root, &mut self.fixture.noise)?;

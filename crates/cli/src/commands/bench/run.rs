@@ -78,9 +78,10 @@ fn compare(args: &CompareArgs) -> Result<()> {
     output::text(&comparison.table());
     match comparison.worse() {
         0 => Ok(()),
-        worse => {
-            Err(Failure::finding(format!("{worse} of {} comparisons got worse", comparison.len())))
-        }
+        worse => Err(Failure::finding(format!(
+            "{worse} of {} comparisons got worse",
+            comparison.count()
+        ))),
     }
 }
 
