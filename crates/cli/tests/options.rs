@@ -27,7 +27,7 @@ fn commands(above: &[String]) -> Vec<(Vec<String>, String)> {
 }
 
 /// Values of all sorts: one of them is right for each option.
-const VALUES: [&str; 22] = [
+const VALUES: [&str; 23] = [
     "1",
     "0.5",
     "1K",
@@ -47,6 +47,7 @@ const VALUES: [&str; 22] = [
     "0-9",
     "bash",
     "direct",
+    "path",
     "\"etag\"",
     "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
     "sha-256:0000000000000000000000000000000000000000000000000000000000000000",

@@ -31,6 +31,8 @@ pub enum ClientError {
         /// The address.
         to: String,
     },
+    /// There are no keys for an object store where there should be some, or they cannot be read.
+    Keys(String),
     /// A connection could not be made, or failed.
     Network {
         /// What was being done, such as `connecting to`.
@@ -60,6 +62,8 @@ pub enum ClientError {
     Status {
         /// Its status.
         status: u16,
+        /// The word of an object store for it, such as `NoSuchKey`; empty otherwise.
+        code: String,
         /// Its explanation, if that is a short text; empty otherwise.
         detail: String,
         /// Whether the request had credentials.
@@ -91,6 +95,7 @@ impl ClientError {
             Self::Closed | Self::Stalled => true,
             Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
+            Self::Status { code, .. } if code == "RequestTimeout" => true,
             Self::Proxy { status, .. } | Self::Status { status, .. } => {
                 matches!(status, 408 | 425 | 429 | 500 | 502..=504)
             }
@@ -151,6 +156,7 @@ impl fmt::Display for ClientError {
             Self::Encoded { coding } => {
                 write!(f, "the server sends it encoded as {coding}, which was not requested")
             }
+            Self::Keys(what) => f.write_str(what),
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", Plain(source))
             }
@@ -160,8 +166,11 @@ impl fmt::Display for ClientError {
             Self::Scheme { scheme } => {
                 write!(f, "the scheme {scheme} is not supported, only http and https")
             }
-            Self::Status { status, detail, .. } => {
+            Self::Status { status, detail, code, .. } if code.is_empty() => {
                 write!(f, "the server answered {}", said(*status, detail))
+            }
+            Self::Status { status, detail, code, .. } => {
+                write!(f, "the store answered {} ({code})", said(*status, detail))
             }
             Self::Stalled => f.write_str("no progress within the time limit"),
             Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),

@@ -20,6 +20,7 @@ impl Hinted for ClientError {
             Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
                 "give the proxy a password by --proxy http://NAME:PASSWORD@HOST"
             }
+            Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
             Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves it as it is sent",
             Self::Stalled => "--timeout sets a longer limit",
             Self::Tls { error, .. } => return error.hint(),
@@ -96,6 +97,10 @@ impl Hinted for UploadError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Precondition { .. } => return Some(Hint::new(OTHER_VERSION)),
+            Self::NoLength => return Some(Hint::new("save it to a file first")),
+            Self::Client(error @ ClientError::Status { code, .. }) if !code.is_empty() => {
+                return error.hint();
+            }
             Self::PartlyThere => {
                 return Some(Hint::new("compare it with the file, then remove it or leave out -n"));
             }
@@ -123,6 +128,22 @@ impl Hinted for UploadError {
             _ => return None,
         }))
     }
+}
+
+/// Returns the hint for a refusal of an object store.
+fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
+    Some(Hint::new(match code {
+        "AccessDenied" | "AllAccessDisabled" if has_identified => "these keys may not do that",
+        "AccessDenied" => {
+            "the request was not signed: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        }
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
+            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile of AWS_PROFILE"
+        }
+        "ExpiredToken" | "InvalidToken" => "the keys have expired: new ones are needed",
+        "RequestTimeTooSkewed" => "set the clock of this machine",
+        _ => return None,
+    }))
 }
 
 const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";

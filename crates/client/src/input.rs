@@ -3,7 +3,7 @@
 use underpass_transport::tls;
 use url::Url;
 
-/// Parses a URL; without a scheme it is one of `http`.
+/// Parses a URL; without a scheme it is one of `http`. A bucket alone, `s3://name`, is a folder.
 ///
 /// # Errors
 ///
@@ -13,7 +13,10 @@ pub fn url(text: &str) -> Result<Url, String> {
         true => Url::parse(text),
         false => Url::parse(&format!("http://{text}")),
     };
-    let url = parsed.map_err(|error| format!("that is no URL: {error}"))?;
+    let mut url = parsed.map_err(|error| format!("that is no URL: {error}"))?;
+    if url.scheme() == "s3" && url.path().is_empty() {
+        url.set_path("/");
+    }
     match tls::MISSING {
         Some(reason) if url.scheme() == "https" => Err(reason.to_owned()),
         _ => Ok(url),

@@ -14,12 +14,14 @@ mod hints;
 mod http;
 pub mod input;
 pub mod journal;
+pub mod s3;
 pub mod tree;
 pub mod upload;
 
 pub use error::ClientError;
 pub use http::{
-    Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, TlsSetup,
+    Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, Sign,
+    StoreRefusal, TlsSetup,
 };
 pub use url::Url;
 

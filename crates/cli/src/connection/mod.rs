@@ -3,10 +3,12 @@
 mod address;
 mod congestion;
 mod http_client;
+mod store;
 mod stream_tls;
 mod tls_trust;
 
 pub(crate) use address::{Address, Stream, meet};
 pub(crate) use congestion::choose as choose_congestion;
 pub(crate) use http_client::HttpClientArgs;
+
 pub(crate) use stream_tls::{StreamTls, StreamTlsArgs, end as end_stream};

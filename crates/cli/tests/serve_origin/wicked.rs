@@ -11,8 +11,10 @@ use crate::rig::until;
 /// A request as the origin got it.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    pub method: String,
     pub path: String,
     pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Asked {
@@ -177,14 +179,21 @@ fn read_request(reader: &mut impl BufRead) -> Option<Asked> {
     if reader.read_line(&mut line).ok()? == 0 {
         return None;
     }
-    let path = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let mut fields = Vec::new();
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         match line.trim_end().split_once(": ") {
             Some((name, value)) => fields.push((name.to_owned(), value.to_owned())),
-            None => return Some(Asked { path, fields }),
+            None => {
+                let mut asked = Asked { method, path, fields, body: Vec::new() };
+                let len = asked.field("content-length").map_or(0, |len| len.parse().unwrap());
+                asked.body.resize(len, 0);
+                reader.read_exact(&mut asked.body).ok()?;
+                return Some(asked);
+            }
         }
     }
 }
@@ -236,7 +245,9 @@ impl Object {
     pub fn send(&self, asked: &Asked, sending: &mut Sending) {
         let (head, body) = self.answer(asked);
         sending.head(&head);
-        sending.body(body);
+        if asked.method != "HEAD" {
+            sending.body(body);
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::{Algorithm, Digest, parse_digests, write_wanted};
 use underpass_transport::digest::{Fact, Stopped, verify};
@@ -22,6 +24,14 @@ pub(super) fn offered(response: &Response) -> Vec<Digest> {
         offered.extend(parse_digests(fields.all("content-digest")).unwrap_or_default());
     }
     offered
+}
+
+/// Returns the digest of a whole object that a store has checked; `None` for one that is made of
+/// those of its parts.
+pub(super) fn stored(response: &Response) -> Option<Digest> {
+    let is_composite = response.fields.get("x-amz-checksum-type") == Some(b"COMPOSITE");
+    let value = response.fields.text("x-amz-checksum-sha256").filter(|_| !is_composite)?;
+    Digest::new(Algorithm::Sha256, STANDARD.decode(value).ok()?)
 }
 
 /// Returns the value of `Want-Repr-Digest`, if a digest is required.

@@ -332,7 +332,7 @@ pub(super) fn ask<'w>(
     if let Some(range) = &range {
         fields.push(("Range", range.as_str()));
         if let Some((version, _)) = &asked.version {
-            fields.push(("If-Range", version.field()));
+            fields.push((version.condition(client.credentials.store().is_some()), version.field()));
         }
     }
     let request = Request { method: "GET", fields: &fields };

@@ -1,10 +1,12 @@
-//! What the user's environment says about requests: proxies, passwords, the folder of journals.
+//! What the user's environment says about requests: proxies, passwords, object stores, the folder of
+//! journals.
 //!
 //! Nothing else in this crate reads the environment. A program calls these functions where its user
 //! has said nothing else.
 
 mod journal_path;
 mod netrc;
+mod s3;
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -16,6 +18,7 @@ use crate::http::{Credentials, Proxies};
 use crate::input;
 
 pub use journal_path::journal_path;
+pub use s3::store;
 
 /// The reason why the environment cannot be followed.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub enum EnvironmentError {
         /// The error of the system.
         source: io::Error,
     },
+    /// What is said about object stores cannot be used.
+    Store(String),
 }
 
 impl fmt::Display for EnvironmentError {
@@ -48,6 +53,7 @@ impl fmt::Display for EnvironmentError {
             Self::Netrc { path, source } => {
                 write!(f, "{} {}: {}", Action::Reading, path.display(), Plain(source))
             }
+            Self::Store(what) => f.write_str(what),
         }
     }
 }
@@ -55,7 +61,7 @@ impl fmt::Display for EnvironmentError {
 impl std::error::Error for EnvironmentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Proxy { .. } => None,
+            Self::Proxy { .. } | Self::Store(_) => None,
             Self::Netrc { source, .. } => Some(source),
         }
     }
@@ -64,7 +70,7 @@ impl std::error::Error for EnvironmentError {
 impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Proxy { .. } => None,
+            Self::Proxy { .. } | Self::Store(_) => None,
             Self::Netrc { source, .. } => Action::Reading.hint(source),
         }
     }

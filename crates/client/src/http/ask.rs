@@ -47,6 +47,24 @@ impl<'a> HttpClient<'a> {
         self.ask_as(idle, request, url, true)
     }
 
+    /// Sends a request with a body from memory to the server that was given, and reads the head of
+    /// the answer. The length of the body is added to the fields. Redirects are not followed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; any status is an answer.
+    pub fn send(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        body: &[u8],
+    ) -> Result<(Connection<'a>, Response), ClientError> {
+        let length = body.len().to_string();
+        let fields = [request.fields, &[("Content-Length", length.as_str())]].concat();
+        self.ask_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
+    }
+
     /// Does the same, but sends credentials only if the server is trusted with them: one to which
     /// an earlier answer led may not be.
     ///
@@ -64,7 +82,8 @@ impl<'a> HttpClient<'a> {
         let trusted = is_trusted.then(|| url.origin());
         for _ in 0..=self.max_redirects {
             let is_trusted = trusted.as_ref() == Some(&url.origin());
-            let (connection, response) = self.ask_once(idle.take(), request, &url, is_trusted)?;
+            let (connection, response) =
+                self.ask_once(idle.take(), request, &url, is_trusted, &[])?;
             let Some(next) = response.redirect(&url)? else {
                 self.check_coding(request, &response, &url)?;
                 return Ok(Answer { connection, response, url, is_trusted });
@@ -89,7 +108,7 @@ impl<'a> HttpClient<'a> {
         request: &Request<'_>,
         url: &Url,
     ) -> Result<Answer<'a>, ClientError> {
-        let (connection, response) = self.ask_once(idle, request, url, true)?;
+        let (connection, response) = self.ask_once(idle, request, url, true, &[])?;
         self.check_coding(request, &response, url)?;
         Ok(Answer { connection, response, url: url.clone(), is_trusted: true })
     }
@@ -110,17 +129,39 @@ impl<'a> HttpClient<'a> {
         }
     }
 
-    /// Sends a request once, without following redirects.
+    /// Sends a request without following redirects; to a store once more for what its refusal
+    /// teaches.
     fn ask_once(
+        &self,
+        mut idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+        body: &[u8],
+    ) -> Result<(Connection<'a>, Response), ClientError> {
+        for _ in 0..MAX_LESSONS {
+            let (mut connection, mut response) =
+                self.ask_plainly(idle.take(), request, url, is_trusted, body)?;
+            if !is_trusted || !connection.learn(self, &mut response) {
+                return Ok((connection, response));
+            }
+            idle = connection.finish(&response);
+        }
+        self.ask_plainly(idle, request, url, is_trusted, body)
+    }
+
+    /// Sends a request once.
+    fn ask_plainly(
         &self,
         idle: Option<Connection<'a>>,
         request: &Request<'_>,
         url: &Url,
         is_trusted: bool,
+        body: &[u8],
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let is_fit = |idle: &Connection<'_>| idle.leads_to(self, url) && idle.is_quiet();
         if let Some(mut connection) = idle.filter(is_fit) {
-            match connection.exchange(self, request, url, is_trusted) {
+            match connection.exchange_body(self, request, url, is_trusted, body) {
                 Ok(response) => return Ok((connection, response)),
                 // It was closed while it was idle, which has nothing to do with the request.
                 Err(ClientError::Closed | ClientError::Network { .. }) => {}
@@ -128,10 +169,14 @@ impl<'a> HttpClient<'a> {
             }
         }
         let mut connection = self.connect(url)?;
-        let response = connection.exchange(self, request, url, is_trusted)?;
+        let response = connection.exchange_body(self, request, url, is_trusted, body)?;
         Ok((connection, response))
     }
 }
+
+/// The maximum number of times that a request is repeated for what a store has taught: its region,
+/// its time, new keys.
+const MAX_LESSONS: u32 = 3;
 
 /// Checks whether the file name has the suffix of this coding.
 fn is_named_after(url: &Url, coding: &str) -> bool {

@@ -1,5 +1,6 @@
 //! One connection to a server.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io;
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
 use underpass_engine::wait::{self, Expired, Limits};
 use underpass_protocol::response::head::reason;
-use underpass_transport::incoming::{Incoming, ReceiveError};
+use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError};
 use underpass_transport::tls::{Session, SessionFacts};
 use url::Url;
 
@@ -22,6 +23,7 @@ use super::connect::connect;
 use super::credentials::in_url;
 use super::response::Response;
 use super::route::Route;
+use super::xml::StoreRefusal;
 use crate::error::ClientError;
 
 /// A request without its URL.
@@ -40,6 +42,8 @@ pub struct Connection<'a> {
     route: Route,
     /// Whether the last request had credentials.
     has_identified: Cell<bool>,
+    /// Why a store refused the last request, once that was read.
+    refusal: Option<StoreRefusal>,
 }
 
 impl<'a> Connection<'a> {
@@ -48,12 +52,14 @@ impl<'a> Connection<'a> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
         }
+        let url = &*located(client, url);
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
         let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel);
         let stream = connect(proxy.unwrap_or(url), limits)?;
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
-        let mut connection = Self { incoming, route, has_identified: Cell::new(false) };
+        let has_identified = Cell::new(false);
+        let mut connection = Self { incoming, route, has_identified, refusal: None };
         if connection.route.is_secured() {
             if let Some(proxy) = proxy {
                 connection.dig(client, proxy, url).map_err(|error| match error {
@@ -73,7 +79,7 @@ impl<'a> Connection<'a> {
 
     /// Checks whether a request for this URL may use the connection.
     pub(crate) fn leads_to(&self, client: &HttpClient<'_>, url: &Url) -> bool {
-        self.route == Route::of(client, url)
+        self.route == Route::of(client, &located(client, url))
     }
 
     /// Returns the TLS session, if there is one.
@@ -130,7 +136,20 @@ impl<'a> Connection<'a> {
         url: &Url,
         is_trusted: bool,
     ) -> Result<Response, ClientError> {
-        let head = self.head(client, request, url, is_trusted);
+        self.exchange_body(client, request, url, is_trusted, &[])
+    }
+
+    /// Does the same with a body, whose length is among the fields of the request.
+    pub(super) fn exchange_body(
+        &mut self,
+        client: &HttpClient<'a>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+        body: &[u8],
+    ) -> Result<Response, ClientError> {
+        let mut head = self.head(client, request, url, is_trusted)?;
+        head.extend_from_slice(body);
         self.send(&head)?;
         for _ in 0..MAX_INTERIM {
             let response = self.response(request.method)?;
@@ -178,14 +197,19 @@ impl<'a> Connection<'a> {
     }
 
     /// Returns the head of a request, including the blank line.
-    #[must_use]
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Keys`] if the request cannot be signed.
     pub fn head(
         &self,
         client: &HttpClient<'_>,
         request: &Request<'_>,
         url: &Url,
         is_trusted: bool,
-    ) -> Vec<u8> {
+    ) -> Result<Vec<u8>, ClientError> {
+        let url = &*located(client, url);
+        let signature = signature(client, request, url, is_trusted)?;
         let mut head = Vec::with_capacity(512);
         let mut line = |parts: &[&str]| {
             parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
@@ -218,7 +242,8 @@ impl<'a> Connection<'a> {
             line(&[name, ": ", value]);
         }
         let named = if is_trusted { client.credentials.value(url) } else { in_url(url) };
-        self.has_identified.set(named.is_some() || !own("Authorization"));
+        let has_identified = named.is_some() || !signature.is_empty() || !own("Authorization");
+        self.has_identified.set(has_identified);
         if let Some(value) = named.filter(|_| own("Authorization")) {
             line(&["Authorization: ", &value]);
         }
@@ -232,8 +257,27 @@ impl<'a> Connection<'a> {
         for (name, value) in request.fields {
             line(&[name, ": ", value]);
         }
+        for (name, value) in signature.iter().filter(|(name, _)| own(name)) {
+            line(&[name, ": ", value]);
+        }
         line(&[]);
-        head
+        Ok(head)
+    }
+
+    /// Learns from the refusal of a store, whose body is read for it; returns whether the same
+    /// request may succeed now.
+    pub(crate) fn learn(&mut self, client: &HttpClient<'_>, response: &mut Response) -> bool {
+        let Some(store) = client.credentials.store() else { return false };
+        if !matches!(response.status, 301 | 307 | 400 | 403) {
+            return false;
+        }
+        let body = self.incoming.memory(response.framing, MAX_UNWANTED);
+        response.keeps_alive &= body.is_ok();
+        response.framing = BodyFraming::Length(0);
+        let refusal = StoreRefusal::parse(&body.unwrap_or_default());
+        let has_learned = store.learn(response, &refusal);
+        self.refusal = Some(refusal);
+        has_learned
     }
 
     /// Sends bytes, such as a head.
@@ -309,12 +353,28 @@ impl<'a> Connection<'a> {
     #[must_use]
     pub fn refusal(mut self, response: &Response) -> ClientError {
         let now = std::time::SystemTime::now();
+        let read = self.refusal.take();
+        let (code, detail) = match read.or_else(|| self.store_refusal(response)) {
+            Some(refusal) => (refusal.code, plain(&refusal.message)),
+            None => (String::new(), self.detail(response)),
+        };
         ClientError::Status {
             status: response.status,
-            detail: self.detail(response),
+            code: plain(&code),
+            detail,
             has_identified: self.has_identified.get(),
             retry_after: response.retry_after(now),
         }
+    }
+
+    /// Reads why a store refused a request, if the body is XML.
+    fn store_refusal(&mut self, response: &Response) -> Option<StoreRefusal> {
+        let media_type = response.fields.text("content-type")?;
+        if !media_type.starts_with("application/xml") && !media_type.starts_with("text/xml") {
+            return None;
+        }
+        let body = self.incoming.memory(response.framing, MAX_DETAIL).unwrap_or_default();
+        Some(StoreRefusal::parse(&body))
     }
 
     /// Returns the first line of an answer's body, if it is a short text.
@@ -345,6 +405,33 @@ impl Drop for Connection<'_> {
     }
 }
 
+/// Returns the URL at which a store has this one.
+fn located<'u>(client: &HttpClient<'_>, url: &'u Url) -> Cow<'u, Url> {
+    let moved = client.credentials.store().and_then(|store| store.locate(url));
+    moved.map_or(Cow::Borrowed(url), Cow::Owned)
+}
+
+/// Returns the fields that sign a request to a store.
+fn signature(
+    client: &HttpClient<'_>,
+    request: &Request<'_>,
+    url: &Url,
+    is_trusted: bool,
+) -> Result<Vec<(&'static str, String)>, ClientError> {
+    let Some(store) = client.credentials.store().filter(|_| is_trusted) else {
+        return Ok(Vec::new());
+    };
+    let given = client.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let fields: Vec<_> = given.chain(request.fields.iter().copied()).collect();
+    store.sign(request.method, url, &fields)
+}
+
+/// Returns the first line of a text, without control characters.
+fn plain(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect()
+}
+
 /// Returns the text without these words at its beginning, in whatever case they are.
 fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
     match text.get(..words.len()) {
@@ -361,6 +448,9 @@ const MAX_INTERIM: u32 = 100;
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;
+
+/// The maximum length of a sentence of a store, in characters.
+const MAX_SENTENCE: usize = 300;
 
 /// The maximum size of a body that explains a failure, in bytes.
 const MAX_DETAIL: usize = 4 << 10;

@@ -1,8 +1,37 @@
-//! Credentials: the value of `Authorization`.
+//! Credentials: the value of `Authorization`, or what signs requests to a store.
+
+use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
+
+use super::response::Response;
+use super::xml::StoreRefusal;
+use crate::error::ClientError;
+
+/// Signs requests to an object store, and learns from its answers.
+pub trait Sign: fmt::Debug + Send + Sync {
+    /// Returns the URL at which the store has this one, if that is another.
+    fn locate(&self, url: &Url) -> Option<Url>;
+
+    /// Returns the fields that are added to a request with these fields.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Keys`] if there are keys and they cannot be read.
+    fn sign(
+        &self,
+        method: &str,
+        url: &Url,
+        fields: &[(&str, &str)],
+    ) -> Result<Vec<(&'static str, String)>, ClientError>;
+
+    /// Learns from a refusal: the region, the time, or that new keys are needed. Returns whether
+    /// the same request may succeed now.
+    fn learn(&self, response: &Response, refusal: &StoreRefusal) -> bool;
+}
 
 /// The credentials of the user.
 #[derive(Clone, Default)]
@@ -19,26 +48,35 @@ pub enum Credentials {
     },
     /// A token (RFC 6750).
     Bearer(String),
+    /// Those of an object store, which sign each request.
+    Store(Arc<dyn Sign>),
 }
 
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "None",
             Self::Basic { .. } => "Basic",
             Self::Bearer(_) => "Bearer",
+            Self::Store(_) => "Store",
         })
     }
 }
 
 impl Credentials {
+    /// Returns what signs the requests, if the server is an object store.
+    #[must_use]
+    pub fn store(&self) -> Option<&dyn Sign> {
+        if let Self::Store(signer) = self { Some(&**signer) } else { None }
+    }
+
     /// Returns the value of `Authorization` for a URL; credentials in the URL come first.
     pub(super) fn value(&self, url: &Url) -> Option<String> {
         if let Some(named) = in_url(url) {
             return Some(named);
         }
         match self {
-            Self::None => None,
+            Self::None | Self::Store(_) => None,
             Self::Basic { user, password } => Some(basic(user.as_bytes(), password.as_bytes())),
             Self::Bearer(token) => Some(format!("Bearer {token}")),
         }

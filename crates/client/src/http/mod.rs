@@ -13,11 +13,13 @@ mod response;
 mod route;
 mod tls;
 mod tunnel;
+pub(crate) mod xml;
 
 pub use ask::Answer;
 pub use client::HttpClient;
 pub use connection::{Connection, Request};
-pub use credentials::Credentials;
+pub use credentials::{Credentials, Sign};
 pub use proxy::Proxies;
 pub use response::{Fields, Response};
 pub use tls::TlsSetup;
+pub use xml::StoreRefusal;

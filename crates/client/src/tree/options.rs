@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass_engine::Policy;
+use url::Url;
 
 use super::error::{TreeError, TreeWay};
 
@@ -23,6 +24,8 @@ pub struct TreeOptions {
     pub replaces: bool,
     /// Whether the server is asked for an archive first.
     pub archive: bool,
+    /// The URL of the bucket, if the server is an object store.
+    pub bucket: Option<Url>,
 }
 
 impl Default for TreeOptions {
@@ -34,6 +37,7 @@ impl Default for TreeOptions {
             step: None,
             replaces: false,
             archive: true,
+            bucket: None,
         }
     }
 }

@@ -100,6 +100,8 @@ pub enum Refusal {
     Absolute,
     /// It is neither a file nor a folder nor a link.
     Kind,
+    /// Its name is empty or a single dot, which no file can have.
+    NoName,
     /// Its name or its target is empty, or has a NUL.
     Nul,
     /// It points out of the folder.
@@ -121,6 +123,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Absolute => "its path is absolute",
             Self::Kind => "it is neither a file nor a folder nor a link",
+            Self::NoName => "its name is empty or '.', which no file can have",
             Self::Nul => "its name is empty or has a NUL",
             Self::Outside => "it is a link that points out of the folder",
             Self::Parent => "its path has a '..', which could lead out of the folder",

@@ -56,6 +56,7 @@ impl UploadFailed {
             UploadError::Source(_)
             | UploadError::PartlyThere
             | UploadError::Precondition { .. }
+            | UploadError::NoLength
             | UploadError::Spent
             | UploadError::UnderWay
             | UploadError::Early { .. } => true,
@@ -94,6 +95,8 @@ pub enum UploadError {
     },
     /// The bytes of a stream are needed again, which gives them only once.
     Spent,
+    /// The length of the bytes is not known, and an object store has to know it.
+    NoLength,
     /// Another process is uploading the same file to the same place.
     UnderWay,
     /// The journal cannot be written.
@@ -161,6 +164,7 @@ impl fmt::Display for UploadError {
             Self::Spent => {
                 f.write_str("it has to be sent again, but a stream gives its bytes only once")
             }
+            Self::NoLength => f.write_str("its length is not known, which the store needs"),
             Self::UnderWay => f.write_str("another process is uploading it to the same address"),
             Self::Journal(error) => write!(f, "writing the journal: {}", Plain(error)),
             Self::Early { status } => {
@@ -178,6 +182,7 @@ impl std::error::Error for UploadError {
             Self::Journal(error) => Some(error),
             Self::PartlyThere
             | Self::Precondition { .. }
+            | Self::NoLength
             | Self::Spent
             | Self::UnderWay
             | Self::Early { .. } => None,

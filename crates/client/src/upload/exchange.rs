@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::{
-    Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer,
+    Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer, socket,
 };
+use underpass_transport::hold_little_on_loopback;
+use url::Url;
 
 use super::error::UploadError;
 use super::options::{Event, OnEvent, SendOptions};
@@ -15,37 +17,37 @@ use crate::error::{ClientError, is_of_network};
 use crate::http::{Connection, HttpClient, Response};
 
 /// A request with a body on its way.
-pub(super) struct Exchange<'e, 'a, 't> {
-    pub(super) client: &'e HttpClient<'a>,
-    pub(super) connection: &'e mut Connection<'a>,
+pub(crate) struct Exchange<'e, 'a, 't> {
+    pub(crate) client: &'e HttpClient<'a>,
+    pub(crate) connection: &'e mut Connection<'a>,
     /// The method, which determines whether an answer has a body.
-    pub(super) method: &'e str,
-    pub(super) send_options: SendOptions<'e>,
-    pub(super) body: Body<'e>,
+    pub(crate) method: &'e str,
+    pub(crate) send_options: SendOptions<'e>,
+    pub(crate) body: Body<'e>,
     /// How long to wait for `100 Continue` before the body; `None` to send it at once.
-    pub(super) expects: Option<Duration>,
+    pub(crate) expects: Option<Duration>,
     /// Receives interim answers.
-    pub(super) interim: &'e mut (dyn FnMut(&Response) + Send),
-    pub(super) on_event: &'e mut OnEvent<'t>,
+    pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),
+    pub(crate) on_event: &'e mut OnEvent<'t>,
     /// The bytes moved, and how.
-    pub(super) report: Report,
+    pub(crate) report: Report,
     /// The final answer, if it came while the body was sent.
-    pub(super) heard: Option<Result<Response, ClientError>>,
+    pub(crate) heard: Option<Result<Response, ClientError>>,
     /// Whether any byte of the body was read from its source.
-    pub(super) is_begun: bool,
+    pub(crate) is_begun: bool,
 }
 
 /// The bytes of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Body<'b> {
-    pub(super) source: &'b Source<&'b File>,
+pub(crate) struct Body<'b> {
+    pub(crate) source: &'b Source<&'b File>,
     /// Bytes that the server has already.
-    pub(super) skip: u64,
+    pub(crate) skip: u64,
 }
 
 impl Body<'_> {
     /// Returns the number of bytes to send, if known.
-    pub(super) fn len(&self) -> Option<u64> {
+    pub(crate) fn len(&self) -> Option<u64> {
         self.source.promised().map(|len| len.saturating_sub(self.skip))
     }
 }
@@ -53,7 +55,7 @@ impl Body<'_> {
 impl Exchange<'_, '_, '_> {
     /// Moves a chain to the server and listens meanwhile. The first `framing` bytes are not of the
     /// body; the server has `before` bytes of it.
-    pub(super) fn transfer(
+    pub(crate) fn transfer(
         &mut self,
         chain: Chain<&File>,
         framing: u64,
@@ -91,7 +93,7 @@ impl Exchange<'_, '_, '_> {
     }
 
     /// Listens once, without waiting; returns whether to go on.
-    pub(super) fn listen(&mut self) -> Heard {
+    pub(crate) fn listen(&mut self) -> Heard {
         hear(self.connection, self.method, self.interim, &mut self.heard)
     }
 
@@ -99,6 +101,31 @@ impl Exchange<'_, '_, '_> {
         let address = self.connection.address().to_owned();
         ClientError::Network { action: "sending to", address, source }.into()
     }
+}
+
+/// Returns a connection to the server of a URL, ready for a body.
+pub(crate) fn connect<'a>(
+    client: &HttpClient<'a>,
+    idle: Option<Connection<'a>>,
+    url: &Url,
+    rate: Option<u64>,
+) -> Result<Connection<'a>, ClientError> {
+    let idle = idle.filter(|idle| idle.leads_to(client, url));
+    // One that sends something without a request is about to close.
+    let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
+    let mut connection = match idle.filter(|_| !is_over) {
+        Some(connection) => connection,
+        None => client.connect(url)?,
+    };
+    // Nothing comes in over it that should not surface.
+    connection.incoming().is_eager = true;
+    socket::avoid_pacing_on_loopback(connection.stream());
+    hold_little_on_loopback(connection.stream());
+    if let Some(rate) = rate {
+        // A kernel that cannot pace sends as fast as it can.
+        let _ = socket::set_pacing_rate(connection.stream(), rate);
+    }
+    Ok(connection)
 }
 
 /// Receives what the server sends in the middle of a body.

@@ -17,20 +17,20 @@ use underpass_engine::session;
 
 /// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct JournalEntry {
+pub(crate) struct JournalEntry {
     /// The version of the format.
     version: u32,
     /// The target.
-    pub(super) target: String,
+    pub(crate) target: String,
     /// The URL of the upload.
-    pub(super) resource: String,
+    pub(crate) resource: String,
     /// The version of the file: device, inode, size and the times of its last changes; and the boot
     /// id, if it had been changed just before.
-    pub(super) file: String,
+    pub(crate) file: String,
 }
 
 impl JournalEntry {
-    pub(super) fn new(target: &str, resource: &str, file: &str) -> Self {
+    pub(crate) fn new(target: &str, resource: &str, file: &str) -> Self {
         let (target, resource, file) = (target.to_owned(), resource.to_owned(), file.to_owned());
         Self { version: FORMAT, target, resource, file }
     }
@@ -38,7 +38,7 @@ impl JournalEntry {
 
 /// An open journal, locked.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     file: File,
     path: PathBuf,
 }
@@ -50,7 +50,7 @@ impl Journal {
     /// # Errors
     ///
     /// `WouldBlock` if another process is at work on it, and as open(2).
-    pub(super) fn find(path: &Path) -> io::Result<Option<(Self, Option<JournalEntry>)>> {
+    pub(crate) fn find(path: &Path) -> io::Result<Option<(Self, Option<JournalEntry>)>> {
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -73,7 +73,7 @@ impl Journal {
     /// # Errors
     ///
     /// `AlreadyExists` if another process has done so meanwhile, and as open(2).
-    pub(super) fn create(path: &Path, entry: &JournalEntry) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, entry: &JournalEntry) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -95,7 +95,7 @@ impl Journal {
     /// # Errors
     ///
     /// As write(2).
-    pub(super) fn write(&self, entry: &JournalEntry) -> io::Result<()> {
+    pub(crate) fn write(&self, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry).map_err(io::Error::other)?;
         // Less than a page, by one call: a process that is killed has written all of it or nothing.
         self.file.set_len(0)?;
@@ -103,7 +103,7 @@ impl Journal {
     }
 
     /// Removes the journal.
-    pub(super) fn remove(self) {
+    pub(crate) fn remove(self) {
         // One that cannot be removed names an upload that the server will not know any more.
         let _ = fs::remove_file(&self.path);
     }
@@ -118,7 +118,7 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Returns the version of a file, to be compared with that of an earlier upload.
-pub(super) fn version(file: &File) -> io::Result<String> {
+pub(crate) fn version(file: &File) -> io::Result<String> {
     let stat = fstat(file)?;
     Ok(format!(
         "{}:{}:{}:{}.{:09}:{}.{:09}",
@@ -135,7 +135,7 @@ pub(super) fn version(file: &File) -> io::Result<String> {
 /// Returns the version as it is written to the journal. The bytes of a file that was changed just
 /// before may not be on the disk, and after a power cut it can have the same version without them:
 /// then the boot id is part of it.
-pub(super) fn version_to_keep(file: &File, version: &str) -> String {
+pub(crate) fn version_to_keep(file: &File, version: &str) -> String {
     let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     match changed.is_some_and(|changed| changed + WRITEBACK_SECONDS < now) {
@@ -145,7 +145,7 @@ pub(super) fn version_to_keep(file: &File, version: &str) -> String {
 }
 
 /// Checks whether a version from a journal is this version.
-pub(super) fn is_version(kept: &str, version: &str) -> bool {
+pub(crate) fn is_version(kept: &str, version: &str) -> bool {
     kept == version || kept == version_of_boot(version)
 }
 

@@ -21,6 +21,10 @@ use url::Url;
 
 use super::http::{Connection, HttpClient};
 
+pub(crate) use exchange::{Body, Exchange, connect};
+pub(crate) use journal::{Journal, is_version, version};
+pub(crate) use resume_state::ResumeState;
+
 pub use error::{UploadError, UploadFailed, Uploaded};
 pub use mkcol::{Made, make_folder};
 pub use options::{Condition, Event, OnEvent, RESUMABLE_FROM, SendOptions, Upload};

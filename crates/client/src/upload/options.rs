@@ -41,7 +41,7 @@ pub enum Condition<'c> {
 
 impl<'c> Condition<'c> {
     /// Returns the field that sends the condition to the server.
-    pub(super) fn field(self) -> Option<(&'static str, &'c str)> {
+    pub(crate) fn field(self) -> Option<(&'static str, &'c str)> {
         match self {
             Self::None => None,
             Self::Absent => Some(("If-None-Match", "*")),

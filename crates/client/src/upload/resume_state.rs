@@ -8,23 +8,23 @@ use crate::http::Response;
 
 /// What is needed to resume an upload.
 #[derive(Debug, Default)]
-pub(super) struct ResumeState {
+pub(crate) struct ResumeState {
     /// The URL of the upload, once the server has sent it.
-    pub(super) resource: Option<Url>,
+    pub(crate) resource: Option<Url>,
     /// Whether the server can resume uploads, once that is known.
-    pub(super) is_known: Option<bool>,
+    pub(crate) is_known: Option<bool>,
     /// Whether the journal of an earlier process has been looked for.
-    pub(super) is_searched: bool,
+    pub(crate) is_searched: bool,
     /// The URL of the target for the journal.
-    pub(super) target: String,
-    pub(super) version: Option<String>,
+    pub(crate) target: String,
+    pub(crate) version: Option<String>,
     version_to_keep: String,
     path: Option<std::path::PathBuf>,
-    pub(super) journal: Option<Journal>,
+    pub(crate) journal: Option<Journal>,
 }
 
 impl ResumeState {
-    pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
+    pub(crate) fn new(upload: &Upload<'_>, url: &Url) -> Self {
         let version = version(upload.source.fd()).ok();
         let path = upload.journal.map(std::path::Path::to_owned);
         let keep = |version: &String| version_to_keep(upload.source.fd(), version);
@@ -34,17 +34,17 @@ impl ResumeState {
     }
 
     /// Checks whether the server keeps broken uploads.
-    pub(super) fn is_resumable(&self) -> bool {
+    pub(crate) fn is_resumable(&self) -> bool {
         self.is_known == Some(true)
     }
 
     /// Checks whether another process could resume the upload.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.journal.is_some() && self.resource.is_some()
     }
 
     /// Handles an interim answer: 104 has the URL of the upload.
-    pub(super) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
+    pub(crate) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
         if response.status != 104 || !self.is_resumable() {
             return;
         }
@@ -59,7 +59,7 @@ impl ResumeState {
     }
 
     /// Writes the journal. Without one, this process alone can resume the upload.
-    fn write(&mut self, resource: &Url) {
+    pub(crate) fn write(&mut self, resource: &Url) {
         let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
         let entry =
             JournalEntry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
@@ -70,7 +70,7 @@ impl ResumeState {
     }
 
     /// Forgets the upload and removes the journal.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.resource = None;
         if let Some(journal) = self.journal.take() {
             journal.remove();

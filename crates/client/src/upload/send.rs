@@ -12,7 +12,7 @@ use crate::http::Response;
 
 impl Exchange<'_, '_, '_> {
     /// Sends head and body; returns the final answer, and whether the whole body was sent.
-    pub(super) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
+    pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
         let head = match self.expects {
             None => head,
             Some(timeout) => {

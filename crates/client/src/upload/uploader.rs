@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use underpass_engine::{Error, Report, socket};
+use underpass_engine::{Error, Report};
 use underpass_protocol::upload::INTEROP_VERSION;
-use underpass_transport::hold_little_on_loopback;
 use underpass_transport::tls::SessionFacts;
 use url::{Origin, Url};
 
 use super::error::{UploadError, UploadFailed, Uploaded};
-use super::exchange::{Body, Exchange};
+use super::exchange::{Body, Exchange, connect};
 use super::options::{Event, OnEvent, Upload};
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
@@ -167,7 +166,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
-        let (response, connection) = self.deliver("PUT", &url, &fields, 0)?;
+        let (mut response, mut connection) = self.deliver("PUT", &url, &fields, 0)?;
+        if connection.learn(self.client, &mut response) {
+            self.idle = connection.finish(&response);
+            return Ok(AttemptEnd::Again);
+        }
         if let Some(next) = response.redirect_of_body(&url)? {
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() }.into());
@@ -221,7 +224,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let mut connection = self.connect(url)?;
         self.tls = connection.tls().cloned();
         let request = Request { method, fields: &fields };
-        let head = connection.head(self.client, &request, url, url.origin() == self.origin);
+        let head = connection.head(self.client, &request, url, url.origin() == self.origin)?;
         let (kept, origin) = (&mut self.kept, &self.origin);
         let mut exchange = Exchange {
             client: self.client,
@@ -264,22 +267,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Returns a connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
-        let idle = self.idle.take().filter(|idle| idle.leads_to(self.client, url));
-        // One that sends something without a request is about to close.
-        let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
-        let mut connection = match idle.filter(|_| !is_over) {
-            Some(connection) => connection,
-            None => self.client.connect(url)?,
-        };
-        // Nothing comes in over it that should not surface.
-        connection.incoming().is_eager = true;
-        socket::avoid_pacing_on_loopback(connection.stream());
-        hold_little_on_loopback(connection.stream());
-        if let Some(rate) = self.upload.options.rate {
-            // A kernel that cannot pace sends as fast as it can.
-            let _ = socket::set_pacing_rate(connection.stream(), rate);
-        }
-        Ok(connection)
+        Ok(connect(self.client, self.idle.take(), url, self.upload.options.rate)?)
     }
 
     /// Waits before the next attempt, or returns the error if there is to be none.
@@ -317,7 +305,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     fn finish(mut self, status: u16, was_there: bool) -> (Uploaded, Option<Connection<'a>>) {
         let is_resumable = self.kept.is_resumable();
         self.kept.forget();
-        let is_suspicious = !was_there && self.is_suspicious(status);
+        let is_store = self.client.credentials.store().is_some();
+        let is_suspicious = !was_there && !is_store && self.is_suspicious(status);
         let Self { url, report, resumed_at, tls, idle, .. } = self;
         let uploaded = Uploaded {
             status,

@@ -20,9 +20,11 @@ use underpass_receipt::{GetReceipt, shown};
 
 /// Fetches the file at one URL.
 pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
-    let downloader = Downloader::new(args.http.client(url, tls, cancel)?, options(args));
+    let remote = args.http.remote(url, tls, cancel)?;
+    let downloader = Downloader::new(remote.client, options(args));
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
-    let destination = Destination::of(args, url, || downloader.suggested_name(url), cancel)?;
+    let destination =
+        Destination::of(args, url, || downloader.suggested_name(&remote.url), cancel)?;
     let gauge = Gauge::default();
     let started = Instant::now();
     let meter = Meter::new(args.show, &output::short_path(destination.path()));
@@ -30,7 +32,7 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
         || progress::file(&gauge),
         || {
             let on_event = |event: &Event<'_>| report(args.show, event);
-            downloader.fetch(url, &destination.target(), &gauge, &on_event)
+            downloader.fetch(&remote.url, &destination.target(), &gauge, &on_event)
         },
     );
     let elapsed = started.elapsed();

@@ -79,14 +79,15 @@ impl TreeReceipt {
 /// Fetches the folder at one URL.
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
-    let client = args.http.client(url, tls, cancel)?;
+    let remote = args.http.remote(url, tls, cancel)?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.http.retries(),
         policy: args.engine.policy(),
         step: args.engine.step(),
         replaces: args.force,
-        ..TreeOptions::default()
+        archive: remote.bucket.is_none(),
+        bucket: remote.bucket,
     };
     let gauge = TreeGauge::default();
     let started = Instant::now();
@@ -95,7 +96,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
         || progress::tree(&gauge),
         || {
             let on_event = |event: &TreeEvent<'_>| report(args.show, event);
-            tree::fetch(&client, &options, url, &path, &gauge, &on_event)
+            tree::fetch(&remote.client, &options, &remote.url, &path, &gauge, &on_event)
         },
     );
     let elapsed = started.elapsed();
@@ -129,6 +130,8 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     match name_of(url) {
         Ok(Some(name)) => Ok(dir.join(OsStr::from_bytes(&name))),
+        // A bucket has a name where a server has none.
+        Ok(None) if url.scheme() == "s3" => Ok(dir.join(url.host_str().unwrap_or_default())),
         Ok(None) => Ok(dir),
         Err(refusal) => {
             Err(Failure::Usage(format!("{} cannot be a folder here: {refusal}", shown(url))))

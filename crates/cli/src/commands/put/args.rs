@@ -45,6 +45,10 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(crate) no_resume: bool,
 
+    /// Send the parts of a file over up to N connections, to s3:// [default: 4]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) connections: Option<u32>,
+
     /// Limit the upload to SIZE bytes per second, such as 10M
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(crate) rate: Option<Size>,

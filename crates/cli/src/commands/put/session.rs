@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use underpass_client::environment::journal_path;
+use underpass_client::s3;
 use underpass_client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
     make_folder, upload,
@@ -13,6 +14,7 @@ use underpass_client::upload::{
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, PipePool, Report, Source};
+use underpass_protocol::digest::Algorithm;
 use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::args::PutArgs;
@@ -30,6 +32,8 @@ pub(super) struct Session<'s> {
     args: &'s PutArgs,
     cancel: &'s AtomicBool,
     client: HttpClient<'s>,
+    /// The URL of the bucket, if the server is an object store.
+    bucket: Option<Url>,
     idle: Option<Connection<'s>>,
     pipes: PipePool,
     meter: Meter,
@@ -74,17 +78,20 @@ impl<'s> Session<'s> {
         url: &Url,
         cancel: &'s AtomicBool,
     ) -> Result<Self, Failure> {
+        let remote = args.http.remote(url, &args.http.tls(args.engine.policy())?, cancel)?;
         Ok(Self {
             args,
             cancel,
-            client: args.http.client(url, &args.http.tls(args.engine.policy())?, cancel)?,
+            client: remote.client,
             idle: None,
             pipes: PipePool::new(),
             meter: Meter::new(args.show, ""),
             total: Report::default(),
             started: Instant::now(),
             has_sent: false,
-            makes_no_folders: false,
+            // The keys of objects are all that a store has of folders.
+            makes_no_folders: remote.bucket.is_some(),
+            bucket: remote.bucket,
         })
     }
 
@@ -146,9 +153,11 @@ impl<'s> Session<'s> {
         let kind = EndKind::from(source.kind());
         let journal = self.journal(&input, &source, url);
         let digest = self.digest(&input, &source)?;
-        let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
-        let fields: Vec<_> =
-            said.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
+        let said = digest.as_ref().map(|computed| match self.bucket {
+            None => ("Repr-Digest", write_digests(&computed.digests)),
+            Some(_) => (s3::CHECKSUM, s3::checksum(&computed.digests)),
+        });
+        let fields: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let what = Upload {
             source: &source,
             fields: &fields,
@@ -179,11 +188,21 @@ impl<'s> Session<'s> {
             }
         };
         let started = Instant::now();
-        let outcome = upload(&self.client, &what, url, self.idle.take(), &mut on_event);
+        let (client, idle, asked) = (&self.client, self.idle.take(), self.asked(url));
+        let outcome = match self.bucket {
+            None => upload(client, &what, &asked, idle, &mut on_event),
+            Some(_) => {
+                let connections = self.args.connections.unwrap_or(s3::CONNECTIONS);
+                s3::upload(client, &what, &asked, connections, idle, &mut on_event)
+            }
+        };
         let elapsed = started.elapsed();
         self.meter.clear();
         let name = input.path().display().to_string();
-        let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
+        let (mut done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
+        if self.bucket.is_some() {
+            done.url = url.clone();
+        }
         self.idle = idle;
         self.total.add(&done.report);
         self.has_sent |= !done.was_there;
@@ -191,6 +210,14 @@ impl<'s> Session<'s> {
         let receipt = Receipt::of_upload(name, kind, &done, digest.as_ref(), elapsed);
         input.finish(receipt.bytes);
         Ok(receipt)
+    }
+
+    /// Returns the URL of requests for this one.
+    fn asked(&self, url: &Url) -> Url {
+        let Some(bucket) = &self.bucket else { return url.clone() };
+        let mut asked = bucket.clone();
+        asked.set_path(&format!("{}{}", bucket.path(), url.path().trim_start_matches('/')));
+        asked
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.
@@ -228,7 +255,14 @@ impl<'s> Session<'s> {
             return Err(Failure::Usage(message));
         };
         let wanted = |_| !self.client.is_cancelled();
+        if self.bucket.is_some() && algorithm != Algorithm::Sha256 {
+            return Err(Failure::Usage("an object store checks sha-256 alone".to_owned()));
+        }
         match compute(source.fd(), at..at + len, &[algorithm], wanted) {
+            // Those of the parts are made when they are sent.
+            Ok(computed) if self.bucket.is_some() && s3::is_in_parts(len) => {
+                Ok(Some(Computed { read_bytes: computed.read_bytes * 2, ..computed }))
+            }
             Ok(computed) => Ok(Some(computed)),
             Err(Stopped::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
             Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::fstatvfs;
+use underpass_protocol::digest::Digest;
 
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
-use crate::download::check::{check, offered, wanted};
+use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::DownloadError;
 use crate::download::interpret::{
     FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
@@ -16,7 +17,7 @@ use crate::download::interpret::{
 use crate::download::options::{Event, IfExists, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::workers::ask;
-use crate::http::{Answer, Request};
+use crate::http::{Answer, Request, Response};
 
 /// The first answer with a body.
 pub(super) struct First<'a> {
@@ -191,6 +192,9 @@ impl<'j, 'a> Download<'j, 'a> {
         self.modified = modified(response).or(self.modified);
         self.total = total;
         self.offered = offered(response);
+        if self.options.verify && self.client.credentials.store().is_some() {
+            self.offered.extend(self.ask_for_digest(response)?);
+        }
         if self.options.verify && self.offered.is_empty() {
             return Err(DownloadError::NoDigest);
         }
@@ -202,6 +206,15 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         self.gauge.set(self.here(), total);
         self.check_room()
+    }
+
+    /// Asks a store for the digest of the version that answers: it has none for parts.
+    fn ask_for_digest(&self, answered: &Response) -> Result<Option<Digest>, DownloadError> {
+        let fields = [("x-amz-checksum-mode", "ENABLED")];
+        let request = Request { method: "HEAD", fields: &fields };
+        let head = self.client.ask(None, &request, self.url)?.response;
+        let is_same = head.is_success() && Version::of(&head) == Version::of(answered);
+        Ok(stored(&head).filter(|_| is_same))
     }
 
     /// Creates the file for the bytes.

@@ -7,6 +7,7 @@ use url::Url;
 use super::state::{Task, lock};
 use super::worker::Worker;
 use crate::error::ClientError;
+use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
 use crate::tree::paths::as_path;
@@ -69,6 +70,9 @@ impl Worker<'_, '_, '_, '_> {
 
     /// Reads a listing.
     fn read(&mut self, url: &Url) -> Result<listing::Listing, TreeError> {
+        if let Some(bucket) = &self.crawl.tree.options.bucket {
+            return self.read_bucket(bucket, url);
+        }
         let fields = [("Accept", "application/json, text/html;q=0.9, */*;q=0.1")];
         let mut answer = self.ask("GET", &fields, url)?;
         let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
@@ -83,6 +87,26 @@ impl Worker<'_, '_, '_, '_> {
         self.keep(answer.connection, &answer.response);
         // Where the server says the folder is: its links are relative to that.
         listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)
+    }
+
+    /// Reads the listing of a folder of a bucket, page by page.
+    fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing, TreeError> {
+        let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
+        let (mut listing, mut from) = (listing::Listing::default(), None);
+        loop {
+            let client = self.crawl.tree.client;
+            let (page, idle) = s3::list(client, self.idle.take(), bucket, folder, from.as_deref())?;
+            self.idle = idle;
+            self.crawl.tree.note_answer();
+            for listed in page.entries {
+                listing.take_object(url, &listed);
+            }
+            listing.is_too_long = listing.entries.len() as u64 > MAX_ENTRIES;
+            from = page.next.filter(|_| !listing.is_too_long);
+            if from.is_none() {
+                return Ok(listing);
+            }
+        }
     }
 }
 

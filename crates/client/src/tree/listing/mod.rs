@@ -6,9 +6,11 @@ mod json;
 
 use std::collections::HashSet;
 
+use underpass_protocol::encode_segment;
 use url::Url;
 
 use super::paths::{Refusal, relative};
+use crate::s3::Listed;
 
 /// The contents of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,25 @@ pub struct Listing {
     pub is_scripted: bool,
     /// Whether it has too many entries.
     pub is_too_long: bool,
+}
+
+impl Listing {
+    /// Adds an object or a folder that a bucket has in the folder at `base`. A name that a file
+    /// system has a meaning for, or that no URL can have, is refused.
+    pub(super) fn take_object(&mut self, base: &Url, listed: &Listed) {
+        let name = listed.name.strip_suffix(b"/").unwrap_or(&listed.name);
+        let is_folder = name.len() < listed.name.len();
+        let path = match relative(name) {
+            Ok(path) if path == name => path,
+            Ok(_) => return self.refused.push((name.to_vec(), Refusal::NoName)),
+            Err(refusal) => return self.refused.push((name.to_vec(), refusal)),
+        };
+        let mut url = base.clone();
+        let end = if is_folder { "/" } else { "" };
+        url.set_path(&format!("{}{}{end}", base.path(), encode_segment(name)));
+        let facts = EntryFacts { size: listed.size, modified: listed.modified, mode: None };
+        self.entries.push(ListingEntry { path, url, is_folder, facts });
+    }
 }
 
 /// A file or folder in a listing.

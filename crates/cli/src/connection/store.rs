@@ -1,0 +1,58 @@
+//! The options of object stores, which `get`, `put` and `serve` share.
+
+use clap::Args;
+use underpass_client::environment;
+use underpass_client::s3::{Location, Store, Style};
+use underpass_client::{TlsSetup, Url};
+
+use crate::failure::{Failure, Result};
+
+/// The options of `s3://` addresses.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Object stores (s3://)")]
+pub(crate) struct StoreArgs {
+    /// Use the store at this URL [env: AWS_ENDPOINT_URL_S3; default: that of Amazon]
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    s3_endpoint: Option<Url>,
+
+    /// Sign for this region [env: AWS_REGION; default: us-east-1, or the one that the store
+    /// names]
+    #[arg(long, value_name = "NAME")]
+    s3_region: Option<String>,
+
+    /// Where the bucket stands in URLs: path, or virtual, which is the host [default: path, but
+    /// virtual for Amazon]
+    #[arg(long, value_name = "STYLE")]
+    s3_style: Option<Style>,
+
+    /// Do not sign requests: for buckets that are open to all
+    #[arg(long)]
+    s3_unsigned: bool,
+}
+
+impl StoreArgs {
+    /// Opens the store of an address; `None` if it is none of a store.
+    pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
+        let Some(location) = Location::parse(url) else { return Ok(None) };
+        let location = location.map_err(|why| Failure::Usage(format!("{url}: {why}")))?;
+        let mut options = environment::store(!self.s3_unsigned)?;
+        options.endpoint = self.s3_endpoint.clone().or(options.endpoint);
+        options.region = self.s3_region.clone().or(options.region);
+        options.style = self.s3_style.or(options.style);
+        let store = Store::open(&location, &options, tls);
+        store.map(Some).map_err(|error| Failure::hinted(error.to_string(), &error))
+    }
+
+    /// Returns what to say if no keys were found.
+    pub(crate) fn note(&self, store: &Store) -> Option<&'static str> {
+        (store.keys_from.is_none() && !self.s3_unsigned)
+            .then_some("no keys for the store were found, so requests are not signed")
+    }
+}
+
+/// Parses the URL of a store.
+fn endpoint(text: &str) -> std::result::Result<Url, String> {
+    let url = underpass_client::input::url(text)?;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    if is_http { Ok(url) } else { Err("a store is asked over http or https".to_owned()) }
+}

@@ -1,0 +1,192 @@
+//! Downloads from a store.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::rig::{Finished, Running, folder, names, noise};
+use crate::store::{Store, command};
+use crate::wicked::{Asked, Object, Origin, Sending};
+
+/// Runs a command with keys against a store of our own.
+fn run(origin: &Origin, at: &std::path::Path, args: &[&str]) -> Finished {
+    Running::start(command(&origin.url(), at, args)).finish()
+}
+
+fn refuse(sending: &mut Sending, status: &str, code: &str) {
+    let body = format!(
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>It is so.</Message></Error>"
+    );
+    let body = if status.ends_with("HEAD") { String::new() } else { body };
+    sending.answer(&format!("HTTP/1.1 {status}\nContent-Type: application/xml"), body.as_bytes());
+}
+
+#[test]
+fn objects_and_folders_come_by_splice() {
+    let Some(store) = Store::new() else { return };
+    let here = folder();
+    let (small, large) = (noise(1000), noise(40 << 20));
+    fs::write(here.path().join("small"), &small).unwrap();
+    fs::write(here.path().join("large"), &large).unwrap();
+    for (file, key) in [("small", "a/b%20c/small%25"), ("small", "a/x"), ("large", "a/large")] {
+        let target = format!("s3://bucket/{key}");
+        store.run(here.path(), &["put", file, &target]).succeeded();
+    }
+    let args = ["get", "s3://bucket/a/large", "-o", "got", "-j", "4", "--json"];
+    let receipt = store.run(here.path(), &args).succeeded().receipt();
+    assert!(fs::read(here.path().join("got")).unwrap() == large);
+    assert_eq!(receipt["user_space_bytes"], 0);
+    assert_eq!(receipt["url"], "s3://bucket/a/large");
+    let args = ["get", "-r", "s3://bucket/a/", "-d", "tree", "--json"];
+    let receipt = store.run(here.path(), &args).succeeded().receipt();
+    assert_eq!((&receipt["files"], &receipt["folders"]), (&3.into(), &1.into()));
+    let tree = here.path().join("tree/a");
+    assert!(fs::read(tree.join("b c/small%")).unwrap() == small);
+    assert!(fs::read(tree.join("large")).unwrap() == large);
+    assert_eq!(names(&tree), ["b c", "large", "x"]);
+    // All is here already.
+    let receipt = store.run(here.path(), &args).succeeded().receipt();
+    assert_eq!((&receipt["files"], &receipt["here"]), (&0.into(), &3.into()));
+    let args = ["get", "-r", "s3://bucket", "-d", "all"];
+    store.run(here.path(), &args).succeeded();
+    assert!(fs::read(here.path().join("all/bucket/a/x")).unwrap() == small);
+    store.run(here.path(), &["get", "s3://bucket/none"]).failed(1, &["404", "(NoSuchKey)"]);
+    store.run(here.path(), &["get", "s3://elsewhere/x"]).failed(1, &["404", "(NoSuchBucket)"]);
+}
+
+#[test]
+fn wrong_keys_and_wrong_addresses_are_one_line() {
+    let Some(store) = Store::new() else { return };
+    let here = folder();
+    fs::write(store.path("x"), "x").unwrap();
+    let mut wrong = store.command(here.path(), &["get", "s3://bucket/x"]);
+    wrong.env("AWS_SECRET_ACCESS_KEY", "of-another");
+    let text = Running::start(wrong).finish().failed(1, &["(SignatureDoesNotMatch)"]);
+    assert!(!text.stderr.contains("of-another"));
+    let args = ["get", "s3://bucket/x", "--s3-unsigned"];
+    store.run(here.path(), &args).failed(1, &["403", "was not signed"]);
+    store.run(here.path(), &["get", "s3://b/x"]).failed(2, &["s3://BUCKET/KEY"]);
+    store.run(here.path(), &["get", "s3://bucket/x?versionId=1"]).failed(2, &["%3F"]);
+    let args = ["get", "s3://bucket/x", "--s3-region", "a b"];
+    store.run(here.path(), &args).failed(1, &["'a b' is no name of a region"]);
+}
+
+#[test]
+fn another_version_is_not_mixed_in() {
+    let len = 40 << 20;
+    let versions = [Object::new(noise(len), "one"), Object::new(noise(len + 1), "two")];
+    let count = Arc::new(AtomicU32::new(0));
+    let origin = Origin::new(move |asked, sending| {
+        // Every part after the first is of the other version, until If-Match says which is meant.
+        let object = &versions[usize::from(count.fetch_add(1, Ordering::Relaxed) > 0)];
+        match asked.field("if-match") {
+            Some(tag) if tag != object.tag => refuse(sending, "412 No", "PreconditionFailed"),
+            _ => object.send(asked, sending),
+        }
+    });
+    let here = folder();
+    let args = ["get", "s3://bucket/x", "-j", "3", "-o", "x"];
+    run(&origin, here.path(), &args).succeeded();
+    assert_eq!(fs::read(here.path().join("x")).unwrap().len(), len + 1);
+    let asked = origin.asked();
+    assert!(asked.iter().any(|asked| asked.field("if-match") == Some("\"one\"")));
+    assert!(asked.iter().all(|asked| asked.field("if-range").is_none()));
+}
+
+#[test]
+fn a_store_that_lies_about_ranges_is_an_error() {
+    let object = Object::new(noise(1000), "one");
+    let origin = Origin::new(move |_, sending| {
+        let head = "HTTP/1.1 206 Part\nETag: \"one\"\nContent-Range: bytes 5-9/1000";
+        sending.answer(head, &object.bytes[5..10]);
+    });
+    let here = folder();
+    let args = ["get", "s3://bucket/x", "-j", "2"];
+    run(&origin, here.path(), &args).failed(1, &["other bytes than those asked for"]);
+    assert!(!here.path().join("x").exists());
+}
+
+#[test]
+fn a_store_that_is_too_busy_is_asked_again() {
+    let object = Object::new(noise(1000), "one");
+    let count = Arc::new(AtomicU32::new(0));
+    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => refuse(sending, "503 Slow Down", "SlowDown"),
+        _ => object.send(asked, sending),
+    });
+    let here = folder();
+    run(&origin, here.path(), &["get", "s3://bucket/x"]).succeeded();
+    assert_eq!(origin.asked().len(), 3);
+}
+
+#[test]
+fn the_region_that_a_store_names_is_used() {
+    let object = Object::new(noise(1000), "one");
+    let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let authorization = asked.field("authorization").unwrap();
+        if authorization.contains("/eu-central-1/s3/") {
+            return object.send(asked, sending);
+        }
+        let body =
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>";
+        sending.answer("HTTP/1.1 400 No\nContent-Type: application/xml", body.as_bytes());
+    });
+    let here = folder();
+    run(&origin, here.path(), &["get", "s3://bucket/x"]).succeeded();
+    assert_eq!(origin.asked().len(), 2);
+}
+
+#[test]
+fn a_wrong_clock_is_corrected_by_that_of_the_store() {
+    let object = Object::new(noise(1000), "one");
+    let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        if asked.field("x-amz-date").unwrap().starts_with("20400101T") {
+            return object.send(asked, sending);
+        }
+        let body = "<Error><Code>RequestTimeTooSkewed</Code></Error>";
+        let head =
+            "HTTP/1.1 403 No\nContent-Type: application/xml\nDate: Sun, 01 Jan 2040 12:00:00 GMT";
+        sending.answer(head, body.as_bytes());
+    });
+    let here = folder();
+    run(&origin, here.path(), &["get", "s3://bucket/x"]).succeeded();
+}
+
+#[test]
+fn a_digest_that_the_store_has_is_checked_on_request() {
+    let bytes = noise(3000);
+    let digest = {
+        use sha2::Digest;
+        sha2::Sha256::digest(&bytes)
+    };
+    let object = Object::new(bytes, "one");
+    let base64 = |bytes: &[u8]| {
+        let table = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let bits: Vec<_> =
+            bytes.iter().flat_map(|b| (0..8).rev().map(move |n| b >> n & 1)).collect();
+        let text: String = bits
+            .chunks(6)
+            .map(|six| six.iter().chain([0; 6].iter()).take(6).fold(0, |all, bit| all << 1 | bit))
+            .map(|index| char::from(table[usize::from(index)]))
+            .collect();
+        format!("{text}{}", &"=="[..(3 - bytes.len() % 3) % 3])
+    };
+    let (right, wrong) = (base64(&digest), base64(&[7; 32]));
+    for (value, is_right) in [(Some(right), true), (Some(wrong), false), (None, false)] {
+        let object = object.clone();
+        let value = value.clone();
+        let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+            if asked.method != "HEAD" {
+                return object.send(asked, sending);
+            }
+            assert_eq!(asked.field("x-amz-checksum-mode"), Some("ENABLED"));
+            let field = value.as_ref().map(|value| format!("\nx-amz-checksum-sha256: {value}"));
+            let (field, tag) = (field.unwrap_or_default(), &object.tag);
+            sending.head(&format!("HTTP/1.1 200 OK\nETag: {tag}\nContent-Length: 3000{field}"));
+        });
+        let here = folder();
+        let finished = run(&origin, here.path(), &["get", "s3://bucket/x", "--verify"]);
+        assert_eq!(finished.code(), Some(if is_right { 0 } else { 1 }));
+        assert_eq!(here.path().join("x").exists(), is_right);
+    }
+}

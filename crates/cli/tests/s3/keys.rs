@@ -1,0 +1,134 @@
+//! Where keys are found, and that new ones are fetched when the old ones are refused.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::rig::{Running, folder, noise};
+use crate::store::bare;
+use crate::wicked::{Asked, Object, Origin, Sending};
+
+/// A store that lets in who has the key `new` alone.
+fn store() -> Origin {
+    let object = Object::new(noise(1000), "one");
+    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let authorization = asked.field("authorization").unwrap_or_default();
+        if authorization.contains("Credential=new/") {
+            return object.send(asked, sending);
+        }
+        let body = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
+        sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes());
+    })
+}
+
+/// A service with keys; the first answer has old ones if `refreshes`.
+fn service(refreshes: bool) -> Origin {
+    let count = Arc::new(AtomicU32::new(0));
+    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let path = asked.path.as_str();
+        let keys = || {
+            let is_old = refreshes && count.fetch_add(1, Ordering::Relaxed) == 0;
+            let id = if is_old { "old" } else { "new" };
+            format!(
+                r#"{{"AccessKeyId":"{id}","SecretAccessKey":"s","Token":"t","Expiration":"2040-01-01T00:00:00Z"}}"#
+            )
+        };
+        let body = match (asked.method.as_str(), path) {
+            ("PUT", "/latest/api/token") => "token".to_owned(),
+            ("GET", "/latest/meta-data/iam/security-credentials/") => "role".to_owned(),
+            ("GET", "/latest/meta-data/iam/security-credentials/role") => {
+                assert_eq!(asked.field("x-aws-ec2-metadata-token"), Some("token"));
+                keys()
+            }
+            ("GET", "/container") => {
+                assert_eq!(asked.field("authorization"), Some("a-token"));
+                keys()
+            }
+            ("POST", "/") => {
+                let text = String::from_utf8(asked.body.clone()).unwrap();
+                assert!(text.contains("WebIdentityToken=web%2Dtoken"), "{text}");
+                assert!(text.contains("RoleArn=arn%3Aaws"), "{text}");
+                "<A><Credentials><AccessKeyId>new</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
+                 <SessionToken>t</SessionToken><Expiration>2040-01-01T00:00:00Z</Expiration></Credentials></A>"
+                    .to_owned()
+            }
+            _ => return sending.answer("HTTP/1.1 404 No", b""),
+        };
+        sending.answer("HTTP/1.1 200 OK", body.as_bytes());
+    })
+}
+
+fn get(at: &std::path::Path, store: &Origin) -> Command {
+    let mut command = bare(at, &["get", "s3://bucket/x", "-o", "x"]);
+    command.env("AWS_ENDPOINT_URL_S3", store.url());
+    command
+}
+
+#[test]
+fn keys_are_those_of_the_environment_or_of_a_profile() {
+    let (store, here) = (store(), folder());
+    let mut command = get(here.path(), &store);
+    command.env("AWS_ACCESS_KEY_ID", "new").env("AWS_SECRET_ACCESS_KEY", "s");
+    command.env("AWS_SESSION_TOKEN", "session");
+    Running::start(command).finish().succeeded();
+    assert_eq!(store.asked().last().unwrap().field("x-amz-security-token"), Some("session"));
+    fs::create_dir(here.path().join(".aws")).unwrap();
+    let text = "[work]\naws_access_key_id = new\naws_secret_access_key = s\n";
+    fs::write(here.path().join(".aws/credentials"), text).unwrap();
+    let text = format!("[profile work]\nregion = eu-north-1\nendpoint_url = {}\n", store.url());
+    fs::write(here.path().join(".aws/config"), text).unwrap();
+    let mut command = get(here.path(), &store);
+    command.env("AWS_PROFILE", "work").env_remove("AWS_ENDPOINT_URL_S3");
+    Running::start(command).finish().succeeded();
+    let asked = store.asked();
+    assert!(asked.last().unwrap().field("authorization").unwrap().contains("/eu-north-1/s3/"));
+    let mut command = get(here.path(), &store);
+    command.env("AWS_PROFILE", "none");
+    Running::start(command).finish().failed(2, &["there is no profile 'none'"]);
+    let mut command = get(here.path(), &store);
+    command.env("AWS_ACCESS_KEY_ID", "new");
+    Running::start(command).finish().failed(2, &["only one of AWS_ACCESS_KEY_ID"]);
+    let finished = Running::start(get(here.path(), &store)).finish();
+    assert!(finished.stderr.contains("no keys for the store were found"));
+    finished.failed(1, &["(AccessDenied)", "was not signed"]);
+}
+
+#[test]
+fn keys_come_from_services_and_are_fetched_anew_when_they_are_refused() {
+    let here = folder();
+    fs::write(here.path().join("token"), "web-token\n").unwrap();
+    for source in ["metadata", "container", "role"] {
+        for refreshes in [false, true] {
+            if refreshes && source == "role" {
+                continue;
+            }
+            let (store, service) = (store(), service(refreshes));
+            let mut command = get(here.path(), &store);
+            match source {
+                "metadata" => command
+                    .env_remove("AWS_EC2_METADATA_DISABLED")
+                    .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url()),
+                "container" => command
+                    .env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url() + "container")
+                    .env("AWS_CONTAINER_AUTHORIZATION_TOKEN", "a-token"),
+                _ => command
+                    .env("AWS_WEB_IDENTITY_TOKEN_FILE", here.path().join("token"))
+                    .env("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")
+                    .env("AWS_ENDPOINT_URL_STS", service.url()),
+            };
+            Running::start(command).finish().succeeded();
+            let expected = if refreshes { 2 } else { 1 };
+            assert_eq!(store.asked().len(), expected, "{source}");
+            assert_eq!(store.asked().last().unwrap().field("x-amz-security-token"), Some("t"));
+        }
+    }
+}
+
+#[test]
+fn keys_are_fetched_over_plain_http_from_nearby_alone() {
+    let (store, here) = (store(), folder());
+    let mut command = get(here.path(), &store);
+    command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://192.0.2.1/container");
+    Running::start(command).finish().failed(1, &["neither https nor an address of this machine"]);
+}

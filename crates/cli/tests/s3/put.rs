@@ -1,0 +1,205 @@
+//! Uploads to a store.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::rig::{Running, folder, noise, until};
+use crate::store::{Store, command};
+use crate::wicked::{Asked, Gate, Origin, Sending};
+
+#[test]
+fn files_go_by_sendfile_in_parts_if_they_are_large() {
+    let Some(store) = Store::new() else { return };
+    let here = folder();
+    for (name, len, is_in_parts) in
+        [("empty", 0, false), ("small", 100_000, false), ("large", (40 << 20) + 1, true)]
+    {
+        let bytes = noise(len);
+        fs::write(here.path().join(name), &bytes).unwrap();
+        for more in [&[][..], &["--digest", "sha-256"]] {
+            let args = [&["put", name, "s3://bucket/to/", "--json"], more].concat();
+            let receipt = store.run(here.path(), &args).succeeded().receipt();
+            assert!(fs::read(store.path("to").join(name)).unwrap() == bytes, "{name}");
+            assert_eq!(receipt["user_space_bytes"], 0);
+            assert_eq!(receipt["url"], format!("s3://bucket/to/{name}"));
+            assert_eq!(receipt["resumable"], is_in_parts);
+            if !more.is_empty() {
+                let read = if is_in_parts { 2 * len } else { len };
+                assert_eq!(receipt["digest"]["read_bytes"], read);
+            }
+        }
+        let args = ["put", "-n", name, "s3://bucket/to/", "--json"];
+        let receipt = store.run(here.path(), &args).succeeded().receipt();
+        assert_eq!(receipt["was_there"], true);
+        let args = ["put", "--if-match", "other", name, "s3://bucket/to/"];
+        store.run(here.path(), &args).failed(1, &["another version"]);
+    }
+    fs::create_dir(here.path().join("tree")).unwrap();
+    fs::write(here.path().join("tree/a b"), "ab").unwrap();
+    store.run(here.path(), &["put", "-r", "tree", "s3://bucket"]).succeeded();
+    assert_eq!(fs::read(store.path("tree/a b")).unwrap(), b"ab");
+    store.run(here.path(), &["put", "small", "s3://elsewhere/x"]).failed(1, &["NoSuchBucket"]);
+    store.run(here.path(), &["put", "large", "s3://elsewhere/x"]).failed(1, &["NoSuchBucket"]);
+    let mut command = store.command(here.path(), &["put", "-", "s3://bucket/x"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    running.child.stdin.take().unwrap().write_all(b"some").unwrap();
+    running.finish().failed(1, &["its length is not known", "save it to a file"]);
+    // Nothing is left of uploads that were begun.
+    assert!(
+        !store.path(".sgwtmp/multipart").exists() || is_empty(&store.path(".sgwtmp/multipart"))
+    );
+}
+
+fn is_empty(folder: &std::path::Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+/// A store that takes uploads in parts, and keeps what it got.
+#[derive(Clone, Default)]
+struct Taken {
+    /// The parts by their numbers.
+    parts: Arc<Mutex<BTreeMap<usize, Vec<u8>>>>,
+    done: Arc<Mutex<Option<Vec<u8>>>>,
+    begun: Arc<AtomicU32>,
+}
+
+impl Taken {
+    fn query(asked: &Asked, name: &str) -> Option<String> {
+        let (_, query) = asked.path.split_once('?')?;
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+    }
+
+    fn xml(sending: &mut Sending, status: &str, body: &str) {
+        let head = format!("HTTP/1.1 {status}\nContent-Type: application/xml");
+        sending.answer(&head, body.as_bytes());
+    }
+
+    fn answer(&self, asked: &Asked, sending: &mut Sending) {
+        let id = Self::query(asked, "uploadId");
+        match asked.method.as_str() {
+            "POST" if id.is_none() => {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                let body = "<R><UploadId>u/1&amp;</UploadId></R>";
+                Self::xml(sending, "200 OK", body);
+            }
+            "PUT" => {
+                let number = Self::query(asked, "partNumber").unwrap().parse().unwrap();
+                assert_eq!(id.as_deref(), Some("u%2F1%26"));
+                let mut parts = self.parts.lock().unwrap();
+                parts.insert(number, asked.body.clone());
+                sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"t{number}\""), b"");
+            }
+            "GET" => {
+                let parts = self.parts.lock().unwrap();
+                let part = |(number, body): (&usize, &Vec<u8>)| {
+                    let len = body.len();
+                    format!(
+                        "<Part><PartNumber>{number}</PartNumber><ETag>&quot;t{number}&quot;</ETag><Size>{len}</Size></Part>"
+                    )
+                };
+                let list: String = parts.iter().map(part).collect();
+                Self::xml(sending, "200 OK", &format!("<ListPartsResult>{list}</ListPartsResult>"));
+            }
+            "POST" => {
+                let text = String::from_utf8(asked.body.clone()).unwrap();
+                let parts = self.parts.lock().unwrap();
+                for number in parts.keys() {
+                    assert!(text.contains(&format!("<PartNumber>{number}</PartNumber>")));
+                }
+                let whole = parts.values().flatten().copied().collect();
+                *self.done.lock().unwrap() = Some(whole);
+                Self::xml(sending, "200 OK", "<CompleteMultipartUploadResult/>");
+            }
+            "DELETE" => {
+                self.parts.lock().unwrap().clear();
+                sending.answer("HTTP/1.1 204 Gone", b"");
+            }
+            method => panic!("{method}"),
+        }
+    }
+}
+
+#[test]
+fn an_upload_that_was_killed_is_resumed_by_its_parts() {
+    let (taken, gate) = (Taken::default(), Gate::default());
+    let (store, opened) = (taken.clone(), gate.clone());
+    let origin = Origin::new(move |asked, sending| {
+        if Taken::query(asked, "partNumber").as_deref() == Some("3") {
+            opened.wait();
+        }
+        store.answer(asked, sending);
+    });
+    let here = folder();
+    let bytes = noise(40 << 20);
+    fs::write(here.path().join("file"), &bytes).unwrap();
+    let args = ["put", "file", "s3://bucket/x", "-j", "2", "--json"];
+    let mut running = Running::start(command(&origin.url(), here.path(), &args));
+    until("two parts", || taken.parts.lock().unwrap().len() == 2);
+    running.child.kill().unwrap();
+    running.finish();
+    gate.open();
+    let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+    let receipt = finished.succeeded().receipt();
+    // The part that was on its way may have arrived.
+    let number = |name: &str| receipt[name].as_u64().unwrap();
+    assert!(number("resumed_at") >= 32 << 20);
+    assert_eq!(number("resumed_at") + number("bytes"), 40 << 20);
+    assert_eq!(receipt["user_space_bytes"], 0);
+    assert!(taken.done.lock().unwrap().take() == Some(bytes));
+    assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
+    // Its journal is gone: the next upload is another one.
+    Running::start(command(&origin.url(), here.path(), &args)).finish().succeeded();
+    assert_eq!(taken.begun.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn an_upload_that_cannot_be_resumed_leaves_no_parts() {
+    for (args, status) in [(&["--no-resume"][..], "403 No"), (&[], "400 No")] {
+        let taken = Taken::default();
+        let store = taken.clone();
+        let origin =
+            Origin::new(move |asked, sending| match Taken::query(asked, "partNumber").as_deref() {
+                Some("2") => {
+                    let body = "<Error><Code>Odd</Code><Message>It is odd.</Message></Error>";
+                    Taken::xml(sending, status, body);
+                }
+                _ => store.answer(asked, sending),
+            });
+        let here = folder();
+        fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+        let args = [&["put", "file", "s3://bucket/x"], args].concat();
+        let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+        finished.failed(1, &["It is odd. (Odd)"]);
+        assert!(origin.asked().iter().any(|asked| asked.method == "DELETE"));
+        assert!(taken.parts.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_failure_in_a_body_of_success_is_a_failure() {
+    let taken = Taken::default();
+    let (store, count) = (taken, AtomicU32::new(0));
+    let origin = Origin::new(move |asked, sending| {
+        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
+        if is_last && count.fetch_add(1, Ordering::Relaxed) == 0 {
+            let body = "<Error><Code>InternalError</Code><Message>Again.</Message></Error>";
+            return Taken::xml(sending, "200 OK", body);
+        }
+        if is_last {
+            let body = "<Error><Code>InvalidPart</Code><Message>A part is gone.</Message></Error>";
+            return Taken::xml(sending, "200 OK", body);
+        }
+        store.answer(asked, sending);
+    });
+    let here = folder();
+    fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+    let args = ["put", "file", "s3://bucket/x"];
+    let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+    finished.failed(1, &["A part is gone. (InvalidPart)"]);
+}

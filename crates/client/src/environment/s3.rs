@@ -1,0 +1,90 @@
+//! What the environment says about object stores: regions, URLs and sources of keys, as the tools
+//! of Amazon name them.
+
+use std::path::PathBuf;
+
+use url::Url;
+
+use super::{EnvironmentError, variable};
+use crate::s3::{Keys, ProfileFiles, Source, StoreOptions};
+
+/// Returns what the environment and the shared files say about object stores. `is_signed` is
+/// whether keys are looked for.
+///
+/// # Errors
+///
+/// [`EnvironmentError::Store`] if a variable or a file has no usable value.
+pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
+    let home = PathBuf::from(variable("HOME").unwrap_or_default()).join(".aws");
+    let path = |name: &str, file: &str| variable(name).map_or(home.join(file), PathBuf::from);
+    let named = variable("AWS_PROFILE");
+    let files = ProfileFiles {
+        credentials: path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        config: path("AWS_CONFIG_FILE", "config"),
+        is_named: named.is_some(),
+        profile: named.unwrap_or_else(|| "default".to_owned()),
+    };
+    let settings = files.read().map_err(EnvironmentError::Store)?;
+    let setting = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
+    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let region = region.or_else(|| setting("region"));
+    let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(variable);
+    let endpoint = endpoint.or_else(|| setting("s3.endpoint_url"));
+    let endpoint = endpoint.or_else(|| setting("endpoint_url"));
+    let endpoint = endpoint.map(|text| url(&text, "the URL of the store")).transpose()?;
+    let style = setting("s3.addressing_style").and_then(|style| style.parse().ok());
+    let sources = if is_signed { sources(files, region.as_deref())? } else { Vec::new() };
+    Ok(StoreOptions { endpoint, region, style, sources })
+}
+
+/// Returns the sources of keys in the order in which they are tried.
+fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, EnvironmentError> {
+    let mut sources = Vec::new();
+    match (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+        (Some(id), Some(secret)) => {
+            let token = variable("AWS_SESSION_TOKEN");
+            sources.push(Source::Keys(Keys { id, secret, token, expires: None }));
+        }
+        (None, None) => {}
+        _ => {
+            let what = "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set";
+            return Err(EnvironmentError::Store(what.to_owned()));
+        }
+    }
+    sources.push(Source::Profile(files));
+    if let (Some(file), Some(role)) =
+        (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
+    {
+        let host = region
+            .map_or("sts.amazonaws.com".to_owned(), |region| format!("sts.{region}.amazonaws.com"));
+        let service = variable("AWS_ENDPOINT_URL_STS").unwrap_or(format!("https://{host}/"));
+        sources.push(Source::WebIdentity {
+            token_file: PathBuf::from(file),
+            role,
+            session: variable("AWS_ROLE_SESSION_NAME").unwrap_or("underpass".to_owned()),
+            service: url(&service, "the URL of the service for roles")?,
+        });
+    }
+    let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    let full = relative.map(|path| format!("http://169.254.170.2{path}"));
+    if let Some(full) = full.or_else(|| variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
+        sources.push(Source::Container {
+            url: url(&full, "the URL of the container's keys")?,
+            token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+            token_file: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from),
+        });
+    }
+    let is_off = variable("AWS_EC2_METADATA_DISABLED");
+    if !is_off.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+        let named = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let text = named.unwrap_or("http://169.254.169.254/".to_owned());
+        sources.push(Source::Metadata { url: url(&text, "the URL of the metadata service")? });
+    }
+    Ok(sources)
+}
+
+/// Parses a URL of the environment.
+fn url(text: &str, what: &str) -> Result<Url, EnvironmentError> {
+    let parsed = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    parsed.ok_or_else(|| EnvironmentError::Store(format!("{what} is '{text}', which is no URL")))
+}

@@ -1,0 +1,63 @@
+//! Reads the XML of object stores: elements with text and without attributes.
+
+use html5gum::{Token, Tokenizer};
+
+/// Calls `on_end` at the end of each element, with its name in lower case and the text since the
+/// last tag. What is not well-formed is read as far as it goes.
+pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
+    let mut text = Vec::new();
+    for Ok(token) in Tokenizer::new(body) {
+        match token {
+            Token::StartTag(_) => text.clear(),
+            Token::String(more) => text.extend_from_slice(&more),
+            Token::EndTag(tag) => {
+                on_end(&tag.name, &String::from_utf8_lossy(&text));
+                text.clear();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why an object store refused a request: the body of its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreRefusal {
+    /// The word for programs, such as `NoSuchKey`; empty if there is none.
+    pub code: String,
+    /// The sentence for people.
+    pub message: String,
+    /// The region in which the bucket is, if the store names it.
+    pub region: Option<String>,
+}
+
+impl StoreRefusal {
+    /// Reads the body of an answer; empty if it is none of a store.
+    pub(super) fn parse(body: &[u8]) -> Self {
+        let mut refusal = Self::default();
+        read(body, |name, text| match name {
+            b"code" => text.clone_into(&mut refusal.code),
+            b"message" => text.clone_into(&mut refusal.message),
+            b"region" => refusal.region = Some(text.to_owned()),
+            _ => {}
+        });
+        refusal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_a_code_a_sentence_and_perhaps_a_region() {
+        let body = b"<?xml version=\"1.0\"?>\n<Error><Code>AuthorizationHeaderMalformed</Code>\
+            <Message>the region &apos;a&apos; is wrong &amp; not &quot;b&quot;</Message><Region>b</Region></Error>";
+        let refusal = StoreRefusal::parse(body);
+        assert_eq!(refusal.code, "AuthorizationHeaderMalformed");
+        assert_eq!(refusal.message, "the region 'a' is wrong & not \"b\"");
+        assert_eq!(refusal.region.as_deref(), Some("b"));
+        for body in [&b""[..], b"<", b"no such page", b"<Error>", b"</Code>"] {
+            assert_eq!(StoreRefusal::parse(body), StoreRefusal::default());
+        }
+    }
+}

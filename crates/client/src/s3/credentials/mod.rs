@@ -1,0 +1,152 @@
+//! Where the keys of a store are looked for.
+//!
+//! Each source is asked in its turn until one has keys; from then on it alone is asked for newer
+//! ones. Keys are never printed.
+
+mod profiles;
+mod remote;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use url::Url;
+
+use crate::error::ClientError;
+use crate::http::{HttpClient, TlsSetup};
+
+pub use profiles::{ProfileFiles, Profiles};
+
+/// The keys of a user of a store.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// The name of the key.
+    pub id: String,
+    /// The secret.
+    pub secret: String,
+    /// The token of a session, if the keys are those of one.
+    pub token: Option<String>,
+    /// When they expire, if they do.
+    pub expires: Option<SystemTime>,
+}
+
+impl Keys {
+    /// Refuses keys that would not fit into a field of a request.
+    fn check(&self, place: &str) -> Result<(), ClientError> {
+        let texts = [Some(&self.id), Some(&self.secret), self.token.as_ref()];
+        let is_plain = |text: &String| text.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+        match texts.into_iter().flatten().all(is_plain) {
+            true => Ok(()),
+            false => Err(ClientError::Keys(format!(
+                "the keys from {place} have spaces or other characters that none has"
+            ))),
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+/// A source of keys.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// These, from the environment.
+    Keys(Keys),
+    /// A profile of the files that the tools of Amazon share.
+    Profile(ProfileFiles),
+    /// A token in a file, which a service changes for keys (`AssumeRoleWithWebIdentity`).
+    WebIdentity {
+        /// The file, which is read each time.
+        token_file: PathBuf,
+        /// The role that the keys are for.
+        role: String,
+        /// The name of the session.
+        session: String,
+        /// The URL of the service.
+        service: Url,
+    },
+    /// A server beside the container.
+    Container {
+        /// Its URL.
+        url: Url,
+        /// The value of `Authorization`.
+        token: Option<String>,
+        /// The file with that value, which is read each time.
+        token_file: Option<PathBuf>,
+    },
+    /// The metadata service of a virtual machine (IMDSv2).
+    Metadata {
+        /// Its URL.
+        url: Url,
+    },
+}
+
+impl Source {
+    /// Returns its name for people.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Keys(_) => "the environment",
+            Self::Profile(_) => "the shared files",
+            Self::WebIdentity { .. } => "a web identity",
+            Self::Container { .. } => "the container",
+            Self::Metadata { .. } => "the machine",
+        }
+    }
+}
+
+/// The sources of keys, in their order.
+#[derive(Debug)]
+pub(super) struct Chain {
+    sources: Vec<Source>,
+    client: HttpClient<'static>,
+    /// The index of the source that had keys.
+    found: OnceLock<usize>,
+}
+
+impl Chain {
+    pub(super) fn new(sources: Vec<Source>, tls: TlsSetup) -> Self {
+        let client = HttpClient {
+            tls,
+            connect_timeout: CONNECT_TIMEOUT,
+            timeout: TIMEOUT,
+            max_redirects: 0,
+            ..HttpClient::default()
+        };
+        Self { sources, client, found: OnceLock::new() }
+    }
+
+    /// Returns the keys of the first source that has some, and its name.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Keys`] if a source should have keys and they cannot be had.
+    pub(super) fn find(&self) -> Result<Option<(Keys, &'static str)>, ClientError> {
+        for (index, source) in self.sources.iter().enumerate() {
+            if self.found.get().is_some_and(|found| *found != index) {
+                continue;
+            }
+            let keys = match source {
+                Source::Keys(keys) => Some(keys.clone()),
+                Source::Profile(files) => files.keys().map_err(ClientError::Keys)?,
+                source => remote::keys(&self.client, source)?,
+            };
+            if let Some(keys) = keys {
+                keys.check(source.name())?;
+                // Whoever was first has found the same.
+                let _ = self.found.set(index);
+                return Ok(Some((keys, source.name())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The time limit for connecting to a service that has keys: it is near, or not there at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time limit for its answer.
+const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,160 @@
+//! Profiles in the files that the tools of Amazon share: `~/.aws/credentials` and `~/.aws/config`.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::Keys;
+
+/// The two files, and the profile that is meant.
+#[derive(Clone, Debug)]
+pub struct ProfileFiles {
+    /// The path of `credentials`.
+    pub credentials: PathBuf,
+    /// The path of `config`.
+    pub config: PathBuf,
+    /// The name of the profile.
+    pub profile: String,
+    /// Whether the user named the profile, which then has to be there.
+    pub is_named: bool,
+}
+
+/// The settings of a profile.
+pub type Profiles = HashMap<String, String>;
+
+impl ProfileFiles {
+    /// Returns the settings of the profile; those of `credentials` come first.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: a file that cannot be read, or a profile that was named and is in neither.
+    pub fn read(&self) -> Result<Profiles, String> {
+        let mut settings = HashMap::new();
+        let mut is_there = false;
+        for (path, prefix) in [(&self.config, "profile "), (&self.credentials, "")] {
+            let found = section(&text(path)?, &self.profile, prefix);
+            is_there |= found.is_some();
+            settings.extend(found.unwrap_or_default());
+        }
+        match is_there || !self.is_named {
+            true => Ok(settings),
+            false => Err(format!(
+                "there is no profile '{}' in {} and {}",
+                self.profile,
+                self.credentials.display(),
+                self.config.display()
+            )),
+        }
+    }
+
+    /// Returns the keys of the profile, if it has some.
+    pub(super) fn keys(&self) -> Result<Option<Keys>, String> {
+        let settings = self.read()?;
+        let setting = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
+        let both = (setting("aws_access_key_id"), setting("aws_secret_access_key"));
+        let other = OTHER_WAYS.into_iter().find(|name| settings.contains_key(*name));
+        match (both, other) {
+            ((Some(id), Some(secret)), _) => {
+                Ok(Some(Keys { id, secret, token: setting("aws_session_token"), expires: None }))
+            }
+            ((None, None), Some(other)) => Err(format!(
+                "the profile '{}' gets its keys by {other}, which is not supported: \
+                 eval \"$(aws configure export-credentials --format env)\" puts them into the \
+                 environment",
+                self.profile
+            )),
+            ((None, None), None) => Ok(None),
+            _ => Err(format!(
+                "the profile '{}' has only one of aws_access_key_id and aws_secret_access_key",
+                self.profile
+            )),
+        }
+    }
+}
+
+/// Settings by which other programs get keys.
+const OTHER_WAYS: [&str; 5] =
+    ["sso_session", "sso_start_url", "credential_process", "role_arn", "login_session"];
+
+/// Reads a file, which may be missing.
+fn text(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(format!("reading {}: {error}", path.display())),
+    }
+}
+
+/// Returns the settings of a section. Settings that belong to another one (`s3 =`, and indented
+/// lines after it) are named after both: `s3.addressing_style`.
+fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
+    let mut found: Option<Profiles> = None;
+    let (mut is_meant, mut outer) = (false, String::new());
+    for line in text.lines() {
+        let content = line.trim();
+        if content.is_empty() || content.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(name) = content.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            let name = name.trim();
+            is_meant = name.strip_prefix(prefix).is_some_and(|name| name.trim() == profile)
+                || (name == profile && profile == "default");
+            if is_meant {
+                found.get_or_insert_default();
+            }
+            continue;
+        }
+        let (Some((name, value)), true) = (content.split_once('='), is_meant) else { continue };
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
+        let is_inner = line.starts_with([' ', '\t']) && !outer.is_empty();
+        let full = if is_inner { format!("{outer}.{name}") } else { name.clone() };
+        if !is_inner {
+            outer = if value.is_empty() { name } else { String::new() };
+        }
+        found.get_or_insert_default().insert(full, value);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const CONFIG: &str = "# mine\n[default]\nregion = eu-west-1\ns3 =\n  addressing_style = path\n\
+        output = json\n[profile work]\nregion=us-west-2\nendpoint_url = http://h:1/?a=b\n\
+        [profile sso]\nsso_session = x\n";
+
+    #[test]
+    fn profiles_are_found_in_both_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let (credentials, config) =
+            (folder.path().join("credentials"), folder.path().join("config"));
+        std::fs::write(&config, CONFIG).unwrap();
+        std::fs::write(
+            &credentials,
+            "[default]\naws_access_key_id = a=\naws_secret_access_key=b\n[half]\naws_access_key_id=a\n",
+        )
+        .unwrap();
+        let files = |profile: &str, is_named| ProfileFiles {
+            credentials: credentials.clone(),
+            config: config.clone(),
+            profile: profile.to_owned(),
+            is_named,
+        };
+        let default = files("default", false).read().unwrap();
+        assert_eq!(default["region"], "eu-west-1");
+        assert_eq!(default["s3.addressing_style"], "path");
+        assert_eq!(default["output"], "json");
+        let keys = files("default", false).keys().unwrap().unwrap();
+        assert_eq!((keys.id.as_str(), keys.secret.as_str()), ("a=", "b"));
+        let work = files("work", true);
+        assert_eq!(work.read().unwrap()["endpoint_url"], "http://h:1/?a=b");
+        assert_eq!(work.keys(), Ok(None));
+        assert!(files("sso", true).keys().unwrap_err().contains("sso_session"));
+        assert!(files("half", true).keys().unwrap_err().contains("only one"));
+        assert!(files("none", true).keys().unwrap_err().contains("no profile 'none'"));
+        assert_eq!(files("none", false).keys(), Ok(None));
+    }
+}

@@ -1,0 +1,174 @@
+//! Keys that a service has: beside a container, in a virtual machine, or for a web identity.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use url::{Host, Url};
+
+use super::{Keys, Source};
+use crate::error::ClientError;
+use crate::http::{HttpClient, Request, xml};
+
+/// Asks a service for keys; `None` if there is no such service.
+pub(super) fn keys(
+    client: &HttpClient<'static>,
+    source: &Source,
+) -> Result<Option<Keys>, ClientError> {
+    match source {
+        Source::WebIdentity { token_file, role, session, service } => {
+            web_identity(client, token_file, role, session, service).map(Some)
+        }
+        Source::Container { url, token, token_file } => {
+            container(client, url, token.as_deref(), token_file.as_deref()).map(Some)
+        }
+        Source::Metadata { url } => Ok(metadata(client, url)),
+        Source::Keys(_) | Source::Profile(_) => Ok(None),
+    }
+}
+
+/// Keys as the services beside containers and in machines write them.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Document {
+    access_key_id: String,
+    secret_access_key: String,
+    token: Option<String>,
+    expiration: Option<String>,
+}
+
+impl Document {
+    fn parse(body: &[u8]) -> Option<Keys> {
+        let document: Self = serde_json::from_slice(body).ok()?;
+        Some(Keys {
+            id: document.access_key_id,
+            secret: document.secret_access_key,
+            token: document.token,
+            expires: document.expiration.as_deref().and_then(moment),
+        })
+    }
+}
+
+fn moment(text: &str) -> Option<SystemTime> {
+    Some(text.parse::<Timestamp>().ok()?.into())
+}
+
+fn web_identity(
+    client: &HttpClient<'static>,
+    token_file: &Path,
+    role: &str,
+    session: &str,
+    service: &Url,
+) -> Result<Keys, ClientError> {
+    let token = secret(token_file)?;
+    let mut body = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15".to_owned();
+    let named = [("RoleArn", role), ("RoleSessionName", session), ("WebIdentityToken", &token)];
+    for (name, value) in named {
+        body += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+    }
+    let kind = [("Content-Type", "application/x-www-form-urlencoded")];
+    let body = ask(client, "POST", service, &kind, body.as_bytes())
+        .map_err(|error| failed("the role of AWS_ROLE_ARN", service, &error))?;
+    let (mut keys, mut token) = (Keys::default(), None);
+    xml::read(&body, |name, text| match name {
+        b"accesskeyid" => text.clone_into(&mut keys.id),
+        b"secretaccesskey" => text.clone_into(&mut keys.secret),
+        b"sessiontoken" => token = Some(text.to_owned()),
+        b"expiration" => keys.expires = moment(text),
+        _ => {}
+    });
+    keys.token = token;
+    match keys.id.is_empty() || keys.secret.is_empty() {
+        true => Err(ClientError::Keys(format!("{} has no keys in its answer", shown(service)))),
+        false => Ok(keys),
+    }
+}
+
+fn container(
+    client: &HttpClient<'static>,
+    url: &Url,
+    token: Option<&str>,
+    token_file: Option<&Path>,
+) -> Result<Keys, ClientError> {
+    if url.scheme() != "https" && !is_near(url) {
+        let what = "it is neither https nor an address of this machine or its container service";
+        return Err(ClientError::Keys(format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {what}")));
+    }
+    let token = match token_file {
+        Some(file) => Some(secret(file)?),
+        None => token.map(str::to_owned),
+    };
+    let fields: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
+    let body = ask(client, "GET", url, &fields, &[])
+        .map_err(|error| failed("the keys of the container", url, &error))?;
+    Document::parse(&body)
+        .ok_or_else(|| ClientError::Keys(format!("{} has no keys in its answer", shown(url))))
+}
+
+/// Returns whether plain HTTP to an address does not leave the machine.
+fn is_near(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => {
+            address.is_loopback()
+                || [[169, 254, 170, 2], [169, 254, 170, 23]].contains(&address.octets())
+        }
+        Some(Host::Ipv6(address)) => {
+            address.is_loopback() || address.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23]
+        }
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// Asks the metadata service of a virtual machine, which need not be there.
+fn metadata(client: &HttpClient<'static>, base: &Url) -> Option<Keys> {
+    let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", "21600")];
+    let token = ask(client, "PUT", &base.join("/latest/api/token").ok()?, &ttl, &[]).ok()?;
+    let token = String::from_utf8(token).ok()?;
+    let fields = [("X-aws-ec2-metadata-token", token.trim())];
+    let roles = base.join("/latest/meta-data/iam/security-credentials/").ok()?;
+    let names = String::from_utf8(ask(client, "GET", &roles, &fields, &[]).ok()?).ok()?;
+    let name = names.lines().next()?.trim();
+    Document::parse(&ask(client, "GET", &roles.join(name).ok()?, &fields, &[]).ok()?)
+}
+
+/// Sends one request, and returns the body of its answer.
+fn ask(
+    client: &HttpClient<'static>,
+    method: &str,
+    url: &Url,
+    fields: &[(&str, &str)],
+    body: &[u8],
+) -> Result<Vec<u8>, ClientError> {
+    let (mut connection, response) = client.send(None, &Request { method, fields }, url, body)?;
+    if !response.is_success() {
+        return Err(connection.refusal(&response));
+    }
+    let body = connection.incoming().memory(response.framing, MAX_BODY);
+    body.map_err(|error| ClientError::receiving(connection.address(), error))
+}
+
+/// Reads a token, which is one line.
+fn secret(file: &Path) -> Result<String, ClientError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| ClientError::Keys(format!("reading {}: {error}", file.display())))?;
+    let token = text.trim();
+    match token.is_empty() || token.contains(|c: char| c.is_control()) {
+        true => Err(ClientError::Keys(format!("{} has no token", file.display()))),
+        false => Ok(token.to_owned()),
+    }
+}
+
+fn failed(what: &str, url: &Url, error: &ClientError) -> ClientError {
+    ClientError::Keys(format!("asking {} for {what}: {error}", shown(url)))
+}
+
+/// Returns an address without what might be secret in it.
+fn shown(url: &Url) -> &str {
+    &url[url::Position::BeforeScheme..url::Position::AfterPort]
+}
+
+/// The maximum size of an answer in bytes.
+const MAX_BODY: usize = 64 << 10;

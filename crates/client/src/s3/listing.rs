@@ -1,0 +1,130 @@
+//! What is in a folder of a bucket: pages of `ListObjectsV2`.
+
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use url::Url;
+
+use crate::error::ClientError;
+use crate::http::{Connection, HttpClient, Request, xml};
+
+/// An object, or a folder: what several keys begin with up to a slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name: the key without that of the folder. That of a folder ends in a slash.
+    pub name: Vec<u8>,
+    /// The length of an object in bytes; `None` for folders.
+    pub size: Option<u64>,
+    /// When it was changed: seconds and nanoseconds since 1970.
+    pub modified: Option<(i64, u32)>,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedPage {
+    /// The objects and folders, in the order of their names within each kind.
+    pub entries: Vec<Listed>,
+    /// What to ask with for the next page; `None` for the last one.
+    pub next: Option<String>,
+}
+
+/// Requests a page of what is in a folder of a bucket; `folder` is a key that ends in a slash, or
+/// empty, and escaped as in a URL. Returns the connection too, if it can be used again.
+///
+/// # Errors
+///
+/// [`ClientError`].
+pub fn list<'a>(
+    client: &HttpClient<'a>,
+    idle: Option<Connection<'a>>,
+    bucket: &Url,
+    folder: &str,
+    from: Option<&str>,
+) -> Result<(ListedPage, Option<Connection<'a>>), ClientError> {
+    let prefix: Vec<u8> = percent_decode_str(folder).collect();
+    let prefix_text = percent_encoding::percent_encode(&prefix, NON_ALPHANUMERIC);
+    let mut query = format!("list-type=2&encoding-type=url&delimiter=%2F&prefix={prefix_text}");
+    if let Some(from) = from {
+        query += &format!("&continuation-token={}", utf8_percent_encode(from, NON_ALPHANUMERIC));
+    }
+    let mut url = bucket.clone();
+    url.set_query(Some(&query));
+    let answer = client.ask(idle, &Request { method: "GET", fields: &[] }, &url)?;
+    let (mut connection, response) = (answer.connection, answer.response);
+    if !response.is_success() {
+        return Err(connection.refusal(&response));
+    }
+    let body = connection.incoming().memory(response.framing, MAX_PAGE);
+    let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
+    let page = parse(&body, &prefix)
+        .ok_or_else(|| ClientError::BadResponse("that is no listing of a bucket".to_owned()))?;
+    Ok((page, response.keeps_alive.then_some(connection)))
+}
+
+/// Reads a page; `None` if it is none.
+fn parse(body: &[u8], prefix: &[u8]) -> Option<ListedPage> {
+    let (mut page, mut entry) = (ListedPage::default(), Listed::default());
+    let (mut key, mut common) = (String::new(), String::new());
+    let (mut is_listing, mut is_escaped) = (false, false);
+    let mut found = Vec::new();
+    xml::read(body, |name, text| match name {
+        b"key" => text.clone_into(&mut key),
+        b"prefix" => text.clone_into(&mut common),
+        b"size" => entry.size = text.parse().ok(),
+        b"lastmodified" => entry.modified = moment(text),
+        b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
+        b"commonprefixes" => found.push((std::mem::take(&mut common), Listed::default())),
+        b"nextcontinuationtoken" => page.next = Some(text.to_owned()),
+        b"encodingtype" => is_escaped = text == "url",
+        b"listbucketresult" => is_listing = true,
+        _ => {}
+    });
+    for (key, entry) in found {
+        let key: Vec<u8> = match is_escaped {
+            // A space is sent as + by some.
+            true => percent_decode_str(&key.replace('+', "%20")).collect(),
+            false => key.into_bytes(),
+        };
+        let Some(name) = key.strip_prefix(prefix) else { continue };
+        // A key that ends in a slash stands for the folder alone.
+        if !name.is_empty() && (entry.size.is_none() || !name.ends_with(b"/")) {
+            page.entries.push(Listed { name: name.to_vec(), ..entry });
+        }
+    }
+    is_listing.then_some(page)
+}
+
+fn moment(text: &str) -> Option<(i64, u32)> {
+    let time = text.parse::<Timestamp>().ok()?;
+    Some((time.as_second(), u32::try_from(time.subsec_nanosecond()).ok()?))
+}
+
+/// The maximum size of a page in bytes: a thousand keys of 1 KiB, escaped.
+const MAX_PAGE: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_objects_and_folders() {
+        let body = b"<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3\"><Name>b</Name>\
+            <Prefix>a%20b/</Prefix><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+            <Contents><Key>a%20b/</Key><LastModified>2026-01-02T03:04:05.500Z</LastModified>\
+            <ETag>&quot;x&quot;</ETag><Size>0</Size></Contents>\
+            <Contents><Key>a+b/c%2Bd</Key><LastModified>2026-01-02T03:04:05.500Z</LastModified>\
+            <Size>7</Size></Contents><CommonPrefixes><Prefix>a%20b/e/</Prefix></CommonPrefixes>\
+            <NextContinuationToken>n=&amp;</NextContinuationToken></ListBucketResult>";
+        let page = parse(body, b"a b/").expect("a page");
+        let object = Listed {
+            name: b"c+d".to_vec(),
+            size: Some(7),
+            modified: Some((1_767_323_045, 500_000_000)),
+        };
+        let folder = Listed { name: b"e/".to_vec(), ..Listed::default() };
+        assert_eq!(page.entries, [object, folder]);
+        assert_eq!(page.next.as_deref(), Some("n=&"));
+        assert_eq!(parse(b"<html></html>", b""), None);
+        let empty = parse(b"<ListBucketResult></ListBucketResult>", b"");
+        assert_eq!(empty, Some(ListedPage::default()));
+    }
+}

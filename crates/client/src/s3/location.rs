@@ -1,0 +1,198 @@
+//! Addresses of objects: `s3://bucket/key`, and the URLs that they become.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::error::ClientError;
+
+/// Where the name of the bucket stands in a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// At the beginning of the path, as most stores but Amazon's have it.
+    Path,
+    /// At the beginning of the host.
+    Virtual,
+}
+
+impl std::str::FromStr for Style {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "path" => Ok(Self::Path),
+            "virtual" => Ok(Self::Virtual),
+            _ => Err("write path or virtual".to_owned()),
+        }
+    }
+}
+
+/// The address of an object, or of all whose keys begin with a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The name of the bucket.
+    pub bucket: String,
+    /// The key, escaped as in a URL; empty for the whole bucket.
+    pub key: String,
+    /// The region, if the address has one.
+    pub region: Option<String>,
+    /// The URL of the store, if the address has one.
+    pub endpoint: Option<Url>,
+    /// The style of URLs, if the address has one.
+    pub style: Option<Style>,
+}
+
+/// What is wrong with an address of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadLocation {
+    /// It has no bucket, or a name that none can have.
+    Bucket,
+    /// It has a query with something else than `region`, `endpoint` and `style`.
+    Query,
+}
+
+impl fmt::Display for BadLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bucket => {
+                "a bucket has 3 to 63 letters, digits, dots and hyphens: write s3://BUCKET/KEY"
+            }
+            Self::Query => {
+                "after ? stand region=, endpoint= and style=path or virtual; write %3F in a key"
+            }
+        })
+    }
+}
+
+impl std::error::Error for BadLocation {}
+
+impl Location {
+    /// Parses `s3://bucket/key`, with `?region=`, `endpoint=` and `style=` at its end if need be.
+    /// `None` if it is an address of another kind.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLocation`].
+    pub fn parse(url: &Url) -> Option<Result<Self, BadLocation>> {
+        (url.scheme() == "s3").then(|| Self::of(url))
+    }
+
+    fn of(url: &Url) -> Result<Self, BadLocation> {
+        let bucket = url.host_str().unwrap_or_default();
+        let is_fit = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        let is_plain = url.username().is_empty() && url.port().is_none();
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(is_fit) || !is_plain {
+            return Err(BadLocation::Bucket);
+        }
+        let key = url.path().strip_prefix('/').unwrap_or_default().to_owned();
+        let mut location =
+            Self { bucket: bucket.to_owned(), key, region: None, endpoint: None, style: None };
+        for (name, value) in url.query_pairs() {
+            match &*name {
+                "region" => location.region = Some(value.into_owned()),
+                "endpoint" => {
+                    let endpoint = Url::parse(&value).map_err(|_| BadLocation::Query)?;
+                    location.endpoint = Some(endpoint);
+                }
+                "style" => {
+                    location.style = Some(value.parse().map_err(|_| BadLocation::Query)?);
+                }
+                _ => return Err(BadLocation::Query),
+            }
+        }
+        Ok(location)
+    }
+
+    /// Returns the URL of the bucket, which ends in a slash.
+    pub(super) fn bucket_url(
+        &self,
+        endpoint: Option<&Url>,
+        region: &str,
+        style: Option<Style>,
+    ) -> Result<Url, ClientError> {
+        let bad = |text: &str| ClientError::Scheme { scheme: text.to_owned() };
+        let is_name = region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if region.is_empty() || !is_name {
+            return Err(ClientError::Keys(format!(
+                "'{}' is no name of a region",
+                region.escape_debug()
+            )));
+        }
+        let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+        let mut url = match endpoint {
+            Some(endpoint) if matches!(endpoint.scheme(), "http" | "https") => endpoint.clone(),
+            Some(endpoint) => return Err(bad(endpoint.scheme())),
+            None => Url::parse(&format!("https://s3.{region}.amazonaws.com{suffix}/"))
+                .map_err(|_| bad(region))?,
+        };
+        url.set_query(None);
+        url.set_fragment(None);
+        let base = url.path().trim_end_matches('/').to_owned();
+        // A certificate for all hosts of a domain is none for those with a dot in their names.
+        let fits = !self.bucket.contains(['.', '_']) || url.scheme() == "http";
+        let default = if endpoint.is_none() && fits { Style::Virtual } else { Style::Path };
+        match self.style.or(style).unwrap_or(default) {
+            Style::Path => url.set_path(&format!("{base}/{}/", self.bucket)),
+            Style::Virtual => {
+                let host = format!("{}.{}", self.bucket, url.host_str().unwrap_or_default());
+                url.set_host(Some(&host)).map_err(|_| bad(&host))?;
+                url.set_path(&format!("{base}/"));
+            }
+        }
+        Ok(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_become_urls() {
+        let other = Url::parse("http://127.0.0.1:9000/x").expect("a URL");
+        for (text, endpoint, style, url) in [
+            ("s3://abc/k", None, None, "https://abc.s3.us-east-1.amazonaws.com/"),
+            ("s3://a.c/k", None, None, "https://s3.us-east-1.amazonaws.com/a.c/"),
+            ("s3://abc", None, Some(Style::Path), "https://s3.us-east-1.amazonaws.com/abc/"),
+            (
+                "s3://abc/?region=cn-north-1",
+                None,
+                None,
+                "https://abc.s3.cn-north-1.amazonaws.com.cn/",
+            ),
+            ("s3://abc/k", Some(&other), None, "http://127.0.0.1:9000/x/abc/"),
+            ("s3://abc/?endpoint=http://h:1&style=virtual", Some(&other), None, "http://abc.h:1/"),
+        ] {
+            let location = Location::parse(&Url::parse(text).expect(text));
+            let location = location.expect(text).expect(text);
+            let region = location.region.as_deref().unwrap_or("us-east-1");
+            let endpoint = location.endpoint.as_ref().or(endpoint);
+            let made = location.bucket_url(endpoint, region, style).expect(text);
+            assert_eq!(made.as_str(), url);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_said() {
+        for (text, wrong) in [
+            ("s3://ab/k", BadLocation::Bucket),
+            ("s3:///k", BadLocation::Bucket),
+            ("s3://a:b@abc/k", BadLocation::Bucket),
+            ("s3://a$bc/k", BadLocation::Bucket),
+            ("s3://abc/k?versionId=1", BadLocation::Query),
+            ("s3://abc/k?style=no", BadLocation::Query),
+        ] {
+            let Ok(url) = Url::parse(text) else { continue };
+            assert_eq!(Location::parse(&url), Some(Err(wrong)), "{text}");
+        }
+        assert_eq!(Location::parse(&Url::parse("http://abc/k").expect("a URL")), None);
+    }
+
+    #[test]
+    fn keys_keep_their_escapes() {
+        let url = Url::parse("s3://abc//a%20b/%3F c/").expect("a URL");
+        let location = Location::parse(&url).expect("s3").expect("a location");
+        assert_eq!(location.key, "/a%20b/%3F%20c/");
+    }
+}

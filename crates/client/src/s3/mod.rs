@@ -1,0 +1,92 @@
+//! Object stores that speak the protocol of Amazon S3.
+//!
+//! An address `s3://bucket/key` becomes an `http` or `https` URL and a signer: every request of the
+//! client to the store is signed where its head is written, so downloads, folders, uploads and
+//! fills need to know nothing of it. What the store's refusals teach (another region, another time,
+//! keys that have expired) is used for the same request once more.
+
+mod credentials;
+mod listing;
+mod location;
+mod multipart;
+mod signer;
+mod signing;
+mod upload;
+
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::error::ClientError;
+use crate::http::{Credentials, TlsSetup};
+use credentials::Chain;
+use signer::Signer;
+
+pub use credentials::{Keys, ProfileFiles, Profiles, Source};
+pub use listing::{Listed, ListedPage, list};
+pub use location::{BadLocation, Location, Style};
+pub use multipart::CHECKSUM;
+pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
+
+/// What an address of a store leaves open.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// The URL of the store; Amazon's by default.
+    pub endpoint: Option<Url>,
+    /// The region; the store's answers correct a wrong one.
+    pub region: Option<String>,
+    /// Where the name of the bucket stands in URLs.
+    pub style: Option<Style>,
+    /// Where keys are looked for, in this order. Without any, requests are not signed.
+    pub sources: Vec<Source>,
+}
+
+/// A bucket of a store, and what signs the requests to it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The URL of the object or folder that was named.
+    pub url: Url,
+    /// The URL of the bucket, which ends in a slash.
+    pub bucket: Url,
+    /// Where the keys were found; `None` if there are none and requests are not signed.
+    pub keys_from: Option<&'static str>,
+    signer: Arc<Signer>,
+}
+
+impl Store {
+    /// Looks for keys, and prepares requests to the store of a location.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Keys`] if there should be keys and they cannot be read, and
+    /// [`ClientError::Scheme`] if the URL of the store is none of `http` or `https`.
+    pub fn open(
+        location: &Location,
+        options: &StoreOptions,
+        tls: &TlsSetup,
+    ) -> Result<Self, ClientError> {
+        let region = location.region.as_ref().or(options.region.as_ref());
+        let region = region.map_or(DEFAULT_REGION, String::as_str);
+        let endpoint = location.endpoint.as_ref().or(options.endpoint.as_ref());
+        let bucket = location.bucket_url(endpoint, region, options.style)?;
+        let chain = Chain::new(options.sources.clone(), tls.clone());
+        let (keys, keys_from) = match chain.find()? {
+            Some((keys, name)) => (Some(keys), Some(name)),
+            None => (None, None),
+        };
+        let moves = endpoint.is_none();
+        let signer = Arc::new(Signer::new(chain, keys, region, moves));
+        let mut url = bucket.clone();
+        url.set_path(&format!("{}{}", bucket.path(), location.key));
+        Ok(Self { url, bucket, keys_from, signer })
+    }
+
+    /// Returns the credentials for requests to the store.
+    #[must_use]
+    pub fn credentials(&self) -> Credentials {
+        Credentials::Store(Arc::<Signer>::clone(&self.signer))
+    }
+}
+
+/// The region of requests to stores that have none.
+const DEFAULT_REGION: &str = "us-east-1";

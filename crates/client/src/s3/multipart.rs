@@ -1,0 +1,335 @@
+//! The parts of an upload: which there are, and the workers that send them.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use underpass_engine::{Error, Progress, Report, Source};
+use underpass_protocol::digest::Algorithm;
+use underpass_transport::digest::{Stopped, compute};
+use underpass_transport::tls::SessionFacts;
+use url::Url;
+
+use crate::backoff::{Backoff, sleep};
+use crate::error::ClientError;
+use crate::http::{Connection, HttpClient, Request, xml};
+use crate::upload::{Body, Event, Exchange, OnEvent, Upload, UploadError, connect};
+
+/// A part that the store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its number; the first is 1.
+    pub(super) number: usize,
+    pub(super) len: u64,
+    /// Its entity tag.
+    pub(super) tag: String,
+    /// Its SHA-256 in Base64, if the store has checked it: digits and letters, and `+/=`.
+    pub(super) checksum: Option<String>,
+}
+
+/// Returns the ranges of the parts of a file. The same length always gives the same ones.
+pub(super) fn split(len: u64) -> Vec<Range<u64>> {
+    let least = len.div_ceil(MAX_PARTS).next_multiple_of(1 << 20).max(MIN_PART);
+    (0..len.div_ceil(least)).map(|n| n * least..len.min((n + 1) * least)).collect()
+}
+
+/// Reads a page of the parts that a store has, of which those count that are as they should be;
+/// returns the number after which the next page begins, too, if there is one.
+pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<Part>, Option<usize>) {
+    let (mut found, mut next, mut is_cut) = (Vec::new(), None, false);
+    let mut part = Part { number: 0, len: 0, tag: String::new(), checksum: None };
+    xml::read(body, |name, text| match name {
+        b"partnumber" => part.number = text.parse().unwrap_or(0),
+        b"size" => part.len = text.parse().unwrap_or(0),
+        b"etag" => text.clone_into(&mut part.tag),
+        b"checksumsha256" => {
+            let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
+            part.checksum = text.bytes().all(is_plain).then(|| text.to_owned());
+        }
+        b"part" => {
+            let range = part.number.checked_sub(1).and_then(|index| all.get(index));
+            if range.is_some_and(|range| range.end - range.start == part.len) {
+                found.push(part.clone());
+            }
+            part.checksum = None;
+        }
+        b"nextpartnumbermarker" => next = text.parse().ok(),
+        b"istruncated" => is_cut = text == "true",
+        _ => {}
+    });
+    (found, next.filter(|_| is_cut))
+}
+
+/// The parts of one upload.
+pub(super) struct Parts<'p, 'a, 't> {
+    client: &'p HttpClient<'a>,
+    upload: &'p Upload<'p>,
+    /// The URL of the upload.
+    url: &'p Url,
+    len: u64,
+    on_event: Mutex<&'p mut OnEvent<'t>>,
+    state: Mutex<State>,
+    /// The bytes that the store has, and those on their way.
+    moved: AtomicU64,
+    is_over: AtomicBool,
+}
+
+struct State {
+    missing: VecDeque<(usize, Range<u64>)>,
+    sent: Vec<Part>,
+    report: Report,
+    error: Option<UploadError>,
+    tls: Option<SessionFacts>,
+}
+
+impl<'p, 'a, 't> Parts<'p, 'a, 't> {
+    pub(super) fn new(
+        client: &'p HttpClient<'a>,
+        upload: &'p Upload<'p>,
+        url: &'p Url,
+        mut sent: Vec<Part>,
+        len: u64,
+        on_event: &'p mut OnEvent<'t>,
+    ) -> Self {
+        sent.sort_by_key(|part| part.number);
+        sent.dedup_by_key(|part| part.number);
+        let is_missing = |(number, _): &(usize, Range<u64>)| {
+            sent.binary_search_by_key(number, |part| part.number).is_err()
+        };
+        let all = split(len).into_iter().enumerate().map(|(index, range)| (index + 1, range));
+        let missing = all.filter(is_missing).collect();
+        let moved = AtomicU64::new(sent.iter().map(|part| part.len).sum());
+        let state = State { missing, sent, report: Report::default(), error: None, tls: None };
+        Self {
+            client,
+            upload,
+            url,
+            len,
+            on_event: Mutex::new(on_event),
+            state: Mutex::new(state),
+            moved,
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends what is missing over as many connections.
+    pub(super) fn send(
+        &mut self,
+        connections: u32,
+        idle: Option<Connection<'a>>,
+    ) -> Result<(), UploadError> {
+        let count = usize::try_from(connections).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
+        let count = count.min(self.state().missing.len()).max(1);
+        let parts = &*self;
+        std::thread::scope(|scope| {
+            for _ in 1..count {
+                scope.spawn(move || parts.work(None, count));
+            }
+            parts.work(idle, count);
+        });
+        self.state().error.take().map_or(Ok(()), Err)
+    }
+
+    /// Returns what was moved.
+    pub(super) fn report(&self) -> Report {
+        self.state().report.clone()
+    }
+
+    /// Returns the parts that the store has, in their order, and the TLS of a connection.
+    pub(super) fn finish(self) -> (Vec<Part>, Option<SessionFacts>) {
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.sent.sort_by_key(|part| part.number);
+        (state.sent, state.tls)
+    }
+
+    /// Sends one part after the other, until none is left or one of them fails for good.
+    fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
+        let (mut backoff, mut lessons) = (Backoff::new(self.upload.retries), 0);
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Some((number, range)) = self.state().missing.pop_front() else { return };
+            match self.send_part(number, &range, idle.take(), count) {
+                Ok(None) => {
+                    self.state().missing.push_front((number, range));
+                    lessons += 1;
+                    if lessons > MAX_LESSONS {
+                        let what = "it keeps changing its mind".to_owned();
+                        return self.fail(ClientError::BadResponse(what).into());
+                    }
+                }
+                Ok(Some((part, connection))) => {
+                    backoff.reset();
+                    (idle, lessons) = (connection, 0);
+                    self.state().sent.push(part);
+                }
+                Err(error) => {
+                    self.state().missing.push_front((number, range));
+                    let wait = error.is_temporary().then(|| backoff.next(retry_after(&error)));
+                    let Some(wait) = wait.flatten() else { return self.fail(error) };
+                    self.tell(&Event::Again { error: &error, wait, resumes: true });
+                    let flags: Vec<_> =
+                        self.client.cancel.into_iter().chain([&self.is_over]).collect();
+                    if !sleep(wait, &flags) {
+                        return self.fail(ClientError::Cancelled.into());
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail(&self, error: UploadError) {
+        self.state().error.get_or_insert(error);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends one part; returns what the store has of it, and the connection if it can be used again. `None`
+    /// if the store has refused it and taught what is needed.
+    fn send_part(
+        &self,
+        number: usize,
+        range: &Range<u64>,
+        idle: Option<Connection<'a>>,
+        count: usize,
+    ) -> Result<Option<(Part, Option<Connection<'a>>)>, UploadError> {
+        let (client, options) = (self.client, self.upload.options);
+        let mut url = self.url.clone();
+        url.query_pairs_mut().append_pair("partNumber", &number.to_string());
+        let rate = options.rate.map(|rate| (rate / count as u64).max(1));
+        let mut connection = connect(client, idle, &url, rate)?;
+        let len = range.end - range.start;
+        let source = self.upload.source;
+        let source = source.clone().at(source.offset().unwrap_or(0) + range.start).len(len);
+        let length = len.to_string();
+        let checksum = self.checksum(&source, len)?;
+        let mut fields = vec![("Content-Length", length.as_str())];
+        fields.extend(checksum.as_deref().map(|value| (CHECKSUM, value)));
+        let request = Request { method: "PUT", fields: &fields };
+        let head = connection.head(client, &request, &url, true)?;
+        let mut counted = 0;
+        let mut on_event = |event: &Event<'_>| {
+            if let Event::Progress(progress) = event {
+                let more = progress.bytes.saturating_sub(counted);
+                counted += more;
+                let bytes = self.moved.fetch_add(more, Ordering::Relaxed) + more;
+                let expected = Some(self.len);
+                self.tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
+            }
+        };
+        let mut exchange = Exchange {
+            client,
+            connection: &mut connection,
+            method: "PUT",
+            send_options: options,
+            body: Body { source: &source, skip: 0 },
+            expects: None,
+            interim: &mut |_| {},
+            on_event: &mut on_event,
+            report: Report::default(),
+            heard: None,
+            is_begun: false,
+        };
+        let outcome = exchange.run(head);
+        let report = std::mem::take(&mut exchange.report);
+        {
+            let mut state = self.state();
+            state.report.add(&report);
+            state.tls = connection.tls().cloned();
+        }
+        let (mut response, _) = outcome?;
+        if response.is_success() {
+            let tag = response.fields.text("etag").map(str::to_owned);
+            let what = || ClientError::BadResponse("a part without an entity tag".to_owned());
+            let part = Part { number, len, tag: tag.ok_or_else(what)?, checksum };
+            return Ok(Some((part, connection.finish(&response))));
+        }
+        match connection.learn(client, &mut response) {
+            true => Ok(None),
+            false => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// Computes the digest of a part, if the store is to check it.
+    fn checksum(&self, source: &Source<&File>, len: u64) -> Result<Option<String>, UploadError> {
+        if !self.upload.fields.iter().any(|(name, _)| *name == CHECKSUM) {
+            return Ok(None);
+        }
+        let at = source.offset().unwrap_or(0);
+        let go_on = |_| !self.client.is_cancelled();
+        match compute(source.fd(), at..at + len, &[Algorithm::Sha256], go_on) {
+            Ok(computed) => {
+                let mut values = computed.digests.iter().map(|it| STANDARD.encode(it.value()));
+                Ok(values.next())
+            }
+            Err(Stopped::Cancelled) => Err(ClientError::Cancelled.into()),
+            Err(Stopped::Io(source)) => {
+                let report = Box::new(Report::default());
+                let error = Error::Io { mechanism: None, source, report };
+                Err(UploadError::Source(Box::new(error)))
+            }
+        }
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        let mut on_event = self.on_event.lock().unwrap_or_else(PoisonError::into_inner);
+        on_event(event);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn retry_after(error: &UploadError) -> Option<std::time::Duration> {
+    if let UploadError::Client(error) = error { error.retry_after() } else { None }
+}
+
+/// The field with the digest of a body that the store checks. With it, each part has one of its own.
+pub const CHECKSUM: &str = "x-amz-checksum-sha256";
+
+/// The minimum size of a part in bytes, and of a file that is sent in parts: what is lost if a
+/// connection breaks, and more than the 5 MiB that stores demand.
+pub(super) const MIN_PART: u64 = 16 << 20;
+
+/// The maximum number of parts of an upload.
+const MAX_PARTS: u64 = 10_000;
+
+/// The maximum number of times in a row that a part is sent anew for what a refusal has taught.
+const MAX_LESSONS: u32 = 3;
+
+/// The maximum number of connections of an upload.
+const MAX_CONNECTIONS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_of_one_size_and_not_too_many() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(split(MIN_PART).len(), 1);
+        assert_eq!(split(MIN_PART + 1), [0..MIN_PART, MIN_PART..MIN_PART + 1]);
+        for len in [160_000 * MIB, 160_001 * MIB, 5_000_000 * MIB, u64::from(u32::MAX) << 20] {
+            let parts = split(len);
+            assert!(parts.len() <= 10_000);
+            assert_eq!(parts.last().map(|part| part.end), Some(len));
+            assert!(parts.windows(2).all(|two| two[0].end == two[1].start));
+        }
+    }
+
+    #[test]
+    fn only_parts_that_are_as_they_should_be_count() {
+        let body = b"<ListPartsResult><NextPartNumberMarker>3</NextPartNumberMarker>\
+            <IsTruncated>true</IsTruncated>\
+            <Part><PartNumber>1</PartNumber><ETag>&quot;a&quot;</ETag><Size>16777216</Size></Part>\
+            <Part><PartNumber>2</PartNumber><ETag>&quot;b&quot;</ETag><Size>7</Size></Part>\
+            <Part><PartNumber>3</PartNumber><ETag>&quot;c&quot;</ETag><Size>1</Size></Part>\
+            <Part><PartNumber>9</PartNumber><ETag>&quot;d&quot;</ETag><Size>1</Size></Part></ListPartsResult>";
+        let (found, next) = parts_of(body, &split(2 * MIN_PART + 1));
+        assert_eq!(found.iter().map(|part| part.number).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(found[0].tag, "\"a\"");
+        assert_eq!(next, Some(3));
+    }
+}

@@ -1,0 +1,153 @@
+//! Signatures of requests: AWS Signature Version 4, in the field `Authorization`. Pure.
+
+use std::fmt::Write;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::credentials::Keys;
+
+/// A request to be signed.
+pub(super) struct Unsigned<'u> {
+    pub(super) method: &'u str,
+    pub(super) url: &'u Url,
+    /// The fields that are signed besides `Host`.
+    pub(super) fields: Vec<(String, String)>,
+    /// The hexadecimal SHA-256 of the body, or what stands for it.
+    pub(super) payload: &'u str,
+    /// The time, as `20130524T000000Z`.
+    pub(super) time: &'u str,
+    pub(super) region: &'u str,
+}
+
+impl Unsigned<'_> {
+    /// Returns the value of `Authorization`.
+    pub(super) fn authorize(mut self, keys: &Keys) -> String {
+        let host = &self.url[url::Position::BeforeHost..url::Position::AfterPort];
+        self.fields.push(("host".to_owned(), host.to_owned()));
+        for (name, _) in &mut self.fields {
+            name.make_ascii_lowercase();
+        }
+        self.fields.sort();
+        let names: Vec<_> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(";");
+        let day = self.time.get(..8).unwrap_or_default();
+        let scope = format!("{day}/{}/s3/aws4_request", self.region);
+        let hashed = hex(&Sha256::digest(self.canonical(&names)));
+        let text = format!("AWS4-HMAC-SHA256\n{}\n{scope}\n{hashed}", self.time);
+        let mut key = format!("AWS4{}", keys.secret).into_bytes();
+        for part in [day, self.region, "s3", "aws4_request", &text] {
+            key = hmac(&key, part.as_bytes());
+        }
+        let (id, signature) = (&keys.id, hex(&key));
+        format!(
+            "AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"
+        )
+    }
+
+    /// Returns the request in the form of which the signature is made.
+    fn canonical(&self, names: &str) -> String {
+        let mut query: Vec<_> = self.url.query().unwrap_or_default().split('&').collect();
+        query.retain(|pair| !pair.is_empty());
+        let mut query: Vec<_> = query.into_iter().map(pair).collect();
+        query.sort();
+        let path: Vec<_> = self.url.path().split('/').map(encoded).collect();
+        let mut text = format!("{}\n{}\n{}\n", self.method, path.join("/"), query.join("&"));
+        for (name, value) in &self.fields {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name}:{}", value.trim());
+        }
+        text + "\n" + names + "\n" + self.payload
+    }
+}
+
+/// Returns a part of a query as it is signed.
+fn pair(text: &str) -> String {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    format!("{}={}", encoded(name), encoded(value))
+}
+
+/// Returns a part of a URL in the one form that is signed, whatever is escaped in it.
+fn encoded(text: &str) -> String {
+    let bytes: Vec<u8> = percent_decode_str(text).collect();
+    percent_encode(&bytes, RESERVED).to_string()
+}
+
+/// Returns the HMAC of a text (RFC 2104).
+fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let key = if key.len() > BLOCK { Sha256::digest(key).to_vec() } else { key.to_vec() };
+    let padded = |pad: u8| (0..BLOCK).map(|n| key.get(n).unwrap_or(&0) ^ pad).collect::<Vec<_>>();
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(text).finalize();
+    Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize().to_vec()
+}
+
+/// The length of a block of SHA-256 in bytes.
+const BLOCK: usize = 64;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What stands for the digest of a body that is not read for the signature.
+pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of "Signature Calculations for the Authorization Header" in Amazon's reference.
+    #[test]
+    fn signatures_are_those_of_the_reference() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let keys = Keys {
+            id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
+            ..Keys::default()
+        };
+        for (path, more, signature) in [
+            (
+                "test.txt",
+                Some(("Range", "bytes=0-9")),
+                "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+            ),
+            (
+                "?lifecycle",
+                None,
+                "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+            ),
+            (
+                "?prefix=J&max-keys=2",
+                None,
+                "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+            ),
+        ] {
+            let url = format!("https://examplebucket.s3.amazonaws.com/{path}");
+            let url = Url::parse(&url).expect("a URL");
+            let fixed = [("x-amz-content-sha256", empty), ("x-amz-date", "20130524T000000Z")];
+            let fields = fixed.into_iter().chain(more);
+            let unsigned = Unsigned {
+                method: "GET",
+                url: &url,
+                fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+                payload: empty,
+                time: "20130524T000000Z",
+                region: "us-east-1",
+            };
+            let value = unsigned.authorize(&keys);
+            assert!(value.ends_with(&format!("Signature={signature}")), "{path}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_signed_in_one_form() {
+        for (path, signed) in
+            [("a b", "a%20b"), ("a%2Fb+c", "a%2Fb%2Bc"), ("%C3%a4~(!)", "%C3%A4~%28%21%29")]
+        {
+            assert_eq!(encoded(path), signed);
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Uploads to a store: by one request, or in parts that a later process can add to.
+
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use underpass_engine::{Error, Integrity, Report};
+use underpass_protocol::digest::{Algorithm, Digest};
+use underpass_protocol::response::validator::parse_date;
+use underpass_transport::tls::SessionFacts;
+use url::Url;
+
+use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split};
+use crate::backoff::Backoff;
+use crate::error::ClientError;
+use crate::http::{Connection, HttpClient, Request, Response, xml};
+use crate::upload::{
+    self, Condition, Event, Journal, OnEvent, ResumeState, Upload, UploadError, UploadFailed,
+    Uploaded, is_version, version,
+};
+
+/// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over as many
+/// `connections`; `idle` is a connection that may be used.
+///
+/// # Errors
+///
+/// [`UploadFailed`], which says whether a later call can go on from where it was.
+pub fn upload<'a>(
+    client: &HttpClient<'a>,
+    upload: &Upload<'_>,
+    url: &Url,
+    connections: u32,
+    idle: Option<Connection<'a>>,
+    on_event: &mut OnEvent<'_>,
+) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+    let Some(len) = upload.source.promised() else {
+        let error = UploadError::NoLength;
+        return Err(UploadFailed { error, report: Box::default(), is_kept: false, tls: None });
+    };
+    if !is_in_parts(len) {
+        // An object appears whole or not at all, so there is nothing to be resumed.
+        let upload = Upload { journal: None, ..*upload };
+        return upload::upload(client, &upload, url, idle, on_event);
+    }
+    let kept = ResumeState::new(upload, url);
+    let upload = PartwiseUpload {
+        client,
+        upload,
+        on_event,
+        url,
+        connections,
+        idle,
+        kept,
+        len,
+        report: Report::default(),
+        resumed_at: 0,
+        has_met: false,
+        since: None,
+        tls: None,
+    };
+    upload.run()
+}
+
+/// Returns whether a file of this many bytes is sent in parts.
+#[must_use]
+pub fn is_in_parts(len: u64) -> bool {
+    len >= MIN_PART
+}
+
+/// Returns the value of [`CHECKSUM`] for these digests; empty if none of them is of SHA-256.
+#[must_use]
+pub fn checksum(digests: &[Digest]) -> String {
+    let found = digests.iter().find(|digest| digest.algorithm() == Algorithm::Sha256);
+    found.map(|digest| STANDARD.encode(digest.value())).unwrap_or_default()
+}
+
+/// The number of connections by default.
+pub const CONNECTIONS: u32 = 4;
+
+/// An upload in parts.
+struct PartwiseUpload<'u, 'a, 't> {
+    client: &'u HttpClient<'a>,
+    upload: &'u Upload<'u>,
+    on_event: &'u mut OnEvent<'t>,
+    url: &'u Url,
+    connections: u32,
+    idle: Option<Connection<'a>>,
+    /// The URL of the upload, which has its number in the query, and the journal.
+    kept: ResumeState,
+    len: u64,
+    report: Report,
+    resumed_at: u64,
+    has_met: bool,
+    /// The time at the store when this run began.
+    since: Option<SystemTime>,
+    tls: Option<SessionFacts>,
+}
+
+/// What is at the target.
+enum Target {
+    Absent,
+    Found(Response),
+}
+
+impl<'a> PartwiseUpload<'_, 'a, '_> {
+    fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+        match self.steps() {
+            Ok(was_there) => {
+                self.kept.forget();
+                let uploaded = Uploaded {
+                    status: 200,
+                    was_there,
+                    is_suspicious: false,
+                    url: self.url.clone(),
+                    report: self.report,
+                    resumed_at: self.resumed_at,
+                    is_resumable: true,
+                    tls: self.tls,
+                };
+                Ok((uploaded, self.idle))
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Takes all steps; returns whether the target was there and is left alone.
+    fn steps(&mut self) -> Result<bool, UploadError> {
+        let is_resumed = self.look_back()?;
+        if let Some(was_there) = self.check_condition()? {
+            return Ok(was_there);
+        }
+        let mut sent = None;
+        if is_resumed {
+            sent = self.list_parts()?;
+            if sent.is_none() {
+                let reason = "the store does not know it any more";
+                (self.on_event)(&Event::StartedOver { reason });
+                self.kept.forget();
+            }
+        }
+        let sent = match sent {
+            Some(sent) => sent,
+            None => {
+                self.begin()?;
+                Vec::new()
+            }
+        };
+        let sent = self.send(sent)?;
+        let level = self.upload.options.integrity;
+        let is_checked = level != Integrity::Fast;
+        if is_checked && version(self.upload.source.fd()).ok() != self.kept.version {
+            let report = Box::new(Report::default());
+            return Err(UploadError::Source(Box::new(Error::SourceChanged { level, report })));
+        }
+        self.complete(&sent).map(|()| false)
+    }
+
+    /// Looks for the journal of an earlier process; what it has sent of another version is
+    /// discarded. Returns whether there is an upload to be resumed.
+    fn look_back(&mut self) -> Result<bool, UploadError> {
+        let Some(path) = self.upload.journal else { return Ok(false) };
+        let (journal, entry) = match Journal::find(path) {
+            Ok(Some(found)) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(UploadError::UnderWay);
+            }
+            // What cannot be read cannot be gone on with; it is not needed.
+            Ok(None) | Err(_) => return Ok(false),
+        };
+        self.kept.journal = Some(journal);
+        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
+        let resource = resource.filter(|it| it.origin() == self.url.origin());
+        let (Some(entry), Some(resource)) = (entry, resource) else {
+            self.kept.forget();
+            return Ok(false);
+        };
+        self.kept.resource = Some(resource);
+        let version = self.kept.version.as_ref();
+        let is_same = version.is_some_and(|version| is_version(&entry.file, version));
+        if !is_same || entry.target != self.kept.target {
+            (self.on_event)(&Event::StartedOver { reason: "the file has changed since" });
+            self.abort();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Asks whether the target is as required; `Some` if the upload ends here.
+    fn check_condition(&mut self) -> Result<Option<bool>, UploadError> {
+        match self.upload.condition {
+            Condition::None => Ok(None),
+            Condition::Absent => match self.look()? {
+                Target::Absent => Ok(None),
+                Target::Found(_) => {
+                    self.abort();
+                    Ok(Some(true))
+                }
+            },
+            Condition::Version(wanted) => {
+                let Target::Found(response) = self.look()? else {
+                    return Err(UploadError::Precondition { found: None });
+                };
+                let tag = response.fields.text("etag");
+                match tag.filter(|tag| wanted != "*" && *tag != wanted) {
+                    Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Requests the head of the target.
+    fn look(&mut self) -> Result<Target, UploadError> {
+        match self.ask("HEAD", &self.url.clone(), &[], &[]) {
+            Ok((response, _)) => Ok(Target::Found(response)),
+            Err(error) if error.status() == Some(404) => Ok(Target::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the parts that the store has; `None` if it does not know the upload.
+    fn list_parts(&mut self) -> Result<Option<Vec<Part>>, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(None) };
+        let (mut sent, mut marker) = (Vec::new(), 0);
+        let all = split(self.len);
+        for _ in 0..=all.len() {
+            let mut url = resource.clone();
+            if marker > 0 {
+                url.query_pairs_mut().append_pair("part-number-marker", &marker.to_string());
+            }
+            let body = match self.ask("GET", &url, &[], &[]) {
+                Ok((_, body)) => body,
+                Err(error) if error.status() == Some(404) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let (found, next) = parts_of(&body, &all);
+            sent.extend(found);
+            match next.filter(|next| *next > marker) {
+                Some(next) => marker = next,
+                None => break,
+            }
+        }
+        self.resumed_at = sent.iter().map(|part| part.len).sum();
+        (self.on_event)(&Event::Resumed { at: self.resumed_at });
+        Ok(Some(sent))
+    }
+
+    /// Begins an upload, and writes the journal.
+    fn begin(&mut self) -> Result<(), UploadError> {
+        let mut url = self.url.clone();
+        url.set_query(Some("uploads"));
+        let is_checked = self.upload.fields.iter().any(|(name, _)| *name == CHECKSUM);
+        let of_whole = self.upload.fields.iter().filter(|(name, _)| *name != CHECKSUM);
+        let of_parts = is_checked.then_some(("x-amz-checksum-algorithm", "SHA256"));
+        let fields: Vec<_> = of_whole.copied().chain(of_parts).collect();
+        let (_, body) = self.ask("POST", &url, &fields, &[])?;
+        let mut id = String::new();
+        xml::read(&body, |name, text| {
+            if name == b"uploadid" {
+                text.clone_into(&mut id);
+            }
+        });
+        if id.is_empty() {
+            let what = "it begins an upload without a number".to_owned();
+            return Err(ClientError::BadResponse(what).into());
+        }
+        url.set_query(None);
+        url.query_pairs_mut().append_pair("uploadId", &id);
+        self.kept.write(&url);
+        self.kept.resource = Some(url);
+        Ok(())
+    }
+
+    /// Sends the missing parts; returns all.
+    fn send(&mut self, sent: Vec<Part>) -> Result<Vec<Part>, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(sent) };
+        let upload = self.upload;
+        let mut parts =
+            Parts::new(self.client, upload, &resource, sent, self.len, &mut *self.on_event);
+        let outcome = parts.send(self.connections, self.idle.take());
+        self.report.add(&parts.report());
+        let (sent, tls) = parts.finish();
+        self.tls = tls.or(self.tls.take());
+        outcome.map(|()| sent)
+    }
+
+    /// Asks the store to put the parts together.
+    fn complete(&mut self, sent: &[Part]) -> Result<(), UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(()) };
+        let mut body = "<CompleteMultipartUpload>".to_owned();
+        for part in sent {
+            let tag = part.tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            let number = part.number;
+            body += &format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag>");
+            if let Some(checksum) = &part.checksum {
+                body += &format!("<ChecksumSHA256>{checksum}</ChecksumSHA256>");
+            }
+            body += "</Part>";
+        }
+        body += "</CompleteMultipartUpload>";
+        let mut fields = vec![("Content-Type", "application/xml")];
+        fields.extend(self.upload.condition.field());
+        let error = match self.ask("POST", &resource, &fields, body.as_bytes()) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        match (error.status(), self.upload.condition) {
+            // An answer may have been lost that said that all was well.
+            (Some(404), _) if self.is_there(sent.len())? => Ok(()),
+            (Some(412), Condition::Absent) => {
+                Err(UploadError::Precondition { found: Some("*".to_owned()) })
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Returns whether the target is what these parts become, and was made by this run.
+    fn is_there(&mut self, parts: usize) -> Result<bool, UploadError> {
+        let Target::Found(response) = self.look()? else { return Ok(false) };
+        let fields = &response.fields;
+        let tag = fields.text("etag").unwrap_or_default().trim_matches('"');
+        let changed = fields.get("last-modified").and_then(parse_date);
+        Ok(fields.number("content-length") == Some(self.len)
+            && tag.ends_with(&format!("-{parts}"))
+            && self.since.zip(changed).is_some_and(|(since, changed)| changed >= since))
+    }
+
+    /// Sends a request until it is answered with success, as often as is allowed.
+    fn ask(
+        &mut self,
+        method: &str,
+        url: &Url,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(Response, Vec<u8>), UploadError> {
+        let mut backoff = Backoff::new(self.upload.retries);
+        loop {
+            let error = match self.ask_once(method, url, fields, body) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            self.has_met |= matches!(error, ClientError::Status { .. });
+            let cancel = self.client.cancel.as_slice();
+            backoff.wait(UploadError::from(error), self.has_met, cancel, |error, wait| {
+                (self.on_event)(&Event::Again { error, wait, resumes: true });
+            })?;
+        }
+    }
+
+    fn ask_once(
+        &mut self,
+        method: &str,
+        url: &Url,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(Response, Vec<u8>), ClientError> {
+        let request = Request { method, fields };
+        let (mut connection, response) = self.client.send(self.idle.take(), &request, url, body)?;
+        self.has_met = true;
+        self.tls = connection.tls().cloned();
+        if self.since.is_none() {
+            self.since = response.fields.get("date").and_then(parse_date);
+        }
+        if !response.is_success() {
+            return Err(connection.refusal(&response));
+        }
+        let body = connection.incoming().memory(response.framing, MAX_BODY);
+        let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
+        self.idle = response.keeps_alive.then_some(connection);
+        // A long answer begins before it is known how it will end.
+        match refusal_in(&body) {
+            Some(error) => Err(error),
+            None => Ok((response, body)),
+        }
+    }
+
+    /// Removes the upload from the store, as far as that is possible, and the journal.
+    fn abort(&mut self) {
+        if let Some(resource) = self.kept.resource.take() {
+            // Also after it was cancelled.
+            let client = HttpClient { cancel: None, timeout: ABORT_TIMEOUT, ..self.client.clone() };
+            let _ = client.ask(None, &Request { method: "DELETE", fields: &[] }, &resource);
+        }
+        self.kept.forget();
+    }
+
+    fn fail(mut self, error: UploadError) -> UploadFailed {
+        let is_useless = match &error {
+            UploadError::Source(error) => {
+                matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
+            }
+            UploadError::Precondition { .. } => true,
+            error => error.status().is_some_and(|status| matches!(status, 400 | 404 | 412)),
+        };
+        // What no later call could find must not stay at the store.
+        if is_useless || !self.kept.is_written() {
+            self.abort();
+        }
+        let is_kept = self.kept.is_written();
+        UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls.map(Box::new) }
+    }
+}
+
+/// Returns the refusal in the body of an answer whose status is a success.
+fn refusal_in(body: &[u8]) -> Option<ClientError> {
+    let (mut code, mut detail, mut is_error) = (String::new(), String::new(), false);
+    xml::read(body, |name, text| match name {
+        b"code" => text.clone_into(&mut code),
+        b"message" => text.clone_into(&mut detail),
+        b"error" => is_error = true,
+        _ => {}
+    });
+    let status = match code.as_str() {
+        "InternalError" => 500,
+        "SlowDown" | "ServiceUnavailable" => 503,
+        "NoSuchUpload" => 404,
+        "PreconditionFailed" => 412,
+        _ => 400,
+    };
+    is_error.then_some(ClientError::Status {
+        status,
+        code,
+        detail,
+        has_identified: true,
+        retry_after: None,
+    })
+}
+
+/// The maximum size of an answer in bytes: a thousand parts.
+const MAX_BODY: usize = 4 << 20;
+
+/// The time limit for the removal of an upload.
+const ABORT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
