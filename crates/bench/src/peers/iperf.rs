@@ -40,40 +40,33 @@ pub(crate) fn measure(
     cancel: &AtomicBool,
 ) -> Result<Measured> {
     // It needs a port in advance, which another program may take before it does.
-    tries(cancel, || attempt(programs, link, cores, size, cancel))
-}
-
-fn attempt(
-    programs: &PeerPrograms,
-    link: &Link,
-    cores: Cores,
-    size: u64,
-    cancel: &AtomicBool,
-) -> Result<Measured> {
-    let (host, port) = (link.host.to_string(), free_port()?.to_string());
-    let program = || programs.plain(Contender::Iperf3).unwrap_or_else(|| Command::new("iperf3"));
-    let mut command = program();
-    command.args(["--server", "--one-off", "--bind", &host, "--port", &port]);
-    let mut receiver = Running::start(command, link.receiver(cores.second))?;
-    let deadline = Instant::now() + MAX_WAIT;
-    let sender = loop {
+    tries(cancel, || {
+        let (host, port) = (link.host.to_string(), free_port()?.to_string());
+        let program =
+            || programs.plain(Contender::Iperf3).unwrap_or_else(|| Command::new("iperf3"));
         let mut command = program();
-        command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
-        command.args(["--bytes", &size.to_string()]);
-        let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
-        // The receiver does not report when it listens, and the sender exits with 0 in any case.
-        let is_early = sender.stdout.contains("unable to connect");
-        if !is_early || receiver.has_ended() || Instant::now() >= deadline {
-            break sender;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let sum = sum(&sender)?;
-    let receiver = receiver.finish(Some(MAX_WAIT), cancel)?;
-    let elapsed_s = sum.seconds * size as f64 / sum.bytes as f64;
-    let side = |role, finished: &Finished| Side::process(role, elapsed_s, finished.cost);
-    let (sender, receiver) = (side(Role::Sender, &sender), side(Role::Receiver, &receiver));
-    Ok(Measured::new(elapsed_s, sender, Some(receiver)))
+        command.args(["--server", "--one-off", "--bind", &host, "--port", &port]);
+        let mut receiver = Running::start(command, link.receiver(cores.second))?;
+        let deadline = Instant::now() + MAX_WAIT;
+        let sender = loop {
+            let mut command = program();
+            command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
+            command.args(["--bytes", &size.to_string()]);
+            let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
+            // The receiver does not report when it listens, and the sender exits with 0 in any case.
+            let is_early = sender.stdout.contains("unable to connect");
+            if !is_early || receiver.has_ended() || Instant::now() >= deadline {
+                break sender;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let sum = sum(&sender)?;
+        let receiver = receiver.finish(Some(MAX_WAIT), cancel)?;
+        let elapsed_s = sum.seconds * size as f64 / sum.bytes as f64;
+        let side = |role, finished: &Finished| Side::process(role, elapsed_s, finished.cost);
+        let (sender, receiver) = (side(Role::Sender, &sender), side(Role::Receiver, &receiver));
+        Ok(Measured::new(elapsed_s, sender, Some(receiver)))
+    })
 }
 
 /// Returns what the receiver got, as the sender knows of it; it does not count what was on its

@@ -109,9 +109,8 @@ impl<'a> Worker<'a> {
                 Err(rustix::io::Errno::ISDIR).at(Action::ReadingFolder, path)
             }
             FileType::RegularFile => self.file(folder, entry),
-            FileType::Symlink => self.link(folder, entry),
             // Without -r they are read, as every other program would do.
-            _ if !recursive => self.file(folder, entry),
+            _ if !recursive && kind != FileType::Symlink => self.file(folder, entry),
             _ => self.special(folder, entry),
         }
     }

@@ -16,17 +16,7 @@ use crate::worker::Worker;
 use crate::worker::verdict::Verdict;
 
 impl Worker<'_> {
-    /// Copies a link as a link.
-    pub(crate) fn link(
-        &mut self,
-        folder: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
-        let stat = self.stat(folder, entry)?;
-        self.copy_special(folder, entry, &stat, true)
-    }
-
-    /// Makes a device, FIFO or socket like another one.
+    /// Makes a link, device, FIFO or socket like another one.
     pub(crate) fn special(
         &mut self,
         folder: &Arc<DirPair>,
