@@ -179,7 +179,7 @@ impl fmt::Display for DownloadError {
                 write!(f, "it needs {needed} bytes, and {free} are free")
             }
             Self::Stranger { name } => {
-                write!(f, "{} is in the way, and has no journal", name.display())
+                write!(f, "{} is in the way, and has no valid journal", name.display())
             }
         }
     }

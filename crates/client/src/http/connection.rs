@@ -151,16 +151,29 @@ impl<'a> Connection<'a> {
         let mut head = self.head(client, request, url, is_trusted)?;
         head.extend_from_slice(body);
         self.send(&head)?;
+        self.answer(request.method, &mut |_| {})
+    }
+
+    /// Reads the final answer to a request of this method; `on_interim` gets those before it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `BadResponse` if no end of interim answers is in sight.
+    pub(crate) fn answer(
+        &mut self,
+        method: &str,
+        on_interim: &mut (dyn FnMut(&Response) + Send),
+    ) -> Result<Response, ClientError> {
+        let bad = |what: &str| Err(ClientError::BadResponse(what.to_owned()));
         for _ in 0..MAX_INTERIM {
-            let response = self.response(request.method)?;
+            let response = self.response(method)?;
             match response.status {
-                // No other protocol was requested.
-                101 => break,
-                100..200 => {}
+                101 => return bad("it changes to a protocol that was not requested"),
+                100..200 => on_interim(&response),
                 _ => return Ok(response),
             }
         }
-        Err(ClientError::BadResponse("no end of interim answers".to_owned()))
+        bad("no end of interim answers")
     }
 
     /// Checks whether nothing has arrived since the last answer. Anything else is the end of the
@@ -330,6 +343,11 @@ impl<'a> Connection<'a> {
     ///
     /// [`ClientError`].
     pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
+        let is_http = self.incoming.starts_with(b"HTTP/");
+        if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {
+            let what = "it is not HTTP (is this the right port?)";
+            return Err(ClientError::BadResponse(what.to_owned()));
+        }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) => return Err(ClientError::Closed),
@@ -443,8 +461,8 @@ fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
 /// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The maximum number of interim answers before the final one.
-const MAX_INTERIM: u32 = 100;
+/// The maximum number of interim answers before the final one, and in a row while a body is sent.
+pub(crate) const MAX_INTERIM: u32 = 100;
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;

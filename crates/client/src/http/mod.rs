@@ -17,6 +17,7 @@ pub(crate) mod xml;
 
 pub use ask::Answer;
 pub use client::HttpClient;
+pub(crate) use connection::MAX_INTERIM;
 pub use connection::{Connection, Request};
 pub use credentials::{Credentials, Sign};
 pub use proxy::Proxies;

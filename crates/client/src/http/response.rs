@@ -155,6 +155,9 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, Cl
         match (number(value.trim_ascii()), length) {
             (Some(number), None) => length = Some(number),
             (Some(number), Some(length)) if number == length => {}
+            (Some(_), Some(_)) => {
+                return Err(ClientError::BadResponse("it has two lengths".to_owned()));
+            }
             _ => {
                 return Err(ClientError::BadResponse("its Content-Length is no number".to_owned()));
             }

@@ -14,7 +14,7 @@ use url::Url;
 use super::error::UploadError;
 use super::options::{Event, OnEvent, SendOptions};
 use crate::error::{ClientError, is_of_network};
-use crate::http::{Connection, HttpClient, Response};
+use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
 
 /// A request with a body on its way.
 pub(crate) struct Exchange<'e, 'a, 't> {
@@ -135,9 +135,10 @@ fn hear(
     interim: &mut (dyn FnMut(&Response) + Send),
     heard: &mut Option<Result<Response, ClientError>>,
 ) -> Heard {
+    let mut interim_answers = 0;
     let answer = loop {
-        // What has come may be of TLS alone.
-        if !connection.has_spoken(Duration::ZERO) {
+        // What has come may be of TLS alone. A server that never stops must not stop the body.
+        if interim_answers == MAX_INTERIM || !connection.has_spoken(Duration::ZERO) {
             return Heard::GoOn;
         }
         let answer = connection.response(method);
@@ -145,6 +146,7 @@ fn hear(
             Ok(response) if response.status < 200 => interim(response),
             _ => break answer,
         }
+        interim_answers += 1;
     };
     // Success may be premature, but is no reason to break off what is welcome.
     let is_welcome = answer.as_ref().is_ok_and(Response::is_success);

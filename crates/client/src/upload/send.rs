@@ -8,7 +8,7 @@ use super::chunks;
 use super::error::UploadError;
 use super::exchange::Exchange;
 use crate::error::ClientError;
-use crate::http::Response;
+use crate::http::{MAX_INTERIM, Response};
 
 impl Exchange<'_, '_, '_> {
     /// Sends head and body; returns the final answer, and whether the whole body was sent.
@@ -76,12 +76,12 @@ impl Exchange<'_, '_, '_> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
             if !self.connection.has_spoken(left.min(POLL_INTERVAL)) {
                 if self.client.is_cancelled() {
                     return Err(ClientError::Cancelled.into());
-                }
-                if left.is_zero() {
-                    return Ok(None);
                 }
                 continue;
             }
@@ -100,19 +100,17 @@ impl Exchange<'_, '_, '_> {
         let sent = self.body.len().unwrap_or_else(|| self.report.bytes());
         let timeout = self.client.timeout + Duration::from_secs(sent / MIN_DISK_RATE);
         self.connection.incoming().set_timeout(Some(timeout));
-        let answer = loop {
-            match self.connection.response(self.method) {
-                Ok(response) if response.status < 200 => (self.interim)(&response),
-                answer => break answer,
-            }
-        };
+        let answer = self.connection.answer(self.method, &mut *self.interim);
         self.connection.incoming().set_timeout(Some(self.client.timeout));
         Ok(answer?)
     }
 
     /// Returns what the server sent before the connection broke, if anything.
     fn last_words(&mut self) -> Option<Response> {
-        while self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
+        for _ in 0..MAX_INTERIM {
+            if !self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
+                break;
+            }
             match self.connection.response(self.method) {
                 Ok(response) if response.status < 200 => {}
                 answer => return answer.ok(),

@@ -25,6 +25,34 @@ fn a_server_that_wants_no_more_is_heard_in_the_middle() {
 }
 
 #[test]
+fn interim_answers_without_end_are_a_failure() {
+    for len in [0, 1 << 10] {
+        let sample = Sample::of(len);
+        let server = Scripted::one(|mut conn| {
+            conn.head();
+            // Until the client has left.
+            while conn.try_say("HTTP/1.1 103 Early Hints\r\n\r\n") {}
+        });
+        let failed = sample.put(&server.url("/file")).failed();
+        let text = failed.error.to_string();
+        assert!(text.contains("no end of interim answers"), "{len}: {text}");
+        server.finish();
+    }
+}
+
+#[test]
+fn another_protocol_is_told_at_once() {
+    let sample = Sample::of(1 << 10);
+    let server = Scripted::one(|mut conn| {
+        conn.say("SSH-2.0-OpenSSH_9\r\n");
+        conn.rest();
+    });
+    let failed = sample.put(&server.url("/file")).failed();
+    assert!(failed.error.to_string().contains("is not HTTP"), "{}", failed.error);
+    server.finish();
+}
+
+#[test]
 fn the_last_words_before_a_reset_are_heard() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {

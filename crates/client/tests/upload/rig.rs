@@ -79,6 +79,11 @@ impl Conn {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Says something, unless the client has left.
+    pub fn try_say(&mut self, text: &str) -> bool {
+        self.stream.write_all(text.as_bytes()).is_ok()
+    }
+
     /// An answer without a body.
     pub fn answer(&mut self, status: &str, fields: &[&str]) {
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();

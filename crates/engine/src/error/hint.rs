@@ -57,7 +57,7 @@ impl Hint {
     pub fn of_network(error: &io::Error) -> Option<Self> {
         Some(Self(match Errno::from_io_error(error)? {
             Errno::ADDRINUSE => {
-                "another program listens there: choose another port or path, or stop it"
+                "another program listens there, or a file has that name: choose another"
             }
             Errno::ADDRNOTAVAIL => "this machine does not have that address",
             Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
@@ -90,9 +90,10 @@ impl Action {
             (Self::Replacing, Errno::ISDIR) => "a folder is in the way",
             (Self::ReplacingByFolder, Errno::NOTDIR) => "something else is in the way",
             (Self::Following, Errno::LOOP) => "the link leads back to a folder that it is in",
-            (Self::Creating | Self::Replacing | Self::Writing, Errno::PERM) => {
-                "it may be immutable: lsattr tells"
+            (Self::Creating, Errno::PERM) => {
+                "the folder may be immutable (lsattr tells), or removed meanwhile"
             }
+            (Self::Replacing | Self::Writing, Errno::PERM) => "it may be immutable: lsattr tells",
             (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",
             (_, Errno::NOSPC) => DISK_FULL,

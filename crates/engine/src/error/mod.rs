@@ -179,7 +179,7 @@ impl Hinted for Error {
                     "the connection was cut: no close_notify said that this is all"
                 }
                 Errno::CONNRESET | Errno::PIPE => {
-                    "the other side stopped reading before the end; its own message says why"
+                    "the other side left before the end; its own message says why"
                 }
                 _ => return None,
             },

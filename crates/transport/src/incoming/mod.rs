@@ -172,6 +172,25 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
+    /// Waits for the first bytes of a message, and returns whether they are `prefix`, as far as they
+    /// came before the end. They are not taken.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`].
+    pub fn starts_with(&mut self, prefix: &[u8]) -> Result<bool, ReceiveError> {
+        loop {
+            let len = prefix.len().min(self.ahead.len());
+            if len == prefix.len() || self.ahead[..len] != prefix[..len] {
+                return Ok(self.ahead[..len] == prefix[..len]);
+            }
+            let most = if self.is_eager { EAGER } else { prefix.len() - len };
+            if self.read(most)? == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Reads exactly `len` bytes into memory.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ use std::path::Path;
 use toml::{Spanned, Value};
 
 use crate::failure::{Failure, Result, WithPath};
-use underpass_engine::hint::Action;
 
 /// One key of a config file.
 #[derive(Debug, PartialEq)]
@@ -23,7 +22,7 @@ pub(super) struct ConfigKey {
 
 /// Reads a config file, without knowing which keys there are.
 pub(super) fn read(path: &Path) -> Result<Vec<ConfigKey>> {
-    let text = fs::read_to_string(path).with_path(Action::Reading, path)?;
+    let text = fs::read_to_string(path).with_path("reading", path)?;
     entries(&text, &path.display().to_string()).map_err(Failure::Usage)
 }
 
