@@ -6,12 +6,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchArgs;
-use crate::commands::completions::GenerateArgs;
 use crate::commands::cp::CpArgs;
 use crate::commands::doctor::DoctorArgs;
 #[cfg(feature = "explain")]
 use crate::commands::explain::ExplainArgs;
+use crate::commands::fill::FillArgs;
 use crate::commands::get::GetArgs;
+use crate::commands::manual::completions::GenerateArgs;
 use crate::commands::put::PutArgs;
 use crate::commands::recv::RecvArgs;
 use crate::commands::send::SendArgs;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     /// Copy files and folders within this machine
     Cp(Box<CpArgs>),
     #[cfg(feature = "bench")]
+    /// Have a cache in front of an origin fetch what is on a list
+    Fill(Box<FillArgs>),
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
     /// Report what this machine allows, and how to enable what it does not

@@ -40,12 +40,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),
         #[cfg(feature = "bench")]
+        Some(Command::Fill(args)) => commands::fill::run(&args),
         Some(Command::Bench(args)) => commands::bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         #[cfg(feature = "explain")]
         // It ends as the program that it runs.
         Some(Command::Explain(args)) => return commands::explain::run(&args),
-        None => commands::completions::run(&cli.generate, Cli::command()),
+        None => commands::manual::completions::run(&cli.generate, Cli::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

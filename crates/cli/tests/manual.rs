@@ -33,7 +33,8 @@ fn examples(page: &str) -> Vec<String> {
 #[test]
 fn each_command_has_a_page_with_examples_that_it_accepts() {
     let pages = pages();
-    let commands = ["serve", "get", "put", "send", "recv", "cp", "bench", "doctor", "explain"];
+    let commands =
+        ["serve", "get", "put", "send", "recv", "cp", "fill", "bench", "doctor", "explain"];
     let names = commands.map(|name| format!("underpass-{name}"));
     for name in names.iter().map(String::as_str).chain(["underpass"]) {
         let page = &pages[name];

@@ -117,8 +117,8 @@ impl HttpClientArgs {
         }
     }
 
-    /// Returns the client for requests to `url`.
-    fn client<'a>(
+    /// Returns the client for requests to `url`, which is not that of an object.
+    pub(crate) fn client<'a>(
         &self,
         url: &Url,
         tls: &TlsSetup,

@@ -15,6 +15,7 @@ mod ranges;
 mod redirects;
 mod replies;
 mod restarts;
+mod scale;
 mod usage;
 mod versions;
 mod wicked;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tokio::task::spawn_blocking;
 use underpass_cache::{Cache, Entry, Failure, Found, Key, Wish};
 use underpass_observe::transfers::CacheRow;
+use underpass_protocol::caching::Forward;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
 
@@ -108,7 +109,11 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
 /// Waits until a range of an object is here; returns how many bytes of it were not.
 async fn fetch(entry: &Entry, from: u64, to: u64) -> Result<u64, Failure> {
     let reader = entry.reader();
-    let present = entry.present(&(from..to));
+    // The answer that has just begun to come was begun for this request.
+    let present = match entry.cache.forward {
+        Some(Forward::UriMiss) => 0,
+        _ => entry.present(&(from..to)),
+    };
     let mut at = from;
     while at < to {
         let arrived = reader.arrive(at, to).await?;

@@ -1,5 +1,6 @@
 //! The manual pages: what clap knows of a command, and what its page says beyond that.
 
+pub(crate) mod completions;
 mod sections;
 
 use std::fs;

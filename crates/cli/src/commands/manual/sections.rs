@@ -21,6 +21,7 @@ impl Sections {
             "underpass-send" => (SEND, TRANSFER, &[]),
             "underpass-recv" => (RECV, TRANSFER, RECV_FILES),
             "underpass-cp" => (CP, COPY, CP_FILES),
+            "underpass-fill" => (FILL, FILLED, &[]),
             "underpass-doctor" => (DOCTOR, FINDINGS, &[]),
             "underpass-explain" => (EXPLAIN, TRACED, &[]),
             "underpass-bench" => (BENCH, BENCHED, &[]),
@@ -95,6 +96,20 @@ const CP: Entries = &[
         "Copy to a removable disk and read everything back:",
         "underpass cp -a --verify=direct --sync photos /media/disk/",
     ),
+];
+
+const FILL: Entries = &[
+    (
+        "Fetch at night what another node is asked for:",
+        "underpass fill --node http://cache2:5000 --manifest popular --rate 150M --between 02:00-06:00",
+    ),
+    ("Fetch one file:", "underpass fill --node http://localhost:5000 --manifest - -q"),
+];
+
+const FILLED: Entries = &[
+    ("0", "The node has everything on the list."),
+    ("1", "Something could not be fetched; a line for each says why."),
+    ("2", "The command line or the list was wrong, and nothing was done."),
 ];
 
 const DOCTOR: Entries = &[

@@ -12,7 +12,7 @@ use underpass_server::server::MinFree;
 
 use super::confine::User;
 use crate::args::{EngineArgs, integrity, seconds};
-use crate::commands::completions::GenerateArgs;
+use crate::commands::manual::completions::GenerateArgs;
 use underpass_engine::Size;
 
 /// The options of `serve`.

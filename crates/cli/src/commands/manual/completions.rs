@@ -7,7 +7,6 @@ use clap::error::ErrorKind;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::manual;
 use crate::failure::Result;
 use crate::output;
 
@@ -36,10 +35,10 @@ impl GenerateArgs {
             clap_complete::generate(shell, &mut program, "underpass", &mut text);
         } else if self.print_manpage {
             program.build();
-            manual::print(&program, &mut text).expect("a vector takes everything");
+            super::print(&program, &mut text).expect("a vector takes everything");
         } else if let Some(folder) = &self.write_manpages {
             program.build();
-            manual::write(&program, folder)?;
+            super::write(&program, folder)?;
         } else {
             return Ok(false);
         }

@@ -1,0 +1,213 @@
+//! Has a node fetch what is on a list, piece by piece.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use indicatif::BinaryBytes;
+use serde::{Deserialize, Serialize};
+use underpass_client::backoff::{Backoff, sleep};
+use underpass_client::{HttpClient, Request, Url};
+
+use super::args::FillArgs;
+use super::manifest;
+use crate::failure::{Failure, Result};
+use crate::output::{self, counted};
+use crate::signals;
+
+/// What was done. The names of the fields are stable.
+#[derive(Debug, Default, Serialize)]
+struct FillReceipt {
+    /// The paths that the node has now.
+    files: u64,
+    /// The paths that it could not get.
+    failed: u64,
+    /// The length of all files that it has.
+    bytes: u64,
+    /// The bytes that it had to fetch.
+    fetched_bytes: u64,
+    /// The seconds that it took, with all waiting.
+    elapsed_s: f64,
+}
+
+/// What a node says about a piece.
+#[derive(Debug, Deserialize)]
+struct Piece {
+    length: Option<u64>,
+    fetched: u64,
+}
+
+/// Has the node fetch everything on the list.
+pub(crate) fn run(args: &FillArgs) -> Result<()> {
+    let cancel = signals::cancel_flag();
+    let paths = manifest::read(&args.manifest)?;
+    let tls = args.http.tls(underpass_engine::Policy::Auto)?;
+    let client = args.http.client(&args.node, &tls, &cancel)?;
+    let mut node = args.node.clone();
+    let folder = format!("{}/.underpass/fill", node.path().trim_end_matches('/'));
+    node.set_path(&folder);
+    let started = Instant::now();
+    let mut filler = Filler { args, client, node, cancel: &cancel, started, fetched: 0 };
+    let mut receipt = FillReceipt::default();
+    let mut stop = None;
+    for (number, path) in paths.iter().enumerate() {
+        match filler.fill(path) {
+            Ok(length) => {
+                receipt.files += 1;
+                receipt.bytes += length;
+                if !args.quiet {
+                    let (at, all) = (number + 1, paths.len());
+                    output::note(&format!("{at} of {all}: {path}, {}", BinaryBytes(length)));
+                }
+            }
+            Err(Stop::Path(why)) => {
+                receipt.failed += 1;
+                output::problem(&Failure::line(format!("{path}: {why}")));
+            }
+            Err(Stop::All(failure)) => {
+                stop = Some(failure);
+                break;
+            }
+        }
+    }
+    receipt.fetched_bytes = filler.fetched;
+    receipt.elapsed_s = started.elapsed().as_secs_f64();
+    if args.json {
+        output::text(&format!("{}\n", output::json(&receipt)));
+    }
+    if !args.quiet {
+        let files = counted(receipt.files, "file", "files");
+        let (bytes, fetched) = (BinaryBytes(receipt.bytes), BinaryBytes(receipt.fetched_bytes));
+        let seconds = receipt.elapsed_s;
+        output::note(&format!(
+            "{files} of {bytes} on the node, {fetched} fetched in {seconds:.3} s"
+        ));
+    }
+    match (stop, receipt.failed) {
+        (Some(failure), _) => Err(failure),
+        (None, 0) => Ok(()),
+        (None, failed) => {
+            Err(Failure::line(format!("{failed} of {} could not be fetched", paths.len())))
+        }
+    }
+}
+
+/// Why a path was given up.
+enum Stop {
+    /// For a reason of its own.
+    Path(String),
+    /// For a reason that all others have too.
+    All(Failure),
+}
+
+struct Filler<'a> {
+    args: &'a FillArgs,
+    client: HttpClient<'a>,
+    node: Url,
+    cancel: &'a AtomicBool,
+    started: Instant,
+    fetched: u64,
+}
+
+impl Filler<'_> {
+    /// Has the node fetch a file; returns its length.
+    fn fill(&mut self, path: &str) -> std::result::Result<u64, Stop> {
+        let step = self.args.rate.map_or(MAX_STEP, |rate| rate.0.clamp(MIN_STEP, MAX_STEP));
+        let mut at = 0;
+        loop {
+            self.wait()?;
+            let piece = self.piece(path, at, at + step)?;
+            self.fetched += piece.fetched;
+            at += step;
+            match piece.length {
+                Some(length) if at >= length => return Ok(length),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the time of day, and as long as the rate demands.
+    fn wait(&mut self) -> std::result::Result<(), Stop> {
+        let mut is_told = self.args.quiet;
+        while let Some(window) = self.args.between.filter(|window| !window.has(minute_of_day())) {
+            if !is_told {
+                let (hour, minute) = (window.from / 60, window.from % 60);
+                output::note(&format!("waiting until {hour:02}:{minute:02}"));
+                is_told = true;
+            }
+            self.sleep(LOOK_AT_CLOCK)?;
+            // The time outside does not count for the rate.
+            self.started += LOOK_AT_CLOCK;
+        }
+        if let Some(rate) = self.args.rate {
+            let due = Duration::from_secs_f64(self.fetched as f64 / rate.0 as f64);
+            self.sleep(due.saturating_sub(self.started.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    fn sleep(&self, time: Duration) -> std::result::Result<(), Stop> {
+        match sleep(time, &[self.cancel]) {
+            true => Ok(()),
+            false => Err(Stop::All(Failure::line("interrupted".to_owned()))),
+        }
+    }
+
+    /// Has the node fetch a piece, once more if that fails for a moment.
+    fn piece(&self, path: &str, from: u64, to: u64) -> std::result::Result<Piece, Stop> {
+        let mut url = self.node.clone();
+        url.query_pairs_mut()
+            .append_pair("path", path)
+            .append_pair("from", &from.to_string())
+            .append_pair("to", &to.to_string());
+        let request = Request { method: "POST", fields: &[("Content-Length", "0")] };
+        let mut backoff = Backoff::new(self.args.http.retries());
+        loop {
+            let answered =
+                self.client.ask(None, &request, &url).and_then(|mut answer| {
+                    match answer.response.status {
+                        200 => answer
+                            .connection
+                            .incoming()
+                            .memory(answer.response.framing, MAX_ANSWER)
+                            .map_err(|_| underpass_client::ClientError::Closed),
+                        _ => Err(answer.connection.refusal(&answer.response)),
+                    }
+                });
+            let error = match answered {
+                Ok(body) => {
+                    let bad = |_| Failure::line(format!("{} is no node", self.args.node));
+                    return serde_json::from_slice(&body).map_err(bad).map_err(Stop::All);
+                }
+                Err(error) => error,
+            };
+            let wait = backoff.next(error.retry_after()).filter(|_| error.is_temporary());
+            match (wait, &error) {
+                (Some(wait), _) => self.sleep(wait)?,
+                (None, underpass_client::ClientError::Status { status, .. })
+                    if !matches!(status, 401 | 403 | 405) =>
+                {
+                    return Err(Stop::Path(error.to_string()));
+                }
+                (None, _) => return Err(Stop::All(Failure::line(error.to_string()))),
+            }
+        }
+    }
+}
+
+/// Returns how many minutes of the day have gone by here.
+fn minute_of_day() -> u16 {
+    let now = jiff::Zoned::now();
+    u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).unwrap_or(0)
+}
+
+/// The size of a piece without a limit of the rate, which only tells how far a file is.
+const MAX_STEP: u64 = 64 << 20;
+
+/// The minimum size of a piece: what a node fetches at once.
+const MIN_STEP: u64 = 1 << 20;
+
+/// How often the clock is looked at outside the time.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(5);
+
+/// The maximum size of an answer in bytes.
+const MAX_ANSWER: usize = 4 << 10;

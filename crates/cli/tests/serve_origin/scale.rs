@@ -1,0 +1,188 @@
+//! Three nodes behind a balancer, with the configurations that are offered for that.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use underpass_testkit::{free_port, until_listening};
+
+use crate::node::Node;
+use crate::rig::{Running, folder, has, noise, run, underpass, until};
+use crate::wicked::{Object, Origin};
+
+const FILES: usize = 12;
+const LEN: usize = 4 << 20;
+
+/// The contents of a file.
+fn contents(path: &str) -> Vec<u8> {
+    let mut bytes = noise(LEN);
+    bytes[..path.len()].copy_from_slice(path.as_bytes());
+    bytes
+}
+
+fn origin() -> Origin {
+    Origin::new(|asked, sending| {
+        Object::new(contents(&asked.path), &asked.path[1..]).send(asked, sending);
+    })
+}
+
+/// An offered configuration, with these nodes and this port.
+fn config(name: &str, nodes: &[Node], port: u16) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/origin").join(name);
+    let mut text = fs::read_to_string(path).unwrap();
+    for (index, node) in nodes.iter().enumerate() {
+        let example = format!("192.0.2.{}:5000", index + 1);
+        assert!(text.contains(&example), "{name}: {example}");
+        text = text.replace(&example, node.address());
+    }
+    text.replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
+        .replace("listen 8080", &format!("listen 127.0.0.1:{port}"))
+}
+
+fn start(program: &str, args: &[&str], port: u16) -> Running {
+    let mut command = Command::new(program);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = Running::start(command);
+    until_listening(port);
+    running
+}
+
+/// Downloads all files slowly, kills a node that is in the middle of some, and compares.
+fn one_node_is_killed(balancer: impl Fn(&TempDir, &[Node], u16) -> Running) {
+    let origin = origin();
+    let mut nodes: Vec<_> = (0..3).map(|_| Node::new(&origin.url(), &[])).collect();
+    let (here, port) = (folder(), free_port());
+    let balancer = balancer(&here, &nodes, port);
+    let clients: Vec<_> = (0..2 * FILES)
+        .map(|client| {
+            let (name, target) = (client % FILES, here.path().join(format!("file-{client}")));
+            let mut command = underpass();
+            command.args(["get", "--rate", "2M", "-q", "-o"]).arg(&target);
+            command.arg(format!("http://127.0.0.1:{port}/{name}"));
+            (name, target, Running::start(command))
+        })
+        .collect();
+    let readers = |node: &Node| {
+        let rows = serde_json::from_slice::<Value>(&node.get("/.underpass/cache?json").body);
+        let rows = rows.unwrap();
+        rows.as_array().unwrap().iter().map(|row| row["readers"].as_u64().unwrap()).sum::<u64>()
+    };
+    let mut victim = 0;
+    until("a node that is read from", || {
+        let found = nodes.iter().position(|node| readers(node) > 1);
+        victim = found.unwrap_or(0);
+        found.is_some()
+    });
+    let mut killed = nodes.remove(victim);
+    killed.server.child.kill().unwrap();
+    for (name, target, client) in clients {
+        client.finish().succeeded();
+        assert!(fs::read(target).unwrap() == contents(&format!("/{name}")), "{name}");
+    }
+    for node in &nodes {
+        until("fills that have ended", || node.metric("reserved_bytes") == 0);
+        // Each file that a node has was fetched once.
+        assert_eq!(node.metric("origin_bytes_total"), node.metric("used_bytes"));
+        assert!(node.metric("used_bytes") >= LEN as u64);
+    }
+    drop(balancer);
+}
+
+#[test]
+fn clients_behind_haproxy_lose_nothing_when_a_node_is_killed() {
+    if !has("haproxy") {
+        return;
+    }
+    one_node_is_killed(|here, nodes, port| {
+        let path = here.path().join("haproxy.cfg");
+        fs::write(&path, config("haproxy.cfg", nodes, port)).unwrap();
+        start("haproxy", &["-db", "-q", "-f", path.to_str().unwrap()], port)
+    });
+}
+
+#[test]
+fn clients_behind_nginx_lose_nothing_when_a_node_is_killed() {
+    if !has("nginx") {
+        return;
+    }
+    one_node_is_killed(|here, nodes, port| {
+        let (path, here) = (here.path().join("nginx.conf"), here.path().display().to_string());
+        // As nobody in particular: it has its files here.
+        let own = format!(
+            "http {{ client_body_temp_path {here}/1; proxy_temp_path {here}/2; \
+             fastcgi_temp_path {here}/3; uwsgi_temp_path {here}/4; scgi_temp_path {here}/5;"
+        );
+        let text = config("nginx.conf", nodes, port).replace("http {", &own);
+        fs::write(&path, text).unwrap();
+        let global = format!("daemon off; master_process off; pid {here}/pid;");
+        start("nginx", &["-e", "stderr", "-c", path.to_str().unwrap(), "-g", &global], port)
+    });
+}
+
+#[test]
+fn envoy_accepts_its_configuration() {
+    // It is in no distribution.
+    if !Command::new("envoy").arg("--version").output().is_ok_and(|it| it.status.success()) {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/origin/envoy.yaml");
+    let output = Command::new("envoy").args(["--mode", "validate", "-c"]).arg(path).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Fills a node by a list; returns the receipt.
+fn fill(node: &Node, list: &str, args: &[&str]) -> (Option<i32>, Value, String) {
+    let here = folder();
+    let path = here.path().join("list");
+    fs::write(&path, list).unwrap();
+    let url = format!("http://{}", node.address());
+    let words = ["fill", "--node", &url, "--manifest", path.to_str().unwrap(), "--json"];
+    let finished = run(words.iter().chain(args));
+    (finished.code(), finished.receipt(), finished.stderr)
+}
+
+#[test]
+fn a_node_is_filled_by_a_list() {
+    let origin = origin();
+    let node = Node::new(&origin.url(), &[]);
+    let (code, receipt, said) = fill(&node, "/2\n/1 9\n", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!((&receipt["files"], &receipt["failed"]), (&2.into(), &0.into()), "{receipt}");
+    assert_eq!(receipt["bytes"], (2 * LEN) as u64);
+    assert_eq!(receipt["fetched_bytes"], (2 * LEN) as u64);
+    assert!(said.contains("1 of 2: /1, 4.00 MiB"), "{said}");
+    node.get("/2").is(200, &contents("/2"));
+    assert_eq!(origin.sent(), 2 * LEN as u64);
+    // What is here is not fetched again, and what is popular here is a list for another node.
+    let list = String::from_utf8(node.get("/.underpass/popular").body).unwrap();
+    let (_, receipt, _) = fill(&node, &list, &["--rate", "100M", "-q"]);
+    assert_eq!((&receipt["files"], &receipt["fetched_bytes"]), (&2.into(), &0.into()));
+    let other = Node::new(&format!("http://{}/", node.address()), &[]);
+    let (code, receipt, _) = fill(&other, &list, &["--rate", "100M", "-q"]);
+    assert_eq!((code, &receipt["fetched_bytes"]), (Some(0), &(2 * LEN as u64).into()));
+    assert_eq!(origin.sent(), 2 * LEN as u64);
+}
+
+#[test]
+fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/none" => sending.answer("HTTP/1.1 404 No", b""),
+        _ => object.send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let (code, receipt, said) = fill(&node, "/none\n/a\n", &[]);
+    assert_eq!((code, &receipt["failed"], &receipt["files"]), (Some(1), &1.into(), &1.into()));
+    assert!(said.contains("/none") && said.contains("404"), "{said}");
+    let node = Node::new(&origin.url(), &["--auth", "w:w@/:rw", "--auth", "@/"]);
+    let (code, receipt, said) = fill(&node, "/a\n/b\n", &["--no-netrc"]);
+    assert_eq!((code, &receipt["files"]), (Some(1), &0.into()), "{said}");
+    let (code, ..) = fill(&node, "/a\n", &["--user", "w:w"]);
+    assert_eq!(code, Some(0));
+    let url = format!("http://{}", node.address());
+    run(["fill", "--node", &url, "--manifest", "/none/list"]).failed(1, &["/none/list"]);
+}
