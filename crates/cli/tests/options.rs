@@ -27,7 +27,7 @@ fn commands(above: &[String]) -> Vec<(Vec<String>, String)> {
 }
 
 /// Values of all sorts: one of them is right for each option.
-const VALUES: [&str; 23] = [
+const VALUES: [&str; 24] = [
     "1",
     "0.5",
     "1K",
@@ -45,6 +45,7 @@ const VALUES: [&str; 23] = [
     "sha-256",
     "self",
     "0-9",
+    "02:00-14:00",
     "bash",
     "direct",
     "path",

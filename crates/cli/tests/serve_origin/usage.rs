@@ -2,8 +2,10 @@
 
 use std::process::Stdio;
 
+use serde_json::Value;
+
 use crate::node::{Node, until_stored};
-use crate::rig::{Running, folder, underpass};
+use crate::rig::{Running, folder, run, underpass};
 use crate::wicked::{Object, Origin};
 
 fn refused(args: &[&str], words: &[&str]) {
@@ -92,4 +94,39 @@ fn the_folder_of_the_cache_itself_is_not_served() {
         assert_eq!(node.get(path).status, 404, "{path}");
     }
     assert_eq!(origin.asked().len(), 4);
+}
+
+#[test]
+fn the_doctor_tells_how_good_an_origin_is() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/good" => object.send(asked, sending),
+        "/plain" => sending.answer("HTTP/1.1 200 OK", b"hello"),
+        _ => sending.answer("HTTP/1.1 404 No", b""),
+    });
+    let here = folder();
+    let examine = |path: &str| {
+        let (url, cache) = (format!("{}{path}", origin.url()), here.path().to_str().unwrap());
+        let words = ["doctor", "--origin", &url, "--cache", cache, "--json"];
+        let finished = run(words);
+        let record: Value = serde_json::from_str(finished.text().trim()).unwrap();
+        let states = record["findings"].as_array().unwrap().iter();
+        let of = |it: &Value| format!("{} {}", it["name"], it["state"]).replace('"', "");
+        (finished.code(), states.map(of).collect::<Vec<_>>())
+    };
+    let (code, states) = examine("good");
+    assert_eq!(code, Some(0), "{states:?}");
+    assert_eq!(states[..2], ["origin best", "origin-tls unneeded"]);
+    assert_eq!(states[2..4], ["ranges best", "version best"]);
+    assert!(states[4].starts_with("cache-disk "), "{states:?}");
+    let (code, states) = examine("plain");
+    assert_eq!(code, Some(3), "{states:?}");
+    assert_eq!(states[2..4], ["ranges limited", "version closed"]);
+    let (_, states) = examine("none");
+    assert_eq!(states[2], "file closed");
+    origin.end();
+    let (_, states) = examine("good");
+    assert_eq!(states[0], "origin closed");
+    run(["doctor", "--origin", "nowhere"]).failed(2, &["--origin", "https://HOST/FILE"]);
+    assert_eq!(underpass_testkit::names(here.path()), [""; 0]);
 }

@@ -22,6 +22,19 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "PATH | HOST[:PORT]")]
     pub(super) to: Option<OsString>,
 
+    /// Examine this file of an origin instead, for `serve --origin`: whether it is reachable, its
+    /// ranges and its version
+    #[arg(long, value_name = "URL", conflicts_with_all = ["from", "to"])]
+    pub(super) origin: Option<String>,
+
+    /// Examine the disk of this folder too, for `serve --cache`: writes up to 256 MiB without a name
+    #[arg(long, value_name = "DIR", requires = "origin")]
+    pub(super) cache: Option<PathBuf>,
+
+    /// Trust the certificate authorities in this PEM file instead of the system's for the origin
+    #[arg(long, value_name = "FILE", requires = "origin")]
+    pub(super) origin_cacert: Option<PathBuf>,
+
     /// Print the findings as one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -87,7 +100,14 @@ mod tests {
         assert_eq!(understood("-"), Target::Output);
         assert_eq!(understood("/proc"), Target::Folder("/proc".into()));
         assert_eq!(understood("src"), Target::Folder("src".into()));
-        let none = DoctorArgs { from: None, to: None, json: false };
+        let none = DoctorArgs {
+            from: None,
+            to: None,
+            origin: None,
+            cache: None,
+            origin_cacert: None,
+            json: false,
+        };
         assert_eq!(none.target().unwrap(), Target::Any);
     }
 

@@ -1,6 +1,7 @@
 //! `underpass doctor`: what this machine supports, and how to fix what it does not.
 
 mod args;
+mod origin;
 mod print;
 mod run;
 

@@ -1,7 +1,9 @@
 //! Prints the doctor's findings as lines for people, or as JSON with stable field names.
 
 use serde::Serialize;
-use underpass_diagnose::doctor::{Diagnosis, Finding, PairTrials, Trial, TrialOutcome};
+use underpass_diagnose::doctor::{
+    Diagnosis, Finding, FindingState, PairTrials, Trial, TrialOutcome,
+};
 use underpass_engine::Mechanism;
 
 use crate::output;
@@ -28,6 +30,19 @@ pub(super) fn json(diagnosis: &Diagnosis) -> String {
         pair: PairRecord::from(&diagnosis.pair),
         findings: &diagnosis.findings,
     })
+}
+
+/// Returns the findings about an origin as one JSON object.
+pub(super) fn origin_json(findings: &[Finding]) -> String {
+    let open = findings.iter().all(|finding| finding.state != FindingState::Closed);
+    output::json(&OriginRecord { open, findings })
+}
+
+#[derive(Serialize)]
+struct OriginRecord<'d> {
+    /// Whether nothing hinders the cache.
+    open: bool,
+    findings: &'d [Finding],
 }
 
 #[derive(Serialize)]

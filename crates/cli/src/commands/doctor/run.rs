@@ -1,14 +1,29 @@
 //! Examines two ends and prints the findings.
 
-use underpass_diagnose::doctor;
+use underpass_diagnose::doctor::{self, Finding, FindingState};
 
 use super::args::DoctorArgs;
-use super::print;
+use super::{origin, print};
 use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Runs all trials and prints the findings; fails if the fastest mechanism is unavailable.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    if let Some(url) = &args.origin {
+        let findings = origin::examine(args, url)?;
+        match args.json {
+            true => output::text(&format!("{}\n", print::origin_json(&findings))),
+            false => output::text(&print::text(&findings)),
+        }
+        let is_closed = |finding: &&Finding| finding.state == FindingState::Closed;
+        return match findings.iter().filter(is_closed).count() {
+            0 => Ok(()),
+            count => Err(Failure::finding(format!(
+                "{} the cache",
+                output::counted(count as u64, "thing hinders", "things hinder")
+            ))),
+        };
+    }
     let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
     match args.json {
         true => output::text(&format!("{}\n", print::json(&diagnosis))),
