@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::spawn_blocking;
 
 use crate::connection::peer::{Doing, Peer};
 use crate::connection::socket::READABLE;
@@ -56,7 +56,7 @@ async fn run_handshake(
     let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
     loop {
         let turn = worker.handshakes.acquire().await;
-        let interest = match stepping.step(peer).await? {
+        let interest = match worker.turns.run(stepping.step(peer)).await? {
             Progress::Done(session) => return Ok(session),
             Progress::Reads => READABLE,
             Progress::Writes => Interest::WRITABLE,
@@ -69,7 +69,6 @@ async fn run_handshake(
         if !stepping.has_become(interest) {
             peer.socket.is_not_ready(interest);
         }
-        yield_now().await;
         drop(turn);
         peer.socket.ready(interest).await.map_err(HandshakeError::Io)?;
     }

@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     is_evicted: Cell<bool>,
     /// Whether it has sent a whole request.
     has_asked: Cell<bool>,
+    /// Whether no attempt was made to read from it.
+    is_new: Cell<bool>,
 }
 
 /// The activity of a connection.
@@ -112,6 +114,7 @@ impl Peer {
             requests: Share::default(),
             is_evicted: Cell::new(false),
             has_asked: Cell::new(false),
+            is_new: Cell::new(true),
         }
     }
 
@@ -335,8 +338,13 @@ impl Peer {
         }
     }
 
-    /// Waits until there is something to [`take`](Self::take), or the end.
+    /// Waits until there is something to [`take`](Self::take), or the end. The first call returns at
+    /// once: on a busy server a request has often come by the time its connection is accepted, and
+    /// must not wait until the runtime has looked at all others once more.
     pub(crate) async fn readable(&self) -> io::Result<()> {
+        if self.is_new.take() {
+            return Ok(());
+        }
         match self.session() {
             Some(session) if session.has_input() => Ok(()),
             Some(_) => Box::pin(self.socket.ready(READABLE)).await,

@@ -2,14 +2,13 @@
 
 mod cached;
 
-use std::cell::Cell;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::task::{JoinHandle, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use underpass_engine::{
     Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, send_small,
@@ -18,7 +17,7 @@ use underpass_engine::{
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::connection::turn::{
-    Moving, advance, is_crowded, note_short, poll_interval, tells_cost, transfer, turn,
+    Moving, advance, has_to_wait, note_short, poll_interval, tells_cost, transfer, turn,
 };
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
@@ -123,6 +122,9 @@ impl<'a> Sending<'a> {
         slow: impl FnOnce(Usage) -> Slow<'a>,
     ) -> Self {
         let mut usage = Usage::default();
+        if has_to_wait(worker, &transfer, now) {
+            return Self::Slow(Box::pin(slow(usage).rest(transfer, Status::Yielded)));
+        }
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
         peer.written.set(peer.written.get() + bytes);
@@ -211,7 +213,6 @@ struct Slow<'a> {
     unchanged: Option<digests::Transfer<'a>>,
     /// The time since which it waits for acknowledgements, if it does.
     waiting_since: Option<Instant>,
-    _counted: Counted<'a>,
 }
 
 impl<'a> Slow<'a> {
@@ -224,7 +225,6 @@ impl<'a> Slow<'a> {
         facts: TransferFacts,
     ) -> Self {
         let handle = worker.shared.transfers.register(facts);
-        let _counted = Counted::new(&worker.slow_transfers);
         let outcome = SendOutcome { is_counted: true, ..SendOutcome::default() };
         Self {
             worker,
@@ -237,7 +237,6 @@ impl<'a> Slow<'a> {
             drop_behind: DropBehind::default(),
             unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
             waiting_since: None,
-            _counted,
         }
     }
 
@@ -349,7 +348,10 @@ impl<'a> Slow<'a> {
             let turn = turn(self.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
-            let advanced = self.advance(&mut transfer).await;
+            let begun = self.worker.turns.begin().await;
+            let usage = &mut self.outcome.usage;
+            let advanced = advance(&self.worker.shared.settings, &mut transfer, usage);
+            drop(begun);
             self.peer.written.set(written_before + transfer.report().bytes());
             self.metrics().record_more(transfer.report(), &mut recorded);
             let status = match advanced {
@@ -373,29 +375,10 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Takes a turn of a transfer. If there are many transfers they take turns, and everything else
-    /// that is ready goes before the next one: many large responses must not delay a small one by
-    /// more than one turn.
-    async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
-        let (worker, usage) = (self.worker, &mut self.outcome.usage);
-        let settings = &worker.shared.settings;
-        if !is_crowded(worker) {
-            return advance(settings, transfer, usage);
-        }
-        // The semaphore is never closed.
-        let _turn = worker.turns.acquire().await;
-        let outcome = advance(settings, transfer, usage);
-        // This returns after the runtime has checked for other connections that are ready.
-        yield_now().await;
-        outcome
-    }
-
-    /// Lets others have their turn, and waits until the transfer can go on; returns false if it is
-    /// pointless to continue.
+    /// Waits until the transfer can go on; returns false if it is pointless to continue.
     async fn wait(&mut self, status: Status) -> bool {
         match status {
-            Status::Done => {}
-            Status::Yielded => yield_now().await,
+            Status::Done | Status::Yielded => {}
             Status::Waiting(Wait::Sink) => {
                 // If that fails, the next step fails too and returns the reason.
                 let _ = self.peer.writable().await;
@@ -470,22 +453,6 @@ impl<'a> Slow<'a> {
         // A socket that cannot be reset is closed already.
         let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
         self.outcome.failure = Some(failure);
-    }
-}
-
-/// Counts one transfer for as long as it lives.
-struct Counted<'a>(&'a Cell<usize>);
-
-impl<'a> Counted<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 

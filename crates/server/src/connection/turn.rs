@@ -49,9 +49,18 @@ pub(crate) fn transfer<'a>(
 /// clients that want little compete, many otherwise. Large transfers among themselves lose nothing
 /// by long turns, of which all have the same number.
 pub(crate) fn turn(worker: &Worker, now: Instant) -> usize {
-    let is_contended =
-        worker.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT);
-    if is_contended { SHORT_TURN } else { LONG_TURN }
+    if is_contended(worker, now) { SHORT_TURN } else { LONG_TURN }
+}
+
+/// Returns whether clients that want little are there.
+fn is_contended(worker: &Worker, now: Instant) -> bool {
+    worker.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT)
+}
+
+/// Returns whether the first turn of a response has to wait for others.
+pub(crate) fn has_to_wait(worker: &Worker, transfer: &Moving<'_>, now: Instant) -> bool {
+    let is_short = transfer.chain().len().is_some_and(|len| len <= SHORT_TURN as u64);
+    !is_short && is_contended(worker, now) && !worker.turns.is_free()
 }
 
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little
@@ -60,11 +69,6 @@ pub(crate) fn note_short(worker: &Worker, bytes: u64, now: Instant) {
     if bytes <= SHORT_TURN as u64 {
         worker.last_short.set(Some(now));
     }
-}
-
-/// Returns whether there are enough transfers that they have to take turns.
-pub(crate) fn is_crowded(worker: &Worker) -> bool {
-    worker.slow_transfers.get() > CROWD
 }
 
 /// Takes the next turn of a transfer, and adds its cost if the log needs it: measuring takes a
@@ -97,10 +101,6 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) fn tells_cost(settings: &Settings) -> bool {
     settings.log.as_ref().is_some_and(LogFormat::tells_cost)
 }
-
-/// The number of transfers from which they take turns, which costs each of them a check for other
-/// ready tasks: the runtime runs this many between two such checks anyway.
-const CROWD: usize = 64;
 
 /// A turn of a transfer that competes with none but large ones: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;

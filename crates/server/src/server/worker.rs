@@ -13,6 +13,7 @@ use crate::connection::peer::{Doing, Peer};
 use crate::files::open_files::Files;
 use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
+use crate::server::limits::turns::Turns;
 use crate::server::shared::Shared;
 
 /// The state that the connections of one thread share.
@@ -34,10 +35,8 @@ pub(crate) struct Worker {
     pub(crate) handshakes: Semaphore,
     /// The time of the last short response or new connection.
     pub(crate) last_short: Cell<Option<Instant>>,
-    /// The number of transfers under way that did not end in their first turn.
-    pub(crate) slow_transfers: Cell<usize>,
-    /// Held by the slow transfer whose turn it is to move bytes.
-    pub(crate) turns: Semaphore,
+    /// The line of what takes longer than a short response.
+    pub(crate) turns: Turns,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
     /// The connections that have been idle the longest.
@@ -72,8 +71,7 @@ impl Worker {
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
             last_short: Cell::new(None),
-            slow_transfers: Cell::new(0),
-            turns: Semaphore::new(1),
+            turns: Turns::default(),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
             idlest: RefCell::default(),

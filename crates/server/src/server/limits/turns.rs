@@ -1,0 +1,138 @@
+//! Lets short work go first: what takes longer stands in a line, of which only a fraction of a
+//! millisecond is done before the worker looks for connections that have become ready.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::yield_now;
+
+/// The line of one worker.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    line: Semaphore,
+    /// The time that turns have taken since the worker last looked for ready connections.
+    spent: Cell<Duration>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { line: Semaphore::new(1), spent: Cell::default() }
+    }
+}
+
+impl Turns {
+    /// Waits for a turn, in the order of the calls. A turn must not be kept while its holder waits
+    /// for anything.
+    pub(crate) async fn begin(&self) -> Turn<'_> {
+        // The semaphore is never closed. One waiter at a time is woken, so a long line costs
+        // nothing.
+        let place = self.line.acquire().await.ok();
+        if self.spent.get() >= MAX_SPENT {
+            // This returns after the runtime has checked for other connections that are ready.
+            yield_now().await;
+            self.spent.set(Duration::ZERO);
+        }
+        Turn { turns: self, began: Instant::now(), _place: place }
+    }
+
+    /// Returns whether a turn could begin at once.
+    pub(crate) fn is_free(&self) -> bool {
+        self.line.available_permits() > 0 && self.spent.get() < MAX_SPENT
+    }
+
+    /// Does work of which the part before its first wait takes a turn.
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut turn = Some(self.begin().await);
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let polled: Poll<T> = work.as_mut().poll(context);
+            turn = None;
+            polled
+        })
+        .await
+    }
+}
+
+/// A turn, which lasts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    began: Instant,
+    _place: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.turns.spent.set(self.turns.spent.get() + self.began.elapsed());
+    }
+}
+
+/// The time for turns before connections that are ready go first.
+const MAX_SPENT: Duration = Duration::from_micros(100);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    use tokio::task::{LocalSet, spawn_local};
+
+    use super::*;
+
+    /// Computes for longer than all turns together may before others go first.
+    fn compute() {
+        let begun = Instant::now();
+        while begun.elapsed() <= MAX_SPENT {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn what_has_become_ready_goes_before_a_line_which_keeps_its_order() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(b"ready").unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (turns, done) = (Rc::new(Turns::default()), Rc::new(RefCell::new(Vec::new())));
+        let local = LocalSet::new();
+        local.block_on(&runtime, async {
+            let mut tasks = Vec::new();
+            for number in 0..40 {
+                let (turns, done) = (Rc::clone(&turns), Rc::clone(&done));
+                tasks.push(spawn_local(async move {
+                    let work = async {
+                        compute();
+                        done.borrow_mut().push(Some(number));
+                    };
+                    match number % 2 {
+                        0 => turns.run(work).await,
+                        _ => {
+                            let _turn = turns.begin().await;
+                            work.await;
+                        }
+                    }
+                }));
+            }
+            let ours = tokio::net::UnixStream::from_std(ours).unwrap();
+            let short = Rc::clone(&done);
+            tasks.push(spawn_local(async move {
+                ours.readable().await.unwrap();
+                short.borrow_mut().push(None);
+            }));
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let done = done.borrow();
+        let place = done.iter().position(Option::is_none);
+        assert!(place.is_some_and(|place| place < 4), "{done:?}");
+        assert!(done.iter().flatten().is_sorted(), "{done:?}");
+    }
+}
