@@ -146,6 +146,16 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> 
     set_option(socket, SocketOption::PacingRate, &bytes.to_ne_bytes())
 }
 
+/// Limits the bytes that a TCP socket takes without having sent them even once
+/// (`TCP_NOTSENT_LOWAT`, tcp(7)).
+///
+/// # Errors
+///
+/// As setsockopt(2).
+pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno> {
+    set_option(socket, SocketOption::UnsentLimit, &bytes.to_ne_bytes())
+}
+
 /// Sets an option of a socket whose value is these bytes.
 ///
 /// # Errors
@@ -166,6 +176,8 @@ pub enum SocketOption {
     TlsSend,
     /// `TLS_TX_ZEROCOPY_RO` of linux/tls.h.
     TlsZeroCopy,
+    /// `TCP_NOTSENT_LOWAT` of tcp(7).
+    UnsentLimit,
     /// `TCP_ULP` of linux/tcp.h: the protocol on top of TCP.
     UpperLayer,
 }
@@ -178,6 +190,7 @@ impl SocketOption {
             Self::TlsReceive => (libc::SOL_TLS, libc::TLS_RX),
             Self::TlsSend => (libc::SOL_TLS, libc::TLS_TX),
             Self::TlsZeroCopy => (libc::SOL_TLS, libc::TLS_TX_ZEROCOPY_RO),
+            Self::UnsentLimit => (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
             Self::UpperLayer => (libc::IPPROTO_TCP, libc::TCP_ULP),
         }
     }

@@ -65,6 +65,19 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
     Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
+/// Limits the bytes that a TCP socket takes before it has sent them; `None` leaves it to the size of
+/// its buffer.
+///
+/// A peer that reads nothing then costs no more than that and what its window allows. Connections
+/// inherit the limit of the socket that accepts them.
+///
+/// # Errors
+///
+/// As setsockopt(2) for `TCP_NOTSENT_LOWAT`, tcp(7).
+pub fn limit_unsent(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
+    Ok(underpass_sys::set_unsent_limit(socket.as_fd(), bytes.unwrap_or(u32::MAX))?)
+}
+
 /// Returns whether the peer of a TCP connection is reached over loopback.
 #[must_use]
 pub fn has_loopback_peer(socket: impl AsFd) -> bool {

@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     is_evicted: Cell<bool>,
     /// Whether it has sent a whole request.
     has_asked: Cell<bool>,
+    /// Whether it has read so much of a response that the socket took more after it had refused to.
+    has_read: Cell<bool>,
     /// Whether no attempt was made to read from it.
     is_new: Cell<bool>,
 }
@@ -114,6 +116,7 @@ impl Peer {
             requests: Share::default(),
             is_evicted: Cell::new(false),
             has_asked: Cell::new(false),
+            has_read: Cell::new(false),
             is_new: Cell::new(true),
         }
     }
@@ -426,6 +429,15 @@ impl Peer {
                 Ok((1, _)) => std::future::pending().await,
                 Ok(_) | Err(_) => return,
             }
+        }
+    }
+
+    /// Notes that the client reads what it is sent: from now on the socket takes as much as its buffer
+    /// holds, which needs fewer turns.
+    pub(crate) fn has_read(&self) {
+        if !self.has_read.replace(true) {
+            // A unix socket has no such limit.
+            let _ = socket::limit_unsent(&self.socket, None);
         }
     }
 

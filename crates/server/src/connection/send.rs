@@ -382,6 +382,7 @@ impl<'a> Slow<'a> {
             Status::Waiting(Wait::Sink) => {
                 // If that fails, the next step fails too and returns the reason.
                 let _ = self.peer.writable().await;
+                self.peer.has_read();
             }
             Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);

@@ -12,6 +12,7 @@ use rustix::net::sockopt::{
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
+use underpass_engine::socket::limit_unsent;
 
 use crate::server::listener_kind::ListenerKind;
 use crate::server::settings::{Address, ServeError};
@@ -55,6 +56,7 @@ impl Listener {
         let is_unix = socket_domain(&socket) == Ok(AddressFamily::UNIX);
         if !is_unix {
             set_tcp_nodelay(&socket, true).map_err(|errno| fail(errno.into()))?;
+            let _ = limit_unsent(&socket, Some(UNPROVEN_UNSENT));
         }
         let role = if is_unix { ListenerKind::Plain } else { role };
         let sockets = copies(socket, workers).map_err(fail)?;
@@ -93,6 +95,8 @@ fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Li
         // A full TCP segment is never held back for more, and a response is sent as a whole.
         // Connections inherit the option, which saves each of them a call.
         set_tcp_nodelay(&socket, true)?;
+        // A client that reads nothing of a large file must not cost the filling of a large buffer.
+        let _ = limit_unsent(&socket, Some(UNPROVEN_UNSENT));
         if address.is_ipv6() {
             // This allows 0.0.0.0 and [::] to be used side by side.
             set_ipv6_v6only(&socket, true)?;
@@ -174,6 +178,10 @@ impl Drop for SocketPath {
         let _ = std::fs::remove_file(&self.0);
     }
 }
+
+/// The maximum number of bytes that a connection takes without having sent them, until its client has
+/// read some of them.
+const UNPROVEN_UNSENT: u32 = 128 << 10;
 
 /// The number of connections that may wait to be accepted; the kernel caps it at
 /// net.core.somaxconn.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-use super::rig::{Certificate, Client, Running, Site, pattern, request, wait_until};
+use super::rig::{
+    Certificate, Client, Running, Site, narrow, pattern, request, wait_for, wait_until,
+};
 
 const LEN: usize = 12 << 20;
 
@@ -229,4 +231,33 @@ fn a_worker_without_idle_connections_has_those_of_others_closed() {
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("only {} of 8", busy.len());
+}
+
+#[test]
+fn a_client_that_reads_nothing_gets_no_deep_buffer() {
+    let site = site().start();
+    let stream = narrow(site.socket());
+    let port = stream.local_addr().unwrap().port();
+    let mut client = Client::new(stream);
+    client.send(request("GET", "/large", &[]));
+    let mut before = 0;
+    let queued = wait_for("the socket of the server takes no more", || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = queued_to(port);
+        (std::mem::replace(&mut before, now) == now && now > 0).then_some(now)
+    });
+    assert!(queued < 512 << 10, "{queued} bytes wait for a client that has read nothing");
+    assert!(client.reply().body == pattern(LEN));
+    assert_eq!(client.get("/a").text(), "first");
+}
+
+/// Returns the number of bytes that wait in the socket of the server for the client at this port.
+fn queued_to(port: u16) -> u64 {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let peer = format!(":{port:04X}");
+    let line = sockets
+        .lines()
+        .find(|line| line.split_whitespace().nth(2).is_some_and(|remote| remote.ends_with(&peer)));
+    let queues = line.and_then(|line| line.split_whitespace().nth(4)).unwrap_or("0:0");
+    u64::from_str_radix(queues.split(':').next().unwrap(), 16).unwrap()
 }

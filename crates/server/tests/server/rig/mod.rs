@@ -21,7 +21,7 @@ use underpass_server::server::{
     Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary, TrustedProxies,
 };
 
-pub use client::{Client, Reply, request};
+pub use client::{Client, Reply, narrow, request};
 pub use secure::{Certificate, Secure, over};
 pub(crate) use underpass_testkit::mounts::{FileSystem, Mounted};
 pub(crate) use underpass_testkit::{is_root, skip};
@@ -131,7 +131,7 @@ impl Running {
 
     /// A connection that takes little before it is read from.
     pub fn connect_narrow(&self) -> Client {
-        Client::new(client::narrow(self.socket()))
+        Client::new(narrow(self.socket()))
     }
 
     /// The reply to a GET on a connection of its own.
