@@ -58,6 +58,7 @@ pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{
     Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered, send_small,
+    send_with_head,
 };
 pub use underpass_sys::{Kind, Usage, processor_time};
 

@@ -187,6 +187,16 @@ impl Report {
         self.integrity = Some(level);
     }
 
+    /// Counts a head that was sent, and what sendfile(2) sent of a file behind it.
+    pub(crate) fn count_sent(&mut self, of_head: usize, of_file: usize, level: Integrity) {
+        self.memory.bytes += of_head as u64;
+        self.memory.calls += 1;
+        let sendfile = &mut self.mechanisms[Mechanism::Sendfile as usize];
+        sendfile.bytes += of_file as u64;
+        sendfile.calls += 1;
+        self.integrity = Some(level);
+    }
+
     /// Adds the report of another transfer, for commands that need several.
     ///
     /// The offsets of its declines are moved up by the bytes counted so far.

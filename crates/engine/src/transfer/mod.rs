@@ -35,7 +35,7 @@ use options::Turn;
 
 pub use capabilities::Capabilities;
 pub use options::{Confirm, Heard, Options, Progress};
-pub use small::send_small;
+pub use small::{send_small, send_with_head};
 
 /// How far a call of [`Transfer::advance`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

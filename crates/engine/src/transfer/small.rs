@@ -1,16 +1,19 @@
-//! Sends a small file behind its head from one buffer of the caller: what a [`Transfer`] does with
-//! such a pair, without the state by which that can be continued.
+//! Sends a file that is not large behind its head: what a [`Transfer`] does with such a pair, without
+//! the state by which that can be continued.
 //!
 //! [`Transfer`]: crate::Transfer
 
 use std::os::fd::AsFd;
 
 use rustix::buffer::spare_capacity;
+use rustix::fs::sendfile;
 use rustix::io::pread;
 use rustix::net::{SendFlags, send};
 
+use crate::error::Error;
 use crate::integrity::{Integrity, Version};
 use crate::report::Report;
+use crate::socket::arm_reset;
 
 /// Reads `len` bytes of a file from `offset` behind the head in `message`, checks that the file is
 /// in its version and in its place, and sends both by one call. Returns how many bytes the socket
@@ -37,7 +40,48 @@ pub fn send_small(
         return None;
     }
     let sent = send(socket, message, SendFlags::NOSIGNAL).ok()?;
-    let integrity = if version.is_some() { Integrity::Detect } else { Integrity::Fast };
-    report.count_small(head, len, sent, integrity);
+    report.count_small(head, len, sent, level(version));
     Some(sent)
+}
+
+/// Sends a head, and `len` bytes of a file from `offset` by sendfile(2) behind it. Returns how many
+/// bytes of both the socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has to
+/// send the rest. `None` if nothing was sent.
+///
+/// `version` is as for [`send_small`]. It is compared once all is sent; of a part, the transfer does
+/// that.
+///
+/// # Errors
+///
+/// [`Error::SourceChanged`]. Closing the socket then resets the connection.
+pub fn send_with_head(
+    head: &[u8],
+    (file, offset, len): (impl AsFd, u64, usize),
+    version: Option<Version>,
+    socket: impl AsFd,
+    report: &mut Report,
+) -> Result<Option<usize>, Error> {
+    let Ok(of_head) = send(&socket, head, SendFlags::NOSIGNAL | SendFlags::MORE) else {
+        return Ok(None);
+    };
+    let of_file = match of_head == head.len() {
+        // Whatever refuses it refuses the transfer too, which reports the reason.
+        true => sendfile(&socket, &file, Some(&mut { offset }), len).unwrap_or(0),
+        false => 0,
+    };
+    report.count_sent(of_head, of_file, level(version));
+    let is_changed =
+        |version| !Version::of(&file).is_ok_and(|now: Version| !now.differs_from(&version));
+    if of_file == len && version.is_some_and(is_changed) {
+        // A socket that cannot be reset is closed already.
+        let _ = arm_reset(&socket);
+        let report = Box::new(report.clone());
+        return Err(Error::SourceChanged { level: Integrity::Detect, report });
+    }
+    Ok(Some(of_head + of_file))
+}
+
+/// Returns the level that comparing with a version, or with none, keeps.
+const fn level(version: Option<Version>) -> Integrity {
+    if version.is_some() { Integrity::Detect } else { Integrity::Fast }
 }

@@ -11,13 +11,14 @@ use std::time::Instant;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, send_small,
+    Chain, Confirm, Error, Integrity, Mechanism, Policy, Report, Status, Usage, Version, Wait,
+    send_small, send_with_head,
 };
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::connection::turn::{
-    Moving, advance, has_to_wait, note_short, poll_interval, tells_cost, transfer, turn,
+    Moving, SHORT_TURN, advance, has_to_wait, note_short, poll_interval, tells_cost, transfer, turn,
 };
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
@@ -68,7 +69,12 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), Precautions::NONE)
             }
             Body::File(mut file) => {
-                if let Some(report) = send_small_file(worker, peer, &mut head, &mut file) {
+                let sent = send_at_once(worker, peer, &mut head, &mut file);
+                let sent = match sent {
+                    Ok(sent) => sent,
+                    Err(error) => return Self::failed(peer, error),
+                };
+                if let Some(report) = sent {
                     peer.written.set(peer.written.get() + report.bytes());
                     if head.is_empty() && file.len == 0 {
                         worker.message.replace(head);
@@ -113,6 +119,14 @@ impl<'a> Sending<'a> {
         })
     }
 
+    /// Ends a response that was sent at once with an error.
+    fn failed(peer: &Peer, error: Error) -> Self {
+        let report = error.report().clone();
+        peer.written.set(peer.written.get() + report.bytes());
+        let failure = Some(Failure::Engine(error));
+        Self::Done(SendOutcome { report, failure, ..SendOutcome::default() })
+    }
+
     /// Moves as much of a transfer as possible at once; what is left is sent by what `slow` returns.
     fn advance(
         worker: &'a Worker,
@@ -144,24 +158,42 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Sends a small file behind its head, if nothing has to wait and no cost has to be measured;
-/// removes from both what was sent. `None` if the usual way has to be tried.
-fn send_small_file(
+/// Sends a file that is not large behind its head, if nothing has to wait and no cost has to be
+/// measured; removes from both what was sent. `None` if the usual way has to be tried.
+fn send_at_once(
     worker: &Worker,
     peer: &Peer,
     head: &mut Vec<u8>,
     file: &mut FileBody,
-) -> Option<Report> {
+) -> Result<Option<Report>, Error> {
     let settings = &worker.shared.settings;
-    let part = file.small().filter(|_| peer.session().is_none() && !tells_cost(settings))?;
+    let is_plain = peer.session().is_none() && !tells_cost(settings);
+    let Some(part) = file.simple_part().filter(|_| is_plain) else { return Ok(None) };
     let version = (settings.integrity == Integrity::Detect).then(|| file.version());
     let (head_len, mut report) = (head.len(), Report::default());
-    let sent = send_small(head, part, version, &peer.socket, &mut report);
-    head.truncate(head_len);
-    let sent = sent?;
+    let sent = if file.is_copied {
+        let sent = send_small(head, part, version, &peer.socket, &mut report);
+        head.truncate(head_len);
+        sent
+    } else if part.2 <= SHORT_TURN && may_use_sendfile(worker) {
+        send_with_head(head, part, version, &peer.socket, &mut report)?
+    } else {
+        None
+    };
+    let Some(sent) = sent else { return Ok(None) };
     head.drain(..sent.min(head_len));
     file.skip(sent.saturating_sub(head_len) as u64);
-    Some(report)
+    Ok(Some(report))
+}
+
+/// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher levels
+/// of integrity and try other mechanisms.
+fn may_use_sendfile(worker: &Worker) -> bool {
+    let settings = &worker.shared.settings;
+    settings.policy == Policy::Auto
+        && settings.step.is_none()
+        && settings.integrity <= Integrity::Detect
+        && !worker.capabilities.lacks(Mechanism::Sendfile)
 }
 
 /// The precautions for sending a chain.

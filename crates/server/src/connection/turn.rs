@@ -107,7 +107,7 @@ const LONG_TURN: usize = 2 << 20;
 
 /// A turn of a transfer beside short responses: some 30 µs on loopback. A response of at most as
 /// many bytes is a short one.
-const SHORT_TURN: usize = 128 << 10;
+pub(crate) const SHORT_TURN: usize = 128 << 10;
 
 /// The time after a short response or a new connection for which turns are short.
 const SHORT_WAIT: Duration = Duration::from_millis(10);

@@ -122,15 +122,15 @@ impl FileBody {
         }
     }
 
-    /// Returns the file with the offset and length of the part to be sent, if that may be done by
-    /// [`send_small`](underpass_engine::send_small).
-    pub(crate) fn small(&self) -> Option<(&OwnedFd, u64, usize)> {
+    /// Returns the file with the offset and length of the part to be sent, if it is one part of a file
+    /// at rest in memory, which needs no transfer.
+    pub(crate) fn simple_part(&self) -> Option<(&OwnedFd, u64, usize)> {
         let from = match &self.content {
             PlannedBody::Whole => 0,
             PlannedBody::Range(range) => range.start,
             _ => return None,
         };
-        let is_simple = self.is_copied && self.is_resident && self.is_at_rest && !self.is_unsettled;
+        let is_simple = self.is_resident && self.is_at_rest && !self.is_unsettled;
         let len = usize::try_from(self.len).ok().filter(|_| is_simple)?;
         Some((&*self.file, from, len))
     }
