@@ -40,7 +40,8 @@ fn serve_one(stream: &mut TcpStream, answer: &dyn Fn(&str) -> Vec<u8>) -> bool {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         bytes.truncate(end);
     }
-    stream.write_all(&bytes).is_ok()
+    // What has no length ends with the connection.
+    stream.write_all(&bytes).is_ok() && !bytes.starts_with(b"HTTP/1.0")
 }
 
 fn read_head(stream: &mut TcpStream) -> Option<String> {
@@ -252,6 +253,27 @@ fn a_listing_that_leads_in_circles_or_out_comes_to_its_end() {
     let facts = fs::metadata(x.join("sub/inner")).unwrap();
     let age = facts.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(age, Duration::from_secs(1_000_000_000));
+}
+
+#[test]
+fn a_body_that_ends_before_the_size_of_the_listing_is_no_file() {
+    for (size, is_whole) in [(1000, false), (4, false), (5, true)] {
+        let url = serve(move |target| {
+            if target.split('?').next() == Some("/x/") {
+                let entry =
+                    "\"name\":\"f\",\"type\":\"file\",\"mtime\":\"Sun, 09 Sep 2001 01:46:40 GMT\"";
+                let page = format!("[{{{entry},\"size\":{size}}}]");
+                return response("application/json", page.as_bytes());
+            }
+            b"HTTP/1.0 200 OK\r\n\r\nbytes".to_vec()
+        });
+        let Outcome { place, outcome, .. } = attempt(&url);
+        assert_eq!(outcome.is_ok(), is_whole, "{size}");
+        assert_eq!(place.path().join("x/f").exists(), is_whole, "{size}");
+        if let Err(failed) = outcome {
+            assert!(failed.to_string().contains("instead of"), "{failed}");
+        }
+    }
 }
 
 #[test]

@@ -166,7 +166,19 @@ impl<'a> Worker<'_, '_, '_, 'a> {
                 None => ClientError::receiving(answer.connection.address(), error).into(),
             });
         }
-        tree.gauge.done.fetch_add(received.report.bytes() - reported, Ordering::Relaxed);
+        let bytes = received.report.bytes();
+        // The end of a connection alone does not tell a whole file from a part.
+        if let (BodyFraming::UntilEnd, Some(size)) = (framing, facts.size)
+            && bytes != size
+        {
+            tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
+            let what = format!(
+                "a body of {bytes} bytes for {}, instead of {size}",
+                as_path(path).display()
+            );
+            return Err(ClientError::BadResponse(what).into());
+        }
+        tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
         let existing = dest.existing();
