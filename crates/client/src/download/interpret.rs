@@ -191,7 +191,7 @@ fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
         && first <= last
         && last < u64::MAX
         && total.is_none_or(|total| last < total);
-    is_sound.then_some((first..last + 1, total))
+    is_sound.then(|| (first..last + 1, total))
 }
 
 /// Checks whether the server supports ranges.

@@ -57,8 +57,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// Parses a head that answers a request of this method.
-    pub(super) fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
+    /// Parses a head, with the blank line, that answers a request of this method.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::BadResponse`] if it is no head, or does not tell where its body ends.
+    pub fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
         let bad = |what: &str| ClientError::BadResponse(what.to_owned());

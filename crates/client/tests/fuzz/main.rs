@@ -1,4 +1,4 @@
-//! What holds for every listing and every archive, tried with inputs at random. libFuzzer drives the same
+//! What holds for every listing, archive and answer, tried with inputs at random. libFuzzer drives the same
 //! functions from `fuzz/`.
 //!
 //! `FUZZ_SECONDS=60 cargo test --test fuzz` looks longer. A failure prints its input.
@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 mod folder_page;
+#[path = "../../../server/tests/fuzz/input.rs"]
+mod input;
+mod interpret;
 #[path = "../../../server/tests/fuzz/search.rs"]
 mod search;
 mod tar_reader;
@@ -15,6 +18,11 @@ use search::search;
 #[test]
 fn no_archive_leads_out_of_its_folder() {
     search("tar_reader", tar_reader::SEEDS, tar_reader::check);
+}
+
+#[test]
+fn two_versions_are_never_put_together() {
+    search("interpret", interpret::SEEDS, interpret::check);
 }
 
 #[test]

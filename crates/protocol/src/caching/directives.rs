@@ -113,7 +113,7 @@ fn targeted(fields: &Fields) -> Option<Directives> {
 
 /// Reads a number of seconds; 0 if it is none. One that is too large counts as 2^31 (RFC 9111
 /// 1.2.2).
-fn delta_seconds(text: &str) -> u64 {
+pub(super) fn delta_seconds(text: &str) -> u64 {
     match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         true => text.parse().unwrap_or(u64::MAX).min(1 << 31),
         false => 0,

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Directives, Fields, values};
+use super::directives::{Directives, delta_seconds};
+use super::{Fields, values};
 use crate::response::validator::parse_date;
 
 /// When a response was requested and received.
@@ -75,8 +76,8 @@ impl Freshness {
         let apparent = said.map_or(Duration::ZERO, |said| since(received, said));
         // 5.1: of several the first counts, and one that is no number does not.
         let age = values(fields, "age").next().and_then(|age| age.split(',').next());
-        let age = age.and_then(|age| age.trim().parse().ok());
-        let corrected = Duration::from_secs(age.unwrap_or(0)) + since(received, requested);
+        let age = Duration::from_secs(age.map_or(0, |age| delta_seconds(age.trim())));
+        let corrected = age.saturating_add(since(received, requested));
         let date = said.unwrap_or(received);
         let lifetime = lifetime(&directives, fields, date).unwrap_or_else(|| match may_guess {
             true => rules.fresh.unwrap_or_else(|| guessed(fields, date)),
@@ -100,7 +101,7 @@ impl Freshness {
     /// younger than it was.
     #[must_use]
     pub fn age(&self, now: SystemTime) -> Duration {
-        self.initial_age + now.duration_since(self.received).unwrap_or_default()
+        self.initial_age.saturating_add(now.duration_since(self.received).unwrap_or_default())
     }
 
     /// Returns when the response was made: what it says itself, or when it was received (RFC 9110

@@ -168,6 +168,8 @@ fn the_age_counts_from_the_origin_on() {
     assert_eq!(of(&[&date, "Age: 500"], 40, 50).as_secs(), 560);
     assert_eq!(of(&["Age: x"], 40, 50).as_secs(), 60);
     assert_eq!(of(&["Age: 500, 0"], 40, 50).as_secs(), 560);
+    // As much as a cache has to be able to count (RFC 9111 1.2.2).
+    assert_eq!(of(&["Age: 18446744073709551615"], 40, 50).as_secs(), (1 << 31) + 60);
     // A clock that was set back: never younger than it was.
     assert_eq!(of(&["Age: 5"], 200, 200).as_secs(), 5);
     let future = Received { requested: after(200), received: after(200) };

@@ -8,6 +8,7 @@
 
 mod access_rules;
 mod authority;
+mod caching;
 mod chunked_body;
 mod conditional;
 mod credentials;
@@ -35,6 +36,11 @@ fn rights_grow_with_the_user_and_hold_for_whole_folders() {
 #[test]
 fn one_server_is_asked() {
     search("authority", authority::SEEDS, authority::check);
+}
+
+#[test]
+fn a_stored_response_only_grows_older() {
+    search("caching", caching::SEEDS, caching::check);
 }
 
 #[test]
