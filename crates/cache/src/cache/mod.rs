@@ -309,7 +309,8 @@ fn begin(contact: &mut Option<Arc<Contact>>) -> Arc<Contact> {
 /// Returns what to ask for first: whole MiB.
 fn wanted(wish: Wish) -> Wanted {
     let range = wish.range.map(|range| {
-        range.start / UNIT * UNIT..range.end.max(range.start + 1).next_multiple_of(UNIT)
+        let end = range.end.max(range.start.saturating_add(1));
+        range.start / UNIT * UNIT..end.checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
     });
     Wanted { range, passed: wish.passed, is_relayed: wish.is_relayed }
 }

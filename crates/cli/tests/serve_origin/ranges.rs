@@ -30,6 +30,29 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
 }
 
 #[test]
+fn a_range_beyond_every_file_is_none() {
+    let object = Object::new(noise(100), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    let last = u64::MAX;
+    for (path, range) in [
+        ("/a", format!("{last}-")),
+        ("/b", format!("{}-{last}", last - 1)),
+        ("/c", format!("{}-", 1_u64 << 63)),
+        ("/d", format!("{}-", (1_u64 << 63) - 1)),
+        ("/e", format!("{last}-{last}")),
+        ("/f", "9-5".to_owned()),
+    ] {
+        assert_eq!(node.range(path, &range).status, 416, "{range}");
+    }
+    for asked in origin.asked() {
+        let Some(range) = asked.field("range") else { continue };
+        let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+        assert!(start.parse::<u64>().unwrap() <= end.parse().unwrap(), "{range}");
+    }
+}
+
+#[test]
 fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
     let object = Object::new(noise(20 * MIB), "a");
     let bytes = object.bytes.clone();

@@ -43,6 +43,19 @@ pub fn open_start(request: &Request) -> Option<u64> {
     }
 }
 
+/// Returns the first range that this request asks for, of a file whose length is not known yet: up
+/// to `u64::MAX` if it has no end, and empty if only the length tells where it lies, or that it is
+/// nowhere. `None` without a range that is well formed.
+#[must_use]
+pub fn first_of_request(request: &Request) -> Option<Range<u64>> {
+    let list = request.single("range").and_then(of_bytes)?;
+    let mut specs = list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    Some(match Spec::parse(specs.find(|spec| !spec.is_empty())?)? {
+        Spec::Last(_) => 0..0,
+        spec @ Spec::From(..) => spec.within(u64::MAX).unwrap_or(0..0),
+    })
+}
+
 /// Returns what this value of `Range` asks of a file of `len` bytes.
 ///
 /// Where peers differ, this decides:

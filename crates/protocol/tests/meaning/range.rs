@@ -1,9 +1,30 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use underpass_protocol::response::range::{MAX_PARTS, RangeAnswer, answer, of_request};
+use underpass_protocol::response::range::{
+    MAX_PARTS, RangeAnswer, answer, first_of_request, of_request,
+};
 
 use crate::rig::with_fields;
+
+#[test]
+fn the_first_range_is_known_before_the_length_as_far_as_it_says() {
+    for (value, expected) in [
+        ("bytes=0-", Some(0..u64::MAX)),
+        ("bytes=5-9, 20-29", Some(5..10)),
+        ("bytes= , 7-", Some(7..u64::MAX)),
+        ("bytes=-5", Some(0..0)),
+        ("bytes=9-5", Some(0..0)),
+        ("bytes=18446744073709551615-", Some(0..0)),
+        ("bytes=18446744073709551614-99999999999999999999", Some(u64::MAX - 1..u64::MAX)),
+        ("bytes=x-", None),
+        ("bytes=", None),
+        ("pages=0-1", None),
+    ] {
+        let found = with_fields(&[&format!("Range: {value}")], first_of_request);
+        assert_eq!(found, expected, "{value}");
+    }
+}
 
 #[test]
 fn ranges_of_1000_bytes_are_answered_as_clients_expect() {

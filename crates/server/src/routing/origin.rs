@@ -11,6 +11,7 @@ use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
 use underpass_protocol::response::media::is_active;
 use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
+use underpass_protocol::response::range::first_of_request;
 use underpass_protocol::response::validator::parse_date;
 
 use crate::auth::access;
@@ -108,20 +109,15 @@ fn wanted(request: &Request<'_, '_>) -> Option<Range<u64>> {
     if request.method == Method::Head {
         return Some(0..1);
     }
-    let text = str::from_utf8(request.single("range")?).ok()?;
-    let list = text.trim().strip_prefix("bytes=")?;
-    let first = list.split(',').next()?.trim();
-    let (start, end) = first.split_once('-')?;
-    if start.is_empty() {
-        // The last bytes: the length shows where they are.
+    let range = first_of_request(request)?;
+    if range.is_empty() || range.start >= MAX_LEN {
+        // The length shows where it is.
         return Some(0..1);
     }
-    let start: u64 = start.parse().ok()?;
-    if end.is_empty() {
-        return (start > 0).then_some(start..start.saturating_add(FIRST_PART));
+    match range.end {
+        u64::MAX => (range.start > 0).then(|| range.start..range.start + FIRST_PART),
+        end => Some(range.start..end.min(MAX_LEN)),
     }
-    let end: u64 = end.parse().ok()?;
-    (start <= end && end < u64::MAX - FIRST_PART).then_some(start..end + 1)
 }
 
 /// Answers with an object, as soon as its first bytes have come.
@@ -346,6 +342,9 @@ const MAX_ATTEMPTS: u32 = 4;
 
 /// The maximum length of the list of caches that a request has passed.
 const MAX_PASSED: usize = 1 << 10;
+
+/// The offset in bytes that no file reaches.
+const MAX_LEN: u64 = 1 << 63;
 
 /// How much is asked for first of a range without an end.
 const FIRST_PART: u64 = 1 << 20;
