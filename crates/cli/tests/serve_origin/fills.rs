@@ -95,6 +95,31 @@ fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
 }
 
 #[test]
+fn a_client_that_leaves_is_noticed_while_the_origin_is_silent() {
+    for (method, line) in [("HEAD", ""), ("GET", "Range: bytes=5-9"), ("GET", "")] {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Origin::new(move |_, sending| {
+            let line = "HTTP/1.1 200 OK\nETag: \"a\"\nCache-Control: max-age=1000";
+            sending.head(&format!("{line}\nTransfer-Encoding: chunked"));
+            sending.body(b"1\r\na\r\n");
+            held.wait();
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let lines: &[&str] = if line.is_empty() { &[] } else { &[line] };
+        let mut client = node.client(method, "/a", lines);
+        until("a question", || origin.asked().len() == 1);
+        if lines.is_empty() && method == "GET" {
+            client.read_body(1);
+        }
+        client.leave();
+        let reply = client.finish();
+        assert!(reply.status != 200 || reply.end == End::Reset, "{method} {line}: {reply:?}");
+        gate.open();
+    }
+}
+
+#[test]
 fn a_body_of_unknown_length_is_passed_on_as_it_comes() {
     let bytes = noise(LEN);
     let body = bytes.clone();

@@ -1,7 +1,7 @@
 //! A node in front of an origin, and a client that notices each byte.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -124,6 +124,11 @@ pub struct Reply {
 }
 
 impl Client {
+    /// Ends what the client says, as one does that leaves.
+    pub fn leave(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
     /// Reads until the body has at least this many bytes.
     pub fn read_body(&mut self, len: usize) {
         let mut buffer = vec![0; 64 << 10];

@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Archive(ArchiveError),
     /// The engine failed.
     Engine(Error),
+    /// The client has left while the origin was waited for.
+    Left,
     /// The rest will not come from the origin.
     Origin(underpass_cache::Failure),
     /// The client took nothing for too long.
@@ -45,6 +47,7 @@ impl Failure {
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
             Self::Engine(_) | Self::Stream => "failed",
+            Self::Left => "reset",
             Self::Origin(failure) => failure.word(),
             Self::Stalled => "timeout",
         }
@@ -57,7 +60,7 @@ impl Failure {
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
             Self::Engine(error) => Some(error.to_string()),
             Self::Origin(failure) => Some(failure.to_string()),
-            Self::Stalled => None,
+            Self::Left | Self::Stalled => None,
             Self::Stream => Some("the folder could not be read to its end".to_owned()),
         }
     }

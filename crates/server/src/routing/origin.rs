@@ -68,8 +68,9 @@ pub(crate) async fn respond(
             Found::Failed { failure, retry_after, cache } => {
                 return failed(ctx, failure, retry_after, &cache);
             }
-            Found::Entry(entry) => match serve(ctx, &target.path, &entry).await {
-                Ok(mut response) => {
+            Found::Entry(entry) => match served(ctx, &target.path, &entry).await {
+                None => break,
+                Some(Ok(mut response)) => {
                     let is_hit = entry.cache.forward.is_none();
                     if let Some(facts) = response.cache.as_mut().filter(|_| !is_hit) {
                         facts.waited = began.elapsed();
@@ -77,11 +78,13 @@ pub(crate) async fn respond(
                     return response;
                 }
                 // Nothing was sent, so the new version can be.
-                Err(Failure::Changed) => {}
+                Some(Err(Failure::Changed)) => {}
                 // The object was dropped, and is fetched again; if the disk fails then, past it.
-                Err(Failure::Disk) if attempt == 0 => {}
-                Err(Failure::NoRoom | Failure::Disk) if !wish.is_relayed => wish.is_relayed = true,
-                Err(failure) => return failed(ctx, failure, None, &entry.cache),
+                Some(Err(Failure::Disk)) if attempt == 0 => {}
+                Some(Err(Failure::NoRoom | Failure::Disk)) if !wish.is_relayed => {
+                    wish.is_relayed = true;
+                }
+                Some(Err(failure)) => return failed(ctx, failure, None, &entry.cache),
             },
         }
     }
@@ -118,6 +121,15 @@ fn wanted(request: &Request<'_, '_>) -> Option<Range<u64>> {
         u64::MAX => (range.start > 0).then(|| range.start..range.start + FIRST_PART),
         end => Some(range.start..end.min(MAX_LEN)),
     }
+}
+
+/// Answers with an object, unless the client leaves before its length or its first bytes have come.
+async fn served(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    entry: &Entry,
+) -> Option<Result<Response, Failure>> {
+    ctx.peer.unless_left(serve(ctx, path, entry)).await
 }
 
 /// Answers with an object, as soon as its first bytes have come.

@@ -58,8 +58,12 @@ impl Slow<'_> {
         let began = Instant::now();
         let mut arriving = pin!(body.arrive(at, end));
         let arrived = loop {
-            match timeout(TICK, &mut arriving).await {
-                Ok(arrived) => break arrived,
+            match timeout(TICK, self.peer.unless_left(arriving.as_mut())).await {
+                Ok(Some(arrived)) => break arrived,
+                Ok(None) => {
+                    self.fail(Failure::Left);
+                    return None;
+                }
                 Err(_) if !self.goes_on() => return None,
                 // It is not the client that is waited for.
                 Err(_) => self.peer.begins(Doing::Sending, Instant::now()),
