@@ -46,7 +46,11 @@ impl Head {
         let mut newer = kept_fields(response);
         // These belong to the bytes that are here.
         newer.retain(|(name, _)| !OF_BODY.contains(&name.as_str()));
-        self.fields.retain(|(name, _)| !newer.iter().any(|(newer, _)| newer == name));
+        // How old it was when it was received, and when it was made, is said of each response anew.
+        let is_of_response = |name: &str| matches!(name, "age" | "date");
+        self.fields.retain(|(name, _)| {
+            !is_of_response(name) && !newer.iter().any(|(newer, _)| newer == name)
+        });
         self.fields.extend(newer);
         (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
     }

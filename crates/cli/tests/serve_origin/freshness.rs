@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::node::{Node, until_stored};
+use crate::node::{Node, Reply, until_stored};
 use crate::rig::until;
 use crate::wicked::{Object, Origin};
 
@@ -28,6 +28,25 @@ fn what_is_stale_is_validated_and_sent_once() {
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[1].field("if-none-match"), Some("\"a\""));
     assert_eq!(origin.sent(), 5);
+}
+
+#[test]
+fn an_answer_without_an_age_is_new() {
+    let origin = Origin::new(|asked, sending| match asked.field("if-none-match") {
+        Some(_) => {
+            sending.head("HTTP/1.1 304 Not Modified\nETag: \"a\"\nCache-Control: max-age=1000")
+        }
+        None => object("Cache-Control: max-age=1000\nAge: 5000").send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let age = |reply: &Reply| reply.field("age").unwrap().parse::<u64>().unwrap();
+    assert!(age(&node.get("/a")) >= 5000);
+    until_stored(&node, 5);
+    let second = node.get("/a");
+    second.is(200, b"hello");
+    assert!(age(&second) < 1000, "{}", second.head);
+    assert!(node.get("/a").cache().contains("hit"));
+    assert_eq!(origin.asked().len(), 2);
 }
 
 #[test]
