@@ -121,8 +121,8 @@ pub(crate) enum Outcome {
     /// The origin has sent this version, with this status. There is no room for it: it is for the
     /// one who asked.
     Relayed(Arc<Generation>, u16, Offer),
-    /// What is stored is still valid.
-    Valid(Arc<Generation>),
+    /// What is stored is still valid, says the origin with this status.
+    Valid(Arc<Generation>, u16),
     /// What is stored is stale, and may be used although the origin failed.
     Stale(Arc<Generation>, Failure),
     /// The origin has sent an answer that is no object.

@@ -248,8 +248,8 @@ impl Cache {
                     other => other,
                 }
             }
-            Outcome::Valid(current) => {
-                let cache = CacheStatus { is_stored: true, ..asked(Forward::Stale, Some(304)) };
+            Outcome::Valid(current, status) => {
+                let cache = CacheStatus { is_stored: true, ..asked(Forward::Stale, Some(status)) };
                 self.entry(object, current, cache, wish)
             }
             Outcome::Stale(current, failure) => {

@@ -99,11 +99,29 @@ impl Question<'_> {
                 if let Some(connection) = answer.connection.finish(&answer.response) {
                     self.node.origins.keep(origin, connection);
                 }
-                self.asking.finish(Outcome::Valid(Arc::clone(current)));
+                self.asking.finish(Outcome::Valid(Arc::clone(current), 304));
+            }
+            // The connection ends here, as its body is here already.
+            Ok(asked) if self.is_same(&asked.answer.response, &head) => {
+                current.describe(|head| head.freshen(&asked.answer.response, self.requested));
+                self.asking.finish(Outcome::Valid(Arc::clone(current), 200));
             }
             Ok(asked) => self.answered(asked, &file_request(None, None), Some(current)),
             Err(silence) => self.silent(silence, Some(current)),
         }
+    }
+
+    /// Returns whether an answer has the version that is stored, from an origin that does not know
+    /// conditions.
+    fn is_same(&self, response: &Response, head: &Head) -> bool {
+        let version = Version::of(response);
+        let BodyFraming::Length(len) = response.framing else { return false };
+        response.status == 200
+            && version.is_some()
+            && version == head.version
+            && head.size == Some(len)
+            && response.coding().is_none()
+            && may_store(200, &kept_fields(response), &self.node.options.vary_on).is_ok()
     }
 
     /// Asks for an object of which nothing is known.
