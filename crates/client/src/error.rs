@@ -127,7 +127,8 @@ impl ClientError {
 }
 
 /// Checks whether an error can only come from a connection, not from a file.
-pub(crate) fn is_of_network(error: &io::Error) -> bool {
+#[must_use]
+pub fn is_of_network(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
         Some(

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use rustix::io::Errno;
 use underpass_client::Connection;
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
-use underpass_engine::Report;
-use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
+use underpass_client::is_of_network;
+use underpass_engine::{Error, Report};
+use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions};
 
 use super::origins::Asked;
 use super::relay::RelayWriter;
@@ -347,7 +349,7 @@ impl Fill {
         self.rest.start = start + bytes;
         self.report.add(&received.report);
         Counts::add(&self.node.counters.origin_bytes, bytes);
-        received.outcome.map_err(|error| failure_of(&error))?;
+        received.outcome.map_err(|error| failure_of(&error, self.writer.is_some()))?;
         match framing {
             BodyFraming::Length(len) if bytes != len => Err(Failure::TimedOut),
             _ => Ok(()),
@@ -421,24 +423,19 @@ fn is_at_end(response: &underpass_client::Response, end: u64) -> bool {
 }
 
 /// Returns what an error in the middle of a body means.
-fn failure_of(error: &underpass_transport::incoming::ReceiveError) -> Failure {
-    use underpass_engine::Error;
-    use underpass_transport::incoming::ReceiveError;
-    match error {
-        ReceiveError::Engine(error) => match &**error {
-            Error::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    Failure::NoRoom
-                }
-                std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::TimedOut => {
-                    Failure::TimedOut
-                }
-                _ => Failure::Disk,
-            },
-            _ => Failure::Disk,
-        },
-        ReceiveError::Chunk(_) | ReceiveError::TooLong => Failure::BadAnswer,
-        _ => Failure::TimedOut,
+fn failure_of(error: &ReceiveError, is_relay: bool) -> Failure {
+    let error = match error {
+        ReceiveError::Engine(error) => error,
+        ReceiveError::Chunk(_) | ReceiveError::TooLong => return Failure::BadAnswer,
+        _ => return Failure::TimedOut,
+    };
+    let Error::Io { source, .. } = &**error else { return Failure::Disk };
+    match Errno::from_io_error(source) {
+        Some(Errno::NOSPC | Errno::DQUOT) => Failure::NoRoom,
+        // A file has no reader that could leave.
+        Some(Errno::PIPE) if !is_relay => Failure::TimedOut,
+        _ if is_of_network(source) => Failure::TimedOut,
+        _ => Failure::Disk,
     }
 }
 
@@ -462,3 +459,32 @@ const NOTE_EVERY: u64 = 1 << 20;
 
 /// The most that is accepted of a body whose length is not known.
 const MAX_UNKNOWN: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use underpass_engine::Report;
+
+    use super::*;
+
+    #[test]
+    fn only_what_comes_from_the_disk_is_its_failure() {
+        for (errno, is_relay, expected) in [
+            (Errno::CONNRESET, false, Failure::TimedOut),
+            (Errno::HOSTUNREACH, false, Failure::TimedOut),
+            (Errno::NETUNREACH, true, Failure::TimedOut),
+            (Errno::TIMEDOUT, false, Failure::TimedOut),
+            // Without TLS, whose errors are told apart before, this is a broken block.
+            (Errno::BADMSG, false, Failure::Disk),
+            (Errno::PIPE, false, Failure::TimedOut),
+            (Errno::PIPE, true, Failure::Disk),
+            (Errno::IO, false, Failure::Disk),
+            (Errno::NOSPC, false, Failure::NoRoom),
+            (Errno::DQUOT, false, Failure::NoRoom),
+        ] {
+            let report = Box::new(Report::default());
+            let error = Error::Io { mechanism: None, source: errno.into(), report };
+            let error = ReceiveError::Engine(Box::new(error));
+            assert_eq!(failure_of(&error, is_relay), expected, "{errno}");
+        }
+    }
+}
