@@ -26,7 +26,7 @@ pub use options::Benchmark;
 pub use record::Record;
 pub use run::{Context, Observer};
 pub use scenarios::{
-    ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, PutArgs,
-    ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
+    ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, OriginArgs,
+    PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 pub use views::{Screen, charts, markdown, page, text};

@@ -25,7 +25,7 @@ pub trait Benchmark {
 }
 
 /// What all scenarios have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// Run N rounds; each measures every contender once at each size
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1))]
@@ -88,7 +88,7 @@ pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
 }
 
 /// What scenarios whose contenders take the system as they find it have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SystemArgs {
     /// Set the congestion control of the system for the run; auto keeps the system's own, unless it
     /// paces

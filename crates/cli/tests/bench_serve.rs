@@ -240,3 +240,29 @@ fn underpass_is_measured_with_streams_and_with_very_many_connections() {
     check_counted(&record, &["sendfile"]);
     assert!(!is_in_use(folder.path()));
 }
+
+#[test]
+fn caches_in_front_of_an_origin_are_measured_by_what_it_sent() {
+    for server in ["underpass", "nginx-slice"] {
+        if server == "nginx-slice" && !has("nginx") {
+            continue;
+        }
+        let folder = folder();
+        let args = ["origin", "--server", server, "--clients", "8", "--size", "4M", "--runs", "1"];
+        let more = ["--warmup", "0", "--large", "256M", "--budget", "4M", "--origin-rate", "64M"];
+        let (_, record) = bench(folder.path(), &[&args[..], &more].concat());
+        let found = &samples(&record)[0]["served"]["origin"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        // What a crowd costs the origin is told to the byte, and so is what ranges cost.
+        let sent = number(&found["crowd_origin_bytes"]);
+        assert!((4 << 20..8 << 20).contains(&sent), "{found}");
+        let ranges = &found["ranges"];
+        assert_eq!(number(&ranges["asked_bytes"]), 64 << 20);
+        assert!(number(&ranges["origin_bytes"]) > 0, "{found}");
+        assert!(number(&found["hot"][0]) >= 8 && number(&found["kept"][1]) == 4 << 20, "{found}");
+        if server == "underpass" {
+            assert_eq!(sent, 4 << 20, "{found}");
+            assert!(number(&found["kept"][0]) < 5 << 20, "{found}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use super::client::Host;
 use super::connection::Tls;
 use super::generator::{Class, LoadGenerator};
 use super::server::{Server, Site};
+use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
 use crate::error::{BenchError, Result};
 use crate::record::{Call, Contender, Counted, Load, Process, Role, Served, Setting, Side, Thread};
@@ -83,10 +84,10 @@ impl ServerFixture<'_> {
     /// spent by both altogether, also outside of any window.
     pub(crate) fn with_server<T: Send>(
         &self,
-        contender: Contender,
+        kind: impl Into<ServerKind>,
         work: impl FnOnce(&Server, &Host) -> io::Result<T> + Send,
     ) -> Result<(T, f64)> {
-        let server = self.site.start(&contender.into())?;
+        let server = self.site.start(&kind.into())?;
         let host = self.host(&server);
         let begun = Window { server: ServerUsage::zero(), load: Usage::default() };
         let outcome = std::thread::scope(|scope| {

@@ -3,6 +3,7 @@
 //! that waits, `connection` the connections of both, with `responses` and `drop_behind` as pure
 //! parts. `fixture` has everything that a sample with a server needs.
 
+mod caches;
 mod client;
 mod configuration;
 mod connection;
@@ -14,6 +15,7 @@ mod server;
 mod server_kind;
 mod usage;
 
+pub(crate) use caches::{CACHE, CacheSetup, CountingOrigin};
 pub(crate) use client::{Client, Host};
 pub(crate) use connection::{Connection, accept_any_certificate};
 pub(crate) use drop_behind::DropBehind;

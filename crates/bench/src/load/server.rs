@@ -88,6 +88,12 @@ impl<'a> Site<'a> {
         }
         match kind {
             ServerKind::Underpass(options) => self.start_underpass(options),
+            ServerKind::Cache(setup) => tries(self.context.cancel, || {
+                let address = free_address()?;
+                let folder = self.folder.absolute()?;
+                let command = setup.command(self.context.program(), &folder, address.port())?;
+                self.answering(kind, command, address)
+            }),
             // It needs a port in advance, which another program may take first.
             ServerKind::Other(other, program) => {
                 tries(self.context.cancel, || self.start_other(kind, other, program.as_deref()))
@@ -144,6 +150,16 @@ impl<'a> Site<'a> {
                 word => command.arg(word),
             };
         }
+        self.answering(kind, command, address)
+    }
+
+    /// Starts a server and waits until it answers there.
+    fn answering(
+        &self,
+        kind: &ServerKind,
+        command: Command,
+        address: SocketAddrV4,
+    ) -> Result<Server> {
         let mut running = Running::start(command, self.core)?;
         let deadline = Instant::now() + MAX_WAIT;
         while TcpStream::connect(address).is_err() {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::caches::CacheSetup;
 use super::configuration;
 use crate::record::Contender;
 
@@ -11,6 +12,8 @@ use crate::record::Contender;
 pub(crate) enum ServerKind {
     /// A server that others wrote, with its program if that is not found by its name.
     Other(&'static OtherServer, Option<PathBuf>),
+    /// A cache in front of an origin.
+    Cache(CacheSetup),
     /// `underpass serve` with these options besides.
     Underpass(&'static [&'static str]),
 }
@@ -111,6 +114,7 @@ impl ServerKind {
                 format!("{name} {words}")
             }
             Self::Other(other, _) => other.recorded.to_owned(),
+            Self::Cache(setup) => setup.contender.label().to_owned(),
             Self::Underpass(options) => {
                 let words = [&["underpass", "serve", FILES][..], OURS, options, &["-q"]];
                 words.concat().join(" ")
@@ -140,6 +144,9 @@ impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Other(other, _) => f.write_str(other.name),
+            Self::Cache(setup) => {
+                f.write_str(setup.contender.programs().first().unwrap_or(&"underpass"))
+            }
             Self::Underpass(_) => f.write_str("underpass"),
         }
     }

@@ -53,7 +53,9 @@ contenders! {
     Nc "nc" "nc" ["nc"]
     Nginx "nginx" "nginx" ["nginx"]
     NginxAio "nginx_aio" "nginx, aio threads" ["nginx"]
+    NginxCache "nginx_cache" "nginx, proxy_cache" ["nginx"]
     NginxDirect "nginx_direct" "nginx, directio" ["nginx"]
+    NginxSlice "nginx_slice" "nginx, slice 1m" ["nginx"]
     OneBuffer "one_buffer" "one buffer" []
     PythonSendall "python_sendall" "python_sendall" ["python3"]
     PythonSendfile "python_sendfile" "python_sendfile" ["python3"]
@@ -62,6 +64,7 @@ contenders! {
     Underpass "underpass" "underpass" []
     UnderpassDense "underpass_dense" "underpass, without holes" []
     UnderpassSynced "underpass_synced" "underpass synced" []
+    Varnish "varnish" "Varnish" ["varnishd"]
     Wget "wget" "wget" ["wget"]
     Xcp "xcp" "xcp" ["xcp"]
 }

@@ -27,7 +27,10 @@ pub(crate) use metric::{
     counted, metric, served_amount, served_in, sum,
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
-pub(crate) use served::{BadClients, GoodClient, Hostile, Latency, Load, Memory, Served, Setting};
+pub(crate) use served::{
+    BadClients, GoodClient, Hostile, Latency, Load, Memory, OriginFound, RangesFound, Served,
+    Setting,
+};
 pub(crate) use setup::{
     CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, Pin, Transfers,
 };

@@ -56,6 +56,8 @@ pub(crate) enum Served {
         /// Bytes of the large files that arrived meanwhile.
         streamed_bytes: u64,
     },
+    /// Of `origin`: a cache in front of an origin.
+    Origin(OriginFound),
     /// Of `hostile`: a good client beside bad ones.
     Hostile(Hostile),
     /// Of `serve_idle`: very many connections at once.
@@ -109,13 +111,53 @@ pub(crate) struct Memory {
     pub(crate) proportional_bytes: u64,
 }
 
+/// What clients of a cache found, and its origin.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct OriginFound {
+    /// Seconds of one client at the origin itself, for the object that the crowd asks for.
+    pub(crate) direct_s: f64,
+    /// Seconds until the last of the crowd had the object.
+    pub(crate) crowd_s: f64,
+    /// Bytes that the origin sent meanwhile.
+    pub(crate) crowd_origin_bytes: u64,
+    /// Processor seconds of the cache meanwhile.
+    pub(crate) crowd_cpu_s: f64,
+    /// Seconds until each of the crowd had the object once more.
+    pub(crate) warm_s: f64,
+    /// Processor seconds of the cache meanwhile.
+    pub(crate) warm_cpu_s: f64,
+    /// Seconds of the same with `underpass serve` and the file.
+    pub(crate) plain_s: f64,
+    /// Ranges of a large object, if the cache fetches less than the whole of it.
+    pub(crate) ranges: Option<RangesFound>,
+    /// Requests for the hot set beside the scan, and those of them that reached the origin.
+    pub(crate) hot: (u64, u64),
+    /// The most bytes that the cache had on its disk meanwhile, and those that it may have.
+    pub(crate) kept: (u64, u64),
+    /// Resident memory after the crowd.
+    pub(crate) memory: Memory,
+}
+
+/// What clients found that asked for ranges at random.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct RangesFound {
+    /// Bytes that they asked for.
+    pub(crate) asked_bytes: u64,
+    /// Bytes that the origin sent.
+    pub(crate) origin_bytes: u64,
+    /// Until half of them had their first byte.
+    pub(crate) first_s: f64,
+    /// The same at the origin itself.
+    pub(crate) direct_first_s: f64,
+}
+
 impl Served {
     /// Bytes of files that arrived, if that is what was measured.
     pub(crate) const fn bytes(&self) -> Option<u64> {
         match self {
             Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
             Self::Fairness { streamed_bytes, .. } => Some(*streamed_bytes),
-            Self::Hostile(_) | Self::Idle { .. } => None,
+            Self::Hostile(_) | Self::Idle { .. } | Self::Origin(_) => None,
         }
     }
 }

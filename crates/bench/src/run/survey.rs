@@ -50,9 +50,12 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// Returns the version text of a program, up to the number; none if it does not report one.
 pub(crate) fn version(program: &Path) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next().map(short_version)
+    // Varnish has its own word for it, and says it where others say what went wrong.
+    let is_varnish = program.ends_with("varnishd");
+    let word = if is_varnish { "-V" } else { "--version" };
+    let output = Command::new(program).arg(word).output().ok()?;
+    let said = if is_varnish { output.stderr } else { output.stdout };
+    String::from_utf8_lossy(&said).lines().next().map(short_version)
 }
 
 /// Returns what nginx calls itself, such as `nginx/1.22.1`; none if there is none.

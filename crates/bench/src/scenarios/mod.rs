@@ -18,7 +18,7 @@ pub use copy::{CopyArgs, SmallCopyArgs};
 pub use cp::CpArgs;
 pub use hostile::HostileArgs;
 pub use scale::ScaleArgs;
-pub use serve::ServeArgs;
+pub use serve::{OriginArgs, ServeArgs};
 pub use tcp::{ChunksArgs, LimitArgs, NetArgs, TableArgs};
 pub use transfer::{GetArgs, PutArgs, TreeArgs};
 use underpass_engine::Mechanism;
@@ -44,6 +44,7 @@ const ALL: &[Description] = &[
     requests::REQUESTS,
     scale::SCALE,
     serve::COLD,
+    serve::ORIGIN,
     tcp::CHUNKS,
     tcp::LIMIT,
     tcp::NET,

@@ -2,6 +2,7 @@
 //! part, and where.
 
 mod cold;
+mod origin;
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::error::{BenchError, Result, plain};
 use crate::load::{ServerFixture, Site, accept_any_certificate};
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
-    Arguments, Contender, Description, Environment, Missing, Record, Role, Setting, Step, Variant,
+    Arguments, Description, Environment, Missing, Record, Role, Setting, Step, Variant,
 };
 use crate::run::{
     Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
@@ -23,6 +24,8 @@ use crate::run::{
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
+pub(super) use origin::ORIGIN;
+pub use origin::OriginArgs;
 
 /// What can be typed after `bench serve`.
 #[derive(Debug, Args)]
@@ -97,7 +100,7 @@ impl ServerArgs {
     ) -> Result<(Plan, ServerFixture<'a>, Vec<Variant>)> {
         let nginx = nginx_version();
         let (servers, missing) = installed(&self.server, |name| find(name).is_some())?;
-        let programs = servers.iter().filter(|server| **server != Contender::Nginx);
+        let programs = servers.iter().filter(|server| !server.programs().contains(&"nginx"));
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
         let cores = Cores::of_server();
         let run = &self.system.run;

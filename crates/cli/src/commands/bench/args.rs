@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use underpass_bench::{
     Benchmark, ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs,
-    PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
+    OriginArgs, PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 
 /// What can be typed after `bench`.
@@ -44,6 +44,8 @@ pub(crate) enum ScenarioArgs {
     Serve(Box<ServeArgs>),
     /// Measure what one good client gets from the file server among thousands of bad ones
     Hostile(Box<HostileArgs>),
+    /// Caches in front of an origin: a crowd, hits, ranges, a scan; beside nginx and Varnish
+    Origin(OriginArgs),
     /// Measure throughput, processor time and memory of the file server by connections and file size
     Scale(ScaleArgs),
     /// Measure downloads, compared with curl, wget and aria2c
@@ -72,6 +74,7 @@ impl ScenarioArgs {
             Self::Chain(args) => args,
             Self::Serve(args) => &**args,
             Self::Hostile(args) => &**args,
+            Self::Origin(args) => args,
             Self::Scale(args) => args,
             Self::Get(args) => args,
             Self::Put(args) => args,

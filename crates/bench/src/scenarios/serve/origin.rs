@@ -1,0 +1,380 @@
+//! `bench origin`: caches in front of an origin. A crowd asks for an object that is not there, and
+//! once more when it is; ranges at random of a large object; a hot set beside a scan of ten times
+//! the budget.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::super::requests::{REQUESTS, subject};
+use crate::error::{BenchError, Result, plain};
+use crate::load::{
+    CACHE, CacheSetup, Client, CountingOrigin, Host, Latencies, Server, ServerFixture, ServerKind,
+    Spent, Unexpected, Window,
+};
+use crate::options::{Benchmark, Named, ServerArgs, SystemArgs, among, bytes, number};
+use crate::record::{
+    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting, Whose,
+    metric, short_size,
+};
+use crate::run::{Context, Measured, Scenario, Verdict, sparse};
+
+/// What can be typed after `bench origin`.
+#[derive(Debug, Args)]
+pub struct OriginArgs {
+    /// Measure these caches; those that are not installed are left out
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(CACHES))]
+    #[arg(default_value = "nginx,nginx-slice,underpass,varnish")]
+    server: Vec<Contender>,
+
+    /// Size of the object that the crowd asks for
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = bytes)]
+    size: u64,
+
+    /// Clients of the crowd
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1))]
+    clients: u32,
+
+    /// Bytes in a second that the origin sends to the crowd
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
+    origin_rate: u64,
+
+    /// Size of the object of which ranges are asked for
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = bytes)]
+    large: u64,
+
+    /// Bytes that a cache may keep during the scan
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = bytes)]
+    budget: u64,
+
+    #[command(flatten)]
+    system: SystemArgs,
+}
+
+const CACHES: &[Named] = &[
+    ("nginx", Contender::NginxCache, "nginx with proxy_cache and proxy_cache_lock"),
+    ("nginx-slice", Contender::NginxSlice, "The same with slices of 1 MiB"),
+    ("underpass", Contender::Underpass, "`underpass serve --origin`"),
+    ("varnish", Contender::Varnish, "Varnish with a file as its storage"),
+];
+
+impl Benchmark for OriginArgs {
+    fn json(&self) -> Option<&Path> {
+        self.system.run.json.as_deref()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let system = SystemArgs { no_count: true, ..self.system.clone() };
+        let servers = ServerArgs { server: self.server.clone(), seconds: 1.0, log: false, system };
+        let setting = Setting { seconds: 1.0, connections: self.clients, ..Setting::default() };
+        let (mut plan, fixture, variants) =
+            servers.open(&ORIGIN, &[self.size], setting, context)?;
+        fixture.site.folder.require_space(self.size * 3 + self.budget * 2)?;
+        plan.for_sizes(&variants);
+        let origin = CountingOrigin::start(&fixture.site.file(""), self.origin_rate);
+        let origin = origin.map_err(|error| BenchError::measuring("the origin", plain(&error)))?;
+        let baseline = super::super::first(&variants)?;
+        plan.measure(&ORIGIN, &mut Origin { fixture, origin, args: self }, baseline, context)
+    }
+}
+
+/// A cache in front of an origin.
+#[derive(Debug)]
+struct Origin<'a> {
+    fixture: ServerFixture<'a>,
+    origin: CountingOrigin,
+    args: &'a OriginArgs,
+}
+
+impl Scenario for Origin<'_> {
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        self.fixture.create_file(UNIT, UNIT_BYTES)?;
+        sparse(&self.fixture.site.file(LARGE), self.args.large)?;
+        self.fixture.sha256 = self.fixture.create_file(CROWD, cell.size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        self.origin.set_rate(u64::MAX);
+        let contender = cell.variant.contender;
+        let work = |_: &Server, host: &Host| host.digest(&format!("/{CROWD}"), cell.size);
+        let setup = self.setup(contender, u64::MAX);
+        let (arrived, _) = self.fixture.with_server(setup, work)?;
+        Verdict::compare(arrived, &self.fixture.sha256, contender)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let contender = cell.variant.contender;
+        let mut found = OriginFound::default();
+        let crowd = |server: &Server, host: &Host| {
+            let spent = self.crowd(cell.size, (server, host), &mut found)?;
+            if CacheSetup::fetches_ranges(contender) {
+                found.ranges = Some(self.ranges(host)?);
+            }
+            Ok(spent)
+        };
+        let (spent, all_cpu_s) =
+            self.fixture.with_server(self.setup(contender, u64::MAX), crowd)?;
+        let folder = self.fixture.site.folder.file(CACHE);
+        let scan = |_: &Server, host: &Host| self.scan(host, &folder);
+        let ((hot, kept), _) =
+            self.fixture.with_server(self.setup(contender, self.args.budget), scan)?;
+        (found.hot, found.kept) = (hot, (kept, self.args.budget));
+        let plain = |_: &Server, host: &Host| self.everybody(cell.size, host);
+        let (plain, _) = self.fixture.with_server(Contender::Underpass, plain)?;
+        found.plain_s = plain.as_secs_f64();
+        Ok(spent.measured(spent.elapsed_s(), Served::Origin(found), all_cpu_s))
+    }
+}
+
+impl Origin<'_> {
+    fn setup(&self, contender: Contender, budget: u64) -> ServerKind {
+        let budget = budget.min(self.args.size * 2 + (1 << 30));
+        ServerKind::Cache(CacheSetup { contender, origin: self.origin.address, budget })
+    }
+
+    /// One client at the origin, then the crowd at the cache, and the crowd once more.
+    fn crowd(
+        &self,
+        size: u64,
+        (server, host): (&Server, &Host),
+        found: &mut OriginFound,
+    ) -> io::Result<Spent> {
+        self.origin.set_rate(self.args.origin_rate);
+        let begun = Instant::now();
+        ask(&Host { address: self.origin.address, ..host.clone() }, size)?;
+        found.direct_s = begun.elapsed().as_secs_f64();
+        let window = Window::open(server);
+        let (before, usage) = (self.origin.bytes(), server.usage());
+        found.crowd_s = self.everybody(size, host)?.as_secs_f64();
+        let filled = server.usage();
+        found.crowd_cpu_s = filled.since(&usage).cpu_s;
+        found.crowd_origin_bytes = self.origin.bytes() - before;
+        self.origin.set_rate(u64::MAX);
+        found.warm_s = self.everybody(size, host)?.as_secs_f64();
+        found.warm_cpu_s = server.usage().since(&filled).cpu_s;
+        found.memory = server.memory();
+        Ok(window.close(server))
+    }
+
+    /// Has all clients ask for the object at once; returns when the last one has it.
+    fn everybody(&self, size: u64, host: &Host) -> io::Result<Duration> {
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let clients: Vec<_> =
+                (0..self.args.clients).map(|_| scope.spawn(|| ask(host, size))).collect();
+            let mut outcomes = clients.into_iter().map(|client| client.join());
+            outcomes.try_for_each(|outcome| outcome.expect("a client does not panic"))
+        })
+        .map(|()| begun.elapsed())
+    }
+
+    /// Asks for ranges of 1 MiB at random, of the cache and of the origin itself.
+    fn ranges(&self, host: &Host) -> io::Result<RangesFound> {
+        let direct = Host { address: self.origin.address, ..host.clone() };
+        let (mut first, mut direct_first) = (Latencies::new(), Latencies::new());
+        let (mut seed, mut origin_bytes) = (1_u64, 0);
+        for _ in 0..RANGES {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let start = (seed >> 11) % (self.args.large.saturating_sub(RANGE) + 1);
+            direct_first.add(range(&direct, start)?);
+            let before = self.origin.bytes();
+            first.add(range(host, start)?);
+            origin_bytes += self.origin.bytes() - before;
+        }
+        let half = |latencies: &Latencies| latencies.latency().map_or(0.0, |it| it.p50_s);
+        Ok(RangesFound {
+            asked_bytes: RANGES * RANGE,
+            origin_bytes,
+            first_s: half(&first),
+            direct_first_s: half(&direct_first),
+        })
+    }
+
+    /// Asks for a hot set of half the budget while ten times the budget passes by. Returns requests
+    /// for the hot set and how many of them reached the origin, and the most bytes on the disk.
+    fn scan(&self, host: &Host, folder: &Path) -> io::Result<((u64, u64), u64)> {
+        let mut client = Client::connect(host, Ipv4Addr::LOCALHOST)?;
+        let mut get = |path: String| client.ask(&host.request(&path), UNIT_BYTES, |_| {});
+        let hot = self.args.budget / UNIT_BYTES / 2;
+        for number in (0..hot).cycle().take(3 * hot as usize) {
+            get(format!("/{UNIT}/hot/{number}"))?;
+        }
+        let (mut asked, mut missed, mut kept) = (0, 0, 0);
+        for number in 0..10 * self.args.budget / UNIT_BYTES {
+            get(format!("/{UNIT}/scan/{number}"))?;
+            if number % SCANNED == 0 {
+                let before = self.origin.requests();
+                for number in 0..hot {
+                    get(format!("/{UNIT}/hot/{number}"))?;
+                }
+                (asked, missed) = (asked + hot, missed + self.origin.requests() - before);
+                kept = kept.max(used(folder));
+            }
+        }
+        Ok(((asked, missed.min(asked)), kept))
+    }
+}
+
+/// Asks for the object of the crowd.
+fn ask(host: &Host, size: u64) -> io::Result<()> {
+    let mut client = Client::connect(host, Ipv4Addr::LOCALHOST)?;
+    client.ask(&host.request(&format!("/{CROWD}")), size, |_| {})
+}
+
+/// Asks for a range; returns when its first bytes have come.
+fn range(host: &Host, start: u64) -> io::Result<Duration> {
+    let mut stream: TcpStream = host.connect(Ipv4Addr::LOCALHOST, None)?;
+    let (begun, end) = (Instant::now(), start + RANGE - 1);
+    let request = format!(
+        "GET /{LARGE} HTTP/1.1\r\nHost: {}\r\nRange: bytes={start}-{end}\r\nConnection: close\r\n\r\n",
+        host.address
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut buffer = vec![0; 64 << 10];
+    let mut got = stream.read(&mut buffer)?;
+    let first = begun.elapsed();
+    if !buffer.starts_with(b"HTTP/1.1 206 ") {
+        let status = String::from_utf8_lossy(&buffer[..got.min(40)]).into_owned();
+        return Err(Unexpected::Status(status).into());
+    }
+    while (got as u64) < RANGE {
+        match stream.read(&mut buffer)? {
+            0 => return Err(Unexpected::End.into()),
+            read => got += read,
+        }
+    }
+    Ok(first)
+}
+
+/// Returns the bytes that the files of a folder take on the disk.
+fn used(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => used(&entry.path()),
+        Ok(found) => found.blocks() * 512,
+        Err(_) => 0,
+    });
+    bytes.sum()
+}
+
+/// The object that the crowd asks for.
+const CROWD: &str = "crowd";
+
+/// The object of which ranges are asked for.
+const LARGE: &str = "large";
+
+/// The file behind all objects of the hot set and the scan.
+const UNIT: &str = "unit";
+
+const UNIT_BYTES: u64 = 256 << 10;
+
+/// Ranges that are asked for, one after the other, and their size.
+const RANGES: u64 = 64;
+const RANGE: u64 = 1 << 20;
+
+/// Objects of the scan between two rounds of the hot set.
+const SCANNED: u64 = 40;
+
+fn found(sample: &Sample) -> Option<OriginFound> {
+    match sample.served? {
+        Served::Origin(found) => Some(found),
+        _ => None,
+    }
+}
+
+fn cell_bytes(record: &Record, sample: &Sample) -> f64 {
+    record.cells[sample.cell].size as f64
+}
+
+pub(in crate::scenarios) const ORIGIN: Description = Description {
+    name: "origin",
+    command: "origin",
+    expected: &[],
+    saturates: false,
+    subject,
+    caption: |record| {
+        let clients = record.arguments.serve.unwrap_or_default().connections;
+        let size = record.sizes().first().map_or_else(String::new, |size| short_size(*size));
+        format!(
+            "A crowd of {clients} clients asks a cache for {size} that it does not have, and once \
+             more; ranges of 1 MiB at random, where less than the whole object is fetched; a hot \
+             set of half the budget beside a scan of ten times the budget"
+        )
+    },
+    metrics: &[
+        &metric! {
+            "crowd-bytes": "Bytes of the origin for the crowd, as a multiple of the object",
+            "origin bytes", Times, Main,
+            |record, sample| {
+                Some(found(sample)?.crowd_origin_bytes as f64 / cell_bytes(record, sample))
+            }
+        },
+        &metric! {
+            "crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
+            "crowd/direct", Times, Finding,
+            |_, sample| found(sample).map(|found| found.crowd_s / found.direct_s)
+        },
+        &metric! {
+            "crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart,
+            |_, sample| Some(found(sample)?.crowd_cpu_s)
+        }
+        .of_side(Whose::Measured),
+        &metric! {
+            "warm": "Time until each of the crowd has it once more", "warm", Seconds, Main,
+            |_, sample| Some(found(sample)?.warm_s)
+        },
+        &metric! {
+            "warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart,
+            |_, sample| Some(found(sample)?.warm_cpu_s)
+        }
+        .of_side(Whose::Measured),
+        &metric! {
+            "warm-plain": "Throughput of hits, as a part of that of underpass serve",
+            "warm/serve", Times, Chart,
+            |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)
+        }
+        .more_is_better(),
+        &metric! {
+            "range-bytes": "Bytes of the origin for ranges, as a multiple of those asked for",
+            "range bytes", Times, Chart,
+            |_, sample| {
+                let ranges = found(sample)?.ranges?;
+                Some(ranges.origin_bytes as f64 / ranges.asked_bytes as f64)
+            }
+        },
+        &metric! {
+            "range-first": "Time to the first byte of a range, beyond the origin's",
+            "first byte", Seconds, Chart,
+            |_, sample| {
+                let ranges = found(sample)?.ranges?;
+                Some(ranges.first_s - ranges.direct_first_s)
+            }
+        },
+        &metric! {
+            "hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main,
+            |_, sample| {
+                let (asked, missed) = found(sample)?.hot;
+                Some(1.0 - missed as f64 / asked as f64)
+            }
+        }
+        .more_is_better(),
+        &metric! {
+            "kept": "The most bytes on the disk, as a part of the budget", "of budget", Times, Table,
+            |_, sample| {
+                let (kept, budget) = found(sample)?.kept;
+                Some(kept as f64 / budget as f64)
+            }
+        },
+        &metric! {
+            "memory": "Resident memory after the crowd", "memory", Bytes, Chart,
+            |_, sample| Some(found(sample)?.memory.resident_bytes as f64)
+        }
+        .of_side(Whose::Measured),
+    ],
+    ..REQUESTS
+};
