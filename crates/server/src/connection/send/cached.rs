@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use underpass_engine::{Chain, Confirm, Error};
 
 use crate::connection::outcome::Failure;
@@ -19,7 +19,14 @@ impl Slow<'_> {
             before.extend_from_slice(header);
             let mut at = range.start;
             while at < range.end {
-                let Some(end) = self.arrive(body, at, range.end).await else { return };
+                let Some(mut end) = self.arrive(body, at, range.end).await else { return };
+                if at > range.start && end < range.end && end - at < ENOUGH && !body.is_relayed() {
+                    // A fill brings 128 KiB at a time, and a crowd that waits for it would be woken
+                    // for each of them.
+                    sleep(GATHER).await;
+                    let Some(more) = self.arrive(body, at, range.end).await else { return };
+                    end = more;
+                }
                 if end == at {
                     break;
                 }
@@ -82,3 +89,9 @@ impl Slow<'_> {
 
 /// How often a response that waits for the origin checks its client.
 const TICK: Duration = Duration::from_millis(500);
+
+/// So many bytes are sent at once while more are coming.
+const ENOUGH: u64 = 512 << 10;
+
+/// How long a response waits for more bytes, after its first ones.
+const GATHER: Duration = Duration::from_millis(2);
