@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::rig::{Finished, has};
-use crate::site::Site;
+use sha2::{Digest, Sha256};
+
+use crate::rig::{Finished, folder, has, noise};
+use crate::site::{Site, assert_same};
 
 /// A Python with the packages that `scripts/test-peers` installs, if there is one.
 pub(crate) fn python() -> Option<String> {
@@ -117,4 +119,47 @@ fn lftp_shows_sizes_and_times() {
         assert!(fields.contains(&len) && fields.contains(&"2023-11-14"), "{fields:?}");
     }
     assert!(fields("folder")[0].starts_with('d'), "{listed}");
+}
+
+#[test]
+fn apt_reads_a_repository_of_packages() {
+    let Some(site) = Site::new(&["apt-get", "dpkg-deb"], &[]) else { return };
+    let package = folder();
+    fs::create_dir_all(package.path().join("DEBIAN")).unwrap();
+    let control = "Package: hello\nVersion: 1.0\nArchitecture: all\nDescription: a test\n\
+                   Maintainer: Nobody <nobody@example.org>\n";
+    fs::write(package.path().join("DEBIAN/control"), control).unwrap();
+    fs::write(package.path().join("data"), noise(1 << 20)).unwrap();
+    let (folder, file) = (package.path().to_str().unwrap(), site.source("hello_1.0.deb"));
+    site.fetch("dpkg-deb", &["--build", folder, file.to_str().unwrap()]).succeeded();
+    let bytes = fs::read(&file).unwrap();
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let index = format!("Filename: ./hello_1.0.deb\nSize: {}\nSHA256: {digest}\n", bytes.len());
+    fs::write(site.source("Packages"), format!("{control}{index}")).unwrap();
+
+    for needed in ["etc", "lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(site.target(needed)).unwrap();
+    }
+    fs::write(site.target("status"), "").unwrap();
+    fs::write(site.target("etc/sources.list"), format!("deb [trusted=yes] {} ./\n", site.url("")))
+        .unwrap();
+    let set = |name: &str, path: &str| format!("{name}={}", site.target(path).display());
+    let settings = [
+        set("Dir", ""),
+        set("Dir::Etc", "etc"),
+        set("Dir::State", ""),
+        set("Dir::State::lists", "lists"),
+        set("Dir::State::status", "status"),
+        set("Dir::Cache", "cache"),
+        "APT::Sandbox::User=root".to_owned(),
+        "Acquire::Languages=none".to_owned(),
+        "Acquire::http::Proxy=DIRECT".to_owned(),
+    ];
+    let apt = |words: &[&str]| {
+        let options = settings.iter().flat_map(|setting| ["-o", setting]);
+        site.fetch("apt-get", &options.chain(words.iter().copied()).collect::<Vec<_>>()).succeeded()
+    };
+    apt(&["update"]);
+    apt(&["download", "hello"]);
+    assert_same(&site.target("hello_1.0_all.deb"), &file);
 }
