@@ -21,7 +21,7 @@ def served(folder):
 def calls(monkeypatch):
     """The URLs that our engine was called with."""
     seen = []
-    for name in ("get", "put"):
+    for name in ("get", "get_tree", "put"):
         real = getattr(underpass._http, name)
 
         def spy(*args, _real=real, **kwargs):
@@ -64,6 +64,23 @@ def test_folders_are_listed_and_fetched(served, folder):
     assert (folder / "fetched/one").read_text() == "1"
 
 
+def test_a_folder_is_fetched_at_once(served, folder, calls):
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    (folder / "here").mkdir()
+    callback = fsspec.Callback()
+    fs.get(served.url + "inner", "here", recursive=True, callback=callback)
+    fs.get(served.url + "inner", "new", recursive=True)
+    fs.get(served.url, folder / "all", recursive=True)
+    assert [len(call) for call in calls] == [2, 2, 2]
+    assert callback.value > 0
+    for name in ("here/inner/one", "new/one", "all/inner/one"):
+        assert (folder / name).read_text() == "1", name
+    fs.get(served.url + "inner/one", "file", recursive=True)
+    assert (folder / "file").read_text() == "1"
+    with pytest.raises(FileNotFoundError):
+        fs.get(served.url + "missing", "missing", recursive=True)
+
+
 def test_parts_are_read_by_plain_http(served, calls):
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
     assert fs.cat_file(path, start=4, end=7) == b"0,0"
@@ -103,6 +120,8 @@ def test_progress_ends_with_the_size(served):
     callback = fsspec.Callback()
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "inner/one")
     fs.get_file(path, "fetched", callback=callback)
+    assert (callback.size, callback.value) == (1, 1)
+    fs.put_file("fetched", served.url + "sent", callback=callback)
     assert (callback.size, callback.value) == (1, 1)
 
 

@@ -53,6 +53,54 @@ def test_receipts_have_the_fields_of_the_program(data):
         assert list(ours) == list(theirs)
 
 
+def test_progress_ends_with_everything(data, folder):
+    seen = []
+    report = lambda done, total: seen.append((done, total))
+    end = (3_000_000, 3_000_000)
+    with underpass.Server(data, upload=True) as server:
+        underpass.get(server.url + "file", "fetched", progress=report)
+        assert seen[-1] == end and seen == sorted(seen, key=lambda each: each[0])
+        seen.clear()
+        underpass.put("fetched", server.url + "sent", progress=report)
+        assert seen[-1] == end
+        seen.clear()
+        underpass.get_tree(server.url, "tree", progress=report)
+        assert seen[-1][0] >= 6_000_000
+    seen.clear()
+    underpass.copy("fetched", "copy", progress=report)
+    assert seen[-1] == end
+
+
+def test_progress_that_raises_ends_the_transfer(stalling):
+    def report(done, total):
+        if done >= 500:
+            raise RuntimeError(total)
+
+    with pytest.raises(RuntimeError, match="1000"):
+        underpass.get(stalling.url + "file", "fetched", progress=report)
+    assert not os.path.exists("fetched")
+
+
+def test_a_folder_is_fetched_and_merged(data, folder):
+    (data / "inner").mkdir()
+    (data / "inner/one").write_text("1")
+    with underpass.Server(data) as server:
+        receipt = underpass.get_tree(server.url + "inner", "fetched")
+        assert (receipt["files"], receipt["way"]) == (1, "archive")
+        (folder / "fetched/one").write_text("other")
+        with pytest.raises(underpass.Error):
+            underpass.get_tree(server.url + "inner", "fetched")
+        underpass.get_tree(server.url + "inner", "fetched", replace=True)
+        assert (folder / "fetched/one").read_text() == "1"
+        for wrong in ("file", "missing"):
+            with pytest.raises(underpass.Error) as caught:
+                underpass.get_tree(server.url + wrong, "wrong")
+            assert caught.value.status == 404, wrong
+        url = server.url + "inner/"
+        ours = underpass.get_tree(url, "ours")
+        assert list(ours) == list(receipt_of("get", "-r", "-d", "theirs", url))
+
+
 def test_a_wrong_digest_leaves_no_file(data, folder):
     right = hashlib.sha256((data / "file").read_bytes()).hexdigest()
     with underpass.Server(data) as server:

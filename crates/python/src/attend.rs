@@ -1,7 +1,8 @@
-//! Runs a transfer on a thread of its own, while the thread that called it attends to signals.
+//! Runs a transfer on a thread of its own, while the thread that called it attends to signals and
+//! reports the progress.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -34,36 +35,81 @@ impl Cancel {
     }
 }
 
+/// How far a transfer is, which its thread tells.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    done: AtomicU64,
+    /// One more than the total, in bytes; 0 while that is unknown.
+    total: AtomicU64,
+}
+
+impl Position {
+    /// Sets the bytes that are done, and the total if it is known.
+    pub(crate) fn set(&self, done: u64, total: Option<u64>) {
+        self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
+        self.done.store(done, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that are done, and the total if it is known.
+    pub(crate) fn get(&self) -> (u64, Option<u64>) {
+        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed).checked_sub(1))
+    }
+}
+
+/// What Python wants of a transfer meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Attendance<'a> {
+    pub(crate) cancel: Option<&'a Cancel>,
+    /// Called with the bytes that are done and the total or `None`, whenever they have changed.
+    pub(crate) progress: Option<&'a Py<PyAny>>,
+}
+
 /// Runs `work` without the interpreter's lock and returns what it returns.
 ///
 /// Meanwhile Python's handlers of signals run, if this is the thread that they run on. If one of
 /// them raises, as that of Ctrl-C does, `work` is cancelled, and the exception is raised once it
-/// has ended and has removed what it left.
+/// has ended and has removed what it left. So it is if the callback for progress raises, which is
+/// called with what `position` returns.
 ///
 /// # Errors
 ///
-/// What a handler raised, or a `RuntimeError` if no thread can be started or `work` panicked.
+/// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work` panicked.
 pub(crate) fn attend<T: Send>(
     py: Python<'_>,
-    token: Option<&Cancel>,
+    attendance: &Attendance<'_>,
+    position: &(dyn Fn() -> (u64, Option<u64>) + Sync),
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
-    let cancel = token.map(|token| Arc::clone(&token.0)).unwrap_or_default();
+    let cancel = attendance.cancel.map(|token| Arc::clone(&token.0)).unwrap_or_default();
     let cancel = &*cancel;
     let (send, mut outcome) = mpsc::channel();
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("underpass".to_owned());
         // The receiver outlives the thread.
         worker.spawn_scoped(scope, move || drop(send.send(work(cancel))))?;
-        let mut raised = None;
+        let (mut raised, mut reported) = (None, None);
+        let mut report = || {
+            let (Some(callback), now) = (attendance.progress, position()) else { return Ok(()) };
+            if reported.replace(now) != Some(now) {
+                callback.call1(py, now)?;
+            }
+            Ok(())
+        };
         loop {
             let outcome = &mut outcome;
             match py.detach(move || outcome.recv_timeout(SIGNAL_INTERVAL)) {
-                Ok(outcome) => return raised.map_or(Ok(outcome), Err),
+                Ok(outcome) => {
+                    return match raised {
+                        Some(exception) => Err(exception),
+                        None => report().map(|()| outcome),
+                    };
+                }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(exception) = py.check_signals() {
+                    if raised.is_none()
+                        && let Err(exception) = py.check_signals().and_then(|()| report())
+                    {
                         cancel.store(true, Ordering::Relaxed);
-                        raised.get_or_insert(exception);
+                        raised = Some(exception);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -74,5 +120,5 @@ pub(crate) fn attend<T: Send>(
     })
 }
 
-/// How often signals are looked for.
+/// How often signals are looked for, and progress is reported.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);

@@ -9,12 +9,12 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use rustix::process::{Resource, getrlimit};
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyTarget, ExcludePattern, Follow, Verify, When,
-    copy as copy_paths,
+    CopyError, CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow, Verify,
+    When, copy as copy_paths,
 };
 use underpass_receipt::{CopyReceipt, Receipt};
 
-use crate::attend::{Cancel, attend};
+use crate::attend::{Attendance, Cancel, Position, attend};
 use crate::options::{invalid, parse, policy};
 use crate::outcome::Outcome;
 
@@ -80,13 +80,14 @@ impl CopyArgs {
 /// Copies a file, or a folder with everything in it; returns the receipt, and why it failed if it
 /// did.
 #[pyfunction]
-#[pyo3(signature = (source, target, options, cancel=None))]
+#[pyo3(signature = (source, target, options, cancel=None, progress=None))]
 pub(crate) fn copy(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
     options: CopyArgs,
     cancel: Option<&Cancel>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     let is_tree = options.tree;
     let options = options.options()?;
@@ -94,12 +95,14 @@ pub(crate) fn copy(
         let message = format!("{} is no file: copytree copies folders", source.display());
         return Err(pyo3::exceptions::PyValueError::new_err(message));
     }
-    attend(py, cancel, |cancel| {
+    let observer = Observer::default();
+    let attendance = Attendance { cancel, progress: progress.as_ref() };
+    attend(py, &attendance, &|| observer.0.get(), |cancel| {
         let target = match is_tree {
             true => CopyTarget::NewName(&target),
             false => CopyTarget::Either(&target),
         };
-        transfer(&options, source, target, cancel)
+        transfer(&options, source, target, &observer, cancel)
     })
 }
 
@@ -108,10 +111,11 @@ fn transfer(
     options: &CopyOptions,
     source: PathBuf,
     target: CopyTarget<'_>,
+    observer: &Observer,
     cancel: &AtomicBool,
 ) -> Outcome {
     let started = Instant::now();
-    let mut outcome = match copy_paths(options, &[source], target, &Silent, cancel) {
+    let mut outcome = match copy_paths(options, &[source], target, observer, cancel) {
         Ok(outcome) => outcome,
         Err(error) => {
             let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
@@ -120,7 +124,11 @@ fn transfer(
     };
     let mut receipt = CopyReceipt::new(options, &outcome, started.elapsed().as_secs_f64());
     match (outcome.problem_count, outcome.problems.pop()) {
-        (0, _) => Outcome::of(&receipt),
+        (0, _) => {
+            let bytes = receipt.receipt.bytes;
+            observer.0.set(bytes, Some(bytes));
+            Outcome::of(&receipt)
+        }
         (1, Some(error)) => {
             receipt.receipt.error = Some(match &error {
                 CopyError::Transfer { source, .. } => source.to_string(),
@@ -137,10 +145,15 @@ fn transfer(
     }
 }
 
-/// Takes what a copy reports meanwhile: the receipt has it all.
-struct Silent;
+/// Takes how far a copy is.
+#[derive(Debug, Default)]
+struct Observer(Position);
 
-impl CopyObserver for Silent {}
+impl CopyObserver for Observer {
+    fn progress(&self, progress: &CopyProgress) {
+        self.0.set(progress.bytes, progress.expected);
+    }
+}
 
 /// Parses when something is done.
 fn when(name: &str, text: &str) -> PyResult<When> {

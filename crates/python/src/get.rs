@@ -1,4 +1,4 @@
-//! Fetches a file.
+//! Fetches a file, or a folder.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,11 +12,12 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use underpass_client::download::{
     DownloadError, DownloadOptions, Downloader, Gauge, IfExists, Kept, Target, name_of,
 };
+use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
-use underpass_receipt::{GetReceipt, Receipt, shown};
+use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
 
-use crate::attend::{Cancel, attend};
+use crate::attend::{Attendance, Cancel, attend};
 use crate::http::{HttpOptions, url};
 use crate::options::{invalid, parse, policy, rate};
 use crate::outcome::Outcome;
@@ -39,13 +40,10 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     /// Converts the arguments to options, which are those of the program.
     fn options(&self, retries: u32) -> PyResult<DownloadOptions> {
-        if self.connections.is_some_and(|count| !(1..=64).contains(&count)) {
-            return Err(invalid("connections", "there are 1 to 64"));
-        }
         let expected = self.digest.iter().map(|text| parse("digest", text));
         let shown = self.digest_print.iter().map(|text| parse("digest_print", text));
         Ok(DownloadOptions {
-            connections: self.connections,
+            connections: connections(self.connections)?,
             retries,
             rate: rate(self.rate)?,
             policy: policy(self.mechanism.as_deref())?,
@@ -70,7 +68,7 @@ impl GetArgs {
 
 /// Fetches the file at a URL; returns the receipt, and why it failed if it did.
 #[pyfunction]
-#[pyo3(signature = (url_text, path, options, http, cancel=None))]
+#[pyo3(signature = (url_text, path, options, http, cancel=None, progress=None))]
 pub(crate) fn get(
     py: Python<'_>,
     url_text: &str,
@@ -78,6 +76,7 @@ pub(crate) fn get(
     options: GetArgs,
     http: HttpOptions,
     cancel: Option<&Cancel>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     let url = url(url_text)?;
     let http = http.settings(&url, policy(options.mechanism.as_deref())?)?;
@@ -86,7 +85,9 @@ pub(crate) fn get(
     let path = place(&path, &url)?;
     let name = path.file_name().map(OsString::from);
     let name = name.ok_or_else(|| invalid("path", "it ends in no name for a file"))?;
-    attend(py, cancel, |cancel| {
+    let gauge = Gauge::default();
+    let attendance = Attendance { cancel, progress: progress.as_ref() };
+    attend(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
         let (folder, name) = match destination(path, name) {
             Ok(destination) => destination,
             Err(failed) => {
@@ -98,7 +99,7 @@ pub(crate) fn get(
         let target = Target::Named { folder: &folder.fd, name: &name, if_exists };
         let started = Instant::now();
         let downloader = Downloader::new(http.client(cancel), downloads);
-        let outcome = downloader.fetch(&url, &target, &Gauge::default(), &|_| {});
+        let outcome = downloader.fetch(&url, &target, &gauge, &|_| {});
         let (elapsed, path) = (started.elapsed(), &folder.path);
         match outcome {
             Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), path, &done, elapsed)),
@@ -112,6 +113,79 @@ pub(crate) fn get(
             }
         }
     })
+}
+
+/// The options of a folder's download, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct GetTreeArgs {
+    connections: Option<u32>,
+    replace: bool,
+    mechanism: Option<String>,
+}
+
+/// Fetches the folder at a URL into a folder; returns the receipt, and why it failed if it did.
+#[pyfunction]
+#[pyo3(signature = (url_text, path, options, http, cancel=None, progress=None))]
+pub(crate) fn get_tree(
+    py: Python<'_>,
+    url_text: &str,
+    path: PathBuf,
+    options: GetTreeArgs,
+    http: HttpOptions,
+    cancel: Option<&Cancel>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Outcome> {
+    let url = url(url_text)?;
+    let policy = policy(options.mechanism.as_deref())?;
+    let http = http.settings(&url, policy)?;
+    let defaults = TreeOptions::default();
+    let options = TreeOptions {
+        connections: connections(options.connections)?.unwrap_or(defaults.connections),
+        retries: http.retries,
+        policy,
+        replaces: options.replace,
+        ..defaults
+    };
+    let gauge = TreeGauge::default();
+    let attendance = Attendance { cancel, progress: progress.as_ref() };
+    attend(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
+        let started = Instant::now();
+        let outcome = tree::fetch(&http.client(cancel), &options, &url, &path, &gauge, &|_| {});
+        match outcome {
+            Ok(done) => {
+                let mut receipt = TreeReceipt::new(&url, &path, &done, started.elapsed());
+                if done.left_out == 0 {
+                    return Outcome::of(&receipt);
+                }
+                let line = format!("{} lacks {} entries", path.display(), done.left_out);
+                receipt.receipt.error = Some(line.clone());
+                Outcome::failed_often(&receipt, line)
+            }
+            Err(failed) => {
+                let mut receipt = TreeReceipt::new(&url, &path, &failed.done, started.elapsed());
+                receipt.receipt.error = Some(failed.error.to_string());
+                let line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
+                let status = match &failed.error {
+                    TreeError::Client(ClientError::Status { status, .. }) => Some(*status),
+                    // There is no folder of this name.
+                    TreeError::IsFile => Some(404),
+                    _ => None,
+                };
+                Outcome::failed(&receipt, line, &failed).status(status)
+            }
+        }
+    })
+}
+
+/// Checks a number of connections.
+fn connections(count: Option<u32>) -> PyResult<Option<u32>> {
+    match count {
+        Some(count) if !(1..=64).contains(&count) => {
+            Err(invalid("connections", "there are 1 to 64"))
+        }
+        count => Ok(count),
+    }
 }
 
 /// Returns the status that the server refused the request with, if it did.

@@ -22,7 +22,7 @@ mod native {
     #[pymodule_export]
     use crate::copy::copy;
     #[pymodule_export]
-    use crate::get::get;
+    use crate::get::{get, get_tree};
     #[pymodule_export]
     use crate::put::put;
     #[pymodule_export]

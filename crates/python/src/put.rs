@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use underpass_client::Url;
 use underpass_client::environment::journal_path;
-use underpass_client::upload::{Condition, RESUMABLE_FROM, SendOptions, Upload, upload};
+use underpass_client::upload::{Condition, Event, RESUMABLE_FROM, SendOptions, Upload, upload};
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_engine::{Integrity, Kind, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
@@ -19,7 +19,7 @@ use underpass_protocol::encode_segment;
 use underpass_receipt::{EndKind, Receipt, shown};
 use underpass_transport::digest::{Computed, Stopped, compute};
 
-use crate::attend::{Cancel, attend};
+use crate::attend::{Attendance, Cancel, Position, attend};
 use crate::http::{HttpOptions, HttpSettings, url};
 use crate::options::{parse, policy, rate};
 use crate::outcome::Outcome;
@@ -38,7 +38,7 @@ pub(crate) struct PutArgs {
 
 /// Uploads a file; returns the receipt, and why it failed if it did.
 #[pyfunction]
-#[pyo3(signature = (path, url_text, options, http, cancel=None))]
+#[pyo3(signature = (path, url_text, options, http, cancel=None, progress=None))]
 pub(crate) fn put(
     py: Python<'_>,
     path: PathBuf,
@@ -46,6 +46,7 @@ pub(crate) fn put(
     options: PutArgs,
     http: HttpOptions,
     cancel: Option<&Cancel>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         return Err(PyValueError::new_err(format!("{} is no file", path.display())));
@@ -57,11 +58,13 @@ pub(crate) fn put(
     let algorithm = options.digest.as_deref().map(|name| parse("digest", name)).transpose()?;
     let send = SendOptions { policy, integrity, rate: rate(options.rate)?, ..Default::default() };
     let (no_clobber, resumes) = (options.no_clobber, options.resume);
-    attend(py, cancel, move |cancel| {
+    let position = Position::default();
+    let attendance = Attendance { cancel, progress: progress.as_ref() };
+    attend(py, &attendance, &|| position.get(), |cancel| {
         let journal = || journal_path(&path, &url).filter(|_| resumes);
         let condition = if no_clobber { Condition::Absent } else { Condition::None };
         let how = How { send, condition, algorithm };
-        let outcome = transfer(&http, &path, &url, how, journal, cancel);
+        let outcome = transfer(&http, &path, &url, how, journal, (cancel, &position));
         outcome.unwrap_or_else(|error| {
             let line = format!("sending {} to {}: {error}", path.display(), shown(&url));
             let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
@@ -84,7 +87,7 @@ fn transfer(
     url: &Url,
     how: How,
     journal: impl FnOnce() -> Option<PathBuf>,
-    cancel: &AtomicBool,
+    (cancel, position): (&AtomicBool, &Position),
 ) -> Result<Outcome, Unread> {
     let name = path.display().to_string();
     let file = File::open(path)?;
@@ -103,10 +106,18 @@ fn transfer(
         retries: http.retries,
     };
     let started = Instant::now();
-    let outcome = upload(&http.client(cancel), &what, url, None, &mut |_| {});
+    let mut on_event = |event: &Event<'_>| {
+        if let Event::Progress(progress) = event {
+            position.set(progress.bytes, progress.expected);
+        }
+    };
+    let outcome = upload(&http.client(cancel), &what, url, None, &mut on_event);
     let elapsed = started.elapsed();
     Ok(match outcome {
         Ok((done, _)) => {
+            if let Some(len) = source.promised().filter(|_| !done.was_there) {
+                position.set(len, Some(len));
+            }
             let from = EndKind::from(source.kind());
             Outcome::of(&Receipt::of_upload(name, from, &done, digest.as_ref(), elapsed))
         }

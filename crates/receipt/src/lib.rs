@@ -8,6 +8,7 @@
 mod copy;
 mod download;
 mod transfer;
+mod tree;
 mod upload;
 
 pub use copy::{CopyReceipt, SystemReceipt};
@@ -16,4 +17,5 @@ pub use transfer::{
     CpuReceipt, DeclineReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt,
     TlsReceipt, UploadDigest, UploadReceipt,
 };
+pub use tree::TreeReceipt;
 pub use underpass_diagnose::EndKind;

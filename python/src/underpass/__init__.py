@@ -14,19 +14,21 @@ transfer that fails raises `Error`; an argument that makes no sense raises `Valu
 """
 
 from ._copy import copy, copytree
-from ._error import Error, Receipt
-from ._http import get, put
+from ._error import Error, Progress, Receipt
+from ._http import get, get_tree, put
 from ._native import Cancel, __version__
 from ._server import Server
 
 __all__ = [
     "Cancel",
     "Error",
+    "Progress",
     "Receipt",
     "Server",
     "__version__",
     "copy",
     "copytree",
     "get",
+    "get_tree",
     "put",
 ]

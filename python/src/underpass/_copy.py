@@ -6,7 +6,7 @@ import os
 from typing import Any, Iterable, Optional, Union
 
 from . import _native
-from ._error import Receipt, unwrap
+from ._error import Progress, Receipt, unwrap
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -26,6 +26,7 @@ def copy(
     integrity: str = "detect",
     mechanism: Optional[str] = None,
     cancel: Optional[_native.Cancel] = None,
+    progress: Optional[Progress] = None,
 ) -> Receipt:
     """Copies a file like ``underpass cp``, and returns the receipt.
 
@@ -59,6 +60,10 @@ def copy(
         ``"mmap"`` or ``"read_write"``.
     cancel
         A token with which another thread can end the copy.
+    progress
+        A function that is called with the bytes that are done and the total, or `None` while that
+        is unknown: at the end, and up to 50 times a second when they have changed. It runs on this
+        thread. If it raises, the copy ends, and the exception is raised.
     """
     options = {
         **_DEFAULTS,
@@ -73,7 +78,7 @@ def copy(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel))
+    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel, progress))
 
 
 def copytree(
@@ -96,6 +101,7 @@ def copytree(
     integrity: str = "detect",
     mechanism: Optional[str] = None,
     cancel: Optional[_native.Cancel] = None,
+    progress: Optional[Progress] = None,
 ) -> Receipt:
     """Copies a folder with everything in it like ``underpass cp -rT``, and returns the receipt.
 
@@ -142,7 +148,7 @@ def copytree(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel))
+    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel, progress))
 
 
 #: The options that only trees have.

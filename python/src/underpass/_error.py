@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 #: What a transfer did: the fields that the program prints for ``--json``.
 Receipt = Dict[str, Any]
+
+#: Takes the bytes that are done and the total, or `None` while that is unknown.
+Progress = Callable[[int, Optional[int]], Any]
 
 
 class Error(OSError):

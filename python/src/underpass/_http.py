@@ -6,7 +6,7 @@ import os
 from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
 from . import _native
-from ._error import Receipt, unwrap
+from ._error import Progress, Receipt, unwrap
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -25,6 +25,7 @@ def get(
     sync: bool = False,
     mechanism: Optional[str] = None,
     cancel: Optional[_native.Cancel] = None,
+    progress: Optional[Progress] = None,
     **requests: Any,
 ) -> Receipt:
     """Fetches a file like ``underpass get``, and returns the receipt.
@@ -60,8 +61,8 @@ def get(
         Give the file the time of its last change on the server.
     sync
         Write the file to the disk before it gets its name.
-    mechanism, cancel
-        As for `copy`.
+    mechanism, cancel, progress
+        As for `copy`. Bytes of earlier attempts are counted.
     requests
         Arguments of all requests: ``user=(name, password)``, ``bearer``, ``headers`` (a mapping),
         ``netrc=True``, ``proxy`` (a URL, or ``""`` for none, instead of the environment's),
@@ -79,7 +80,47 @@ def get(
         "sync": sync,
         "mechanism": mechanism,
     }
-    return unwrap(_native.get(url, os.fspath(path), options, _requests(**requests), cancel))
+    return unwrap(_native.get(url, os.fspath(path), options, _requests(**requests), cancel, progress))
+
+
+def get_tree(
+    url: str,
+    path: _Path,
+    *,
+    connections: Optional[int] = None,
+    replace: bool = False,
+    mechanism: Optional[str] = None,
+    cancel: Optional[_native.Cancel] = None,
+    progress: Optional[Progress] = None,
+    **requests: Any,
+) -> Receipt:
+    """Fetches a folder with everything in it like ``underpass get -r``, and returns the receipt.
+
+    ``path`` is the new name of the folder; if it exists, the two are merged. A server of underpass
+    sends one archive, others their listings and files. The same call resumes what was interrupted.
+    If something cannot be created here, everything else is, and then `Error` is raised.
+
+    >>> import underpass
+    >>> from pathlib import Path
+    >>> Path("data/inner").mkdir(parents=True)
+    >>> _ = Path("data/inner/table.csv").write_text("a,b\\n1,2\\n")
+    >>> with underpass.Server("data") as server:
+    ...     receipt = underpass.get_tree(server.url, "fetched")
+    >>> receipt["way"], receipt["files"], Path("fetched/inner/table.csv").read_text()
+    ('archive', 1, 'a,b\\n1,2\\n')
+
+    connections
+        Use up to this number, 1 to 64, where files are fetched one by one, instead of 4.
+    replace
+        Replace files that exist and differ, instead of failing.
+    mechanism, cancel, progress
+        As for `copy`. In an archive, the bytes are those of the archive.
+    requests
+        As for `get`.
+    """
+    options = {"connections": connections, "replace": replace, "mechanism": mechanism}
+    http = _requests(**requests)
+    return unwrap(_native.get_tree(url, os.fspath(path), options, http, cancel, progress))
 
 
 def put(
@@ -93,6 +134,7 @@ def put(
     integrity: str = "detect",
     mechanism: Optional[str] = None,
     cancel: Optional[_native.Cancel] = None,
+    progress: Optional[Progress] = None,
     **requests: Any,
 ) -> Receipt:
     """Uploads a file like ``underpass put``, and returns the receipt.
@@ -117,8 +159,8 @@ def put(
         Resume an interrupted upload, and keep what is needed to resume this one.
     rate, requests
         As for `get`.
-    integrity, mechanism, cancel
-        As for `copy`.
+    integrity, mechanism, cancel, progress
+        As for `copy`. Bytes that the server has already are counted.
     """
     options = {
         "no_clobber": no_clobber,
@@ -128,7 +170,7 @@ def put(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.put(os.fspath(path), url, options, _requests(**requests), cancel))
+    return unwrap(_native.put(os.fspath(path), url, options, _requests(**requests), cancel, progress))
 
 
 def _requests(

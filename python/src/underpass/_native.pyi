@@ -1,9 +1,10 @@
 """Types of the native part. Use the package `underpass`."""
 
 from os import PathLike
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Mapping, Optional, Tuple, Union
 
 _Path = Union[str, "PathLike[str]"]
+_Progress = Optional[Callable[[int, Optional[int]], Any]]
 _Outcome = Tuple[str, Optional[str], Optional[str], Optional[int]]
 
 __version__: str
@@ -21,7 +22,11 @@ class Server:
     def stop(self) -> Optional[str]: ...
 
 def copy(
-    source: _Path, target: _Path, options: Mapping[str, Any], cancel: Optional[Cancel] = None
+    source: _Path,
+    target: _Path,
+    options: Mapping[str, Any],
+    cancel: Optional[Cancel] = None,
+    progress: _Progress = None,
 ) -> _Outcome: ...
 def get(
     url_text: str,
@@ -29,6 +34,15 @@ def get(
     options: Mapping[str, Any],
     http: Mapping[str, Any],
     cancel: Optional[Cancel] = None,
+    progress: _Progress = None,
+) -> _Outcome: ...
+def get_tree(
+    url_text: str,
+    path: _Path,
+    options: Mapping[str, Any],
+    http: Mapping[str, Any],
+    cancel: Optional[Cancel] = None,
+    progress: _Progress = None,
 ) -> _Outcome: ...
 def put(
     path: _Path,
@@ -36,4 +50,5 @@ def put(
     options: Mapping[str, Any],
     http: Mapping[str, Any],
     cancel: Optional[Cancel] = None,
+    progress: _Progress = None,
 ) -> _Outcome: ...

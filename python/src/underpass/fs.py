@@ -21,18 +21,21 @@ This module needs ``pip install 'underpass[fsspec]'``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 from base64 import b64encode
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+from urllib.parse import unquote
 
 from fsspec.asyn import sync
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.http import HTTPFileSystem
+from fsspec.core import has_magic
 from fsspec.utils import isfilelike
 
 from . import _http
-from ._error import Error, Receipt
+from ._error import Error, Progress, Receipt
 from ._native import Cancel
 
 _PREFIX = "underpass+"
@@ -105,8 +108,33 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             await super()._get_file(rpath, lpath, callback=callback, **kwargs)
             return
         kwargs.pop("chunk_size", None)
+        kwargs["progress"] = _progress(callback)
         receipt = await self._run(_http.get, rpath, lpath, rpath=rpath, **kwargs)
         _finish(callback, receipt)
+
+    async def _get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: Optional[int] = None,
+        **kwargs: Any,
+    ) -> Any:
+        is_plain = isinstance(rpath, str) and isinstance(lpath, (str, os.PathLike))
+        if recursive and is_plain and maxdepth is None and not has_magic(rpath):
+            url, target = self._strip_protocol(rpath), os.fspath(lpath)
+            # As fsspec: into a folder that exists, unless the URL ends in a slash.
+            into = target.endswith("/") or os.path.isdir(target)
+            if into and not url.endswith("/"):
+                target = os.path.join(target, unquote(url.rsplit("/", 1)[-1]))
+            call = {"progress": _progress(callback), "replace": True, **kwargs}
+            # A file is no folder, and fetched as one.
+            with contextlib.suppress(FileNotFoundError):
+                await self._run(_http.get_tree, url, target, rpath=url, **call)
+                return None
+        kwargs.update(recursive=recursive, callback=callback, maxdepth=maxdepth)
+        return await super()._get(rpath, lpath, **kwargs)
 
     async def _put_file(
         self,
@@ -124,6 +152,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             return
         kwargs.pop("chunk_size", None)
         kwargs.setdefault("no_clobber", mode == "create")
+        kwargs["progress"] = _progress(callback)
         receipt = await self._run(_http.put, os.fspath(lpath), rpath, rpath=rpath, **kwargs)
         if mode == "create" and receipt["was_there"]:
             raise FileExistsError(rpath)
@@ -172,6 +201,19 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
     def put_file(self, *args: Any, **kwargs: Any) -> Any:
         """Sends a file; see fsspec."""
         return self._interruptible(self._put_file, *args, **kwargs)
+
+
+def _progress(callback: Any) -> Optional[Progress]:
+    """Returns the function that passes progress on to a callback of fsspec."""
+    if callback is DEFAULT_CALLBACK:
+        return None
+
+    def report(done: int, total: Optional[int]) -> None:
+        if total is not None and total != callback.size:
+            callback.set_size(total)
+        callback.absolute_update(done)
+
+    return report
 
 
 def _finish(callback: Any, receipt: Receipt) -> None:

@@ -2,13 +2,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use indicatif::{BinaryBytes, HumanCount};
-use serde::Serialize;
-use underpass_client::tree::{self, TreeDone, TreeEvent, TreeGauge, TreeOptions, TreeWay, name_of};
+use underpass_client::tree::{self, TreeEvent, TreeGauge, TreeOptions, name_of};
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
@@ -16,64 +15,15 @@ use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
-use underpass_receipt::shown;
-use underpass_receipt::{EndKind, Receipt, TlsReceipt};
+use underpass_receipt::{TreeReceipt, shown};
 
-/// What fetching a folder did, as one JSON object.
-#[derive(Debug, Serialize)]
-pub(crate) struct TreeReceipt {
-    url: String,
-    /// The local folder.
-    file: String,
-    /// How the folder was fetched: `archive` or `listing`.
-    way: &'static str,
-    /// Files that were fetched.
-    files: u64,
-    /// Files that were present already.
-    here: u64,
-    folders: u64,
-    links: u64,
-    /// Entries that could not be created.
-    left_out: u64,
-    connections: u32,
-    /// Bytes of the archive that were present before.
-    resumed_at: u64,
-    #[serde(flatten)]
-    pub(crate) receipt: Receipt,
-}
-
-impl TreeReceipt {
-    fn new(url: &Url, path: &Path, done: &TreeDone, elapsed: Duration) -> Self {
-        Self {
-            url: shown(url),
-            file: path.display().to_string(),
-            way: match done.way {
-                TreeWay::Archive => "archive",
-                TreeWay::Listing => "listing",
-            },
-            files: done.files,
-            here: done.here,
-            folders: done.folders,
-            links: done.links,
-            left_out: done.left_out,
-            connections: done.connections,
-            resumed_at: done.resumed_at,
-            receipt: Receipt {
-                elapsed_s: elapsed.as_secs_f64(),
-                tls: done.tls.as_ref().map(TlsReceipt::from),
-                ..Receipt::from(&done.report).between(EndKind::Socket, EndKind::File)
-            },
-        }
+/// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
+fn summary(receipt: &TreeReceipt) -> String {
+    let mut text = output::counted(receipt.files, "file", "files");
+    if receipt.here > 0 {
+        text += &format!(" ({} more were here already)", HumanCount(receipt.here));
     }
-
-    /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
-    pub(crate) fn summary(&self) -> String {
-        let mut text = output::counted(self.files, "file", "files");
-        if self.here > 0 {
-            text += &format!(" ({} more were here already)", HumanCount(self.here));
-        }
-        format!("{text}: {}", output::summary(&self.receipt))
-    }
+    format!("{text}: {}", output::summary(&receipt.receipt))
 }
 
 /// Fetches the folder at one URL.
@@ -103,7 +53,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     match outcome {
         Ok(done) => {
             let receipt = TreeReceipt::new(url, &path, &done, elapsed);
-            print::tree(args.show, &receipt.summary(), &receipt.receipt, &receipt);
+            print::tree(args.show, &summary(&receipt), &receipt.receipt, &receipt);
             match done.left_out {
                 0 => Ok(()),
                 count => Err(Failure::line(match count {
