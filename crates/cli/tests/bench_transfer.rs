@@ -61,7 +61,8 @@ fn counted(record: &Value, ways: &[&str]) {
 
 #[test]
 fn downloads_from_both_servers_are_measured_by_every_client() {
-    if !["curl", "wget", "aria2c"].map(has).contains(&false) {
+    if !["curl", "wget", "aria2c", "cc"].map(has).contains(&false) {
+        let clients = ["curl", "wget", "aria2c", "bare_client", "underpass"];
         for from in ["underpass", "nginx"] {
             if from == "nginx" && !has("nginx") {
                 continue;
@@ -69,13 +70,13 @@ fn downloads_from_both_servers_are_measured_by_every_client() {
             let folder = folder();
             let args = ["get", "--sizes", "3M", "--runs", "2", "--from", from];
             let (finished, record) = bench(folder.path(), &args);
-            check(&record, "get", &["curl", "wget", "aria2c", "underpass"], 2);
+            check(&record, "get", &clients, 2);
             assert_eq!(record["arguments"]["transfers"]["server"], from);
             let versions = record["environment"]["programs"].to_string();
             for program in ["curl", "Wget", "aria2"] {
                 assert!(versions.contains(program), "{versions}");
             }
-            counted(&record, &["curl", "wget", "aria2c", "underpass"]);
+            counted(&record, &clients);
             for words in ["What ours take", "aria2c --no-conf", "Server and client are on any"] {
                 assert!(finished.text().contains(words), "{}", finished.text());
             }
@@ -109,12 +110,13 @@ fn uploads_to_nginx_are_measured() {
 
 #[test]
 fn uploads_are_measured_with_and_without_waiting_for_the_disk() {
-    if has("curl") {
+    if has("curl") && has("cc") {
         let folder = folder();
-        let ours = "curl-to-underpass,underpass,underpass-synced";
+        let ours = "curl-to-underpass,bare-client,underpass,underpass-synced";
         let args = ["put", "--sizes", "3M", "--way", ours, "--runs", "1"];
         let (finished, record) = bench(folder.path(), &args);
-        check(&record, "put", &["curl_to_underpass", "underpass", "underpass_synced"], 1);
+        let ways = ["curl_to_underpass", "bare_client", "underpass", "underpass_synced"];
+        check(&record, "put", &ways, 1);
         assert!(finished.text().contains("--allow-upload --sync off"), "{}", finished.text());
     }
 }

@@ -199,18 +199,28 @@ impl<'a> Site<'a> {
         Ok(command)
     }
 
-    /// Returns the program of the bare loop, which is built if that has not been done.
+    /// Returns the program of the bare loop.
     fn bare_loop(&self) -> Result<Command> {
-        let folder = self.folder.absolute()?;
-        let program = folder.join("bare_loop");
-        if !program.exists()
-            && let Some(why) = build(&folder, BARE_LOOP_SOURCES, &[BARE_LOOP_BUILD])?
-        {
-            return Err(BenchError::measuring(BARE_LOOP.name, why));
-        }
-        let mut command = Command::new(program);
+        let mut command = Command::new(self.built("bare_loop", BARE_LOOP_BUILD)?);
         command.current_dir(self.folder.file(FILES));
         Ok(command)
+    }
+
+    /// Returns the program of the bare client.
+    pub(crate) fn bare_client(&self) -> Result<PathBuf> {
+        self.built("bare_client", BARE_CLIENT_BUILD)
+    }
+
+    /// Returns a program in C, which is built if that has not been done.
+    fn built(&self, name: &str, how: &str) -> Result<PathBuf> {
+        let folder = self.folder.absolute()?;
+        let program = folder.join(name);
+        if !program.exists()
+            && let Some(why) = build(&folder, BARE_SOURCES, &[how])?
+        {
+            return Err(BenchError::measuring(name, why));
+        }
+        Ok(program)
     }
 }
 
@@ -302,12 +312,15 @@ fn free_address() -> Result<SocketAddrV4> {
 
 const CONFIGURATION: &str = "server.conf";
 
-const BARE_LOOP_SOURCES: &[(&str, &str)] = &[
+const BARE_SOURCES: &[(&str, &str)] = &[
+    ("client.c", include_str!("../../../../peers/c/client.c")),
     ("peer.h", include_str!("../../../../peers/c/peer.h")),
     ("serve.c", include_str!("../../../../peers/c/serve.c")),
 ];
 
 const BARE_LOOP_BUILD: &str = "cc -std=c11 -O2 -o bare_loop serve.c";
+
+const BARE_CLIENT_BUILD: &str = "cc -std=c11 -O2 -o bare_client client.c";
 
 /// The certificate of the run and its key, as in [`configuration::TLS`].
 const CERTIFICATE: &str = "certificate.pem";

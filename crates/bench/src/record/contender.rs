@@ -29,6 +29,7 @@ type Entry = (Contender, &'static str, &'static str, &'static [&'static str]);
 contenders! {
     Aria2 "aria2c" "aria2c" ["aria2c"]
     Auto "auto" "auto" []
+    BareClient "bare_client" "bare client" ["cc"]
     BareLoop "bare_loop" "bare loop" ["cc"]
     BareSendfile "bare_sendfile" "bare_sendfile" []
     CMmap "c_mmap" "c_mmap" ["cc"]

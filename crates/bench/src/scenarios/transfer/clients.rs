@@ -25,10 +25,12 @@ impl CommandWords {
         self
     }
 
-    /// Returns the command, which finds no configuration in `home` and asks no proxy.
-    pub(super) fn command(&self, context: &Context<'_>, home: &Path) -> Command {
+    /// Returns the command, which finds no configuration in `home` and asks no proxy. `bare` is the bare
+    /// client.
+    pub(super) fn command(&self, context: &Context<'_>, bare: &Path, home: &Path) -> Command {
         let mut command = match self.program {
             OURS => context.program(),
+            BARE => Command::new(bare),
             program => Command::new(program),
         };
         for name in PROXIES {
@@ -54,6 +56,7 @@ pub(super) fn download(contender: Contender, url: &str, file: &Path) -> CommandW
             let folder = file.parent().unwrap_or(Path::new("."));
             CommandWords::new("aria2c", ARIA2).and("-d").and(folder).and("-o").and(name).and(url)
         }
+        Contender::BareClient => CommandWords::new(BARE, &["get"]).and(url).and(file),
         Contender::Curl => CommandWords::new("curl", CURL).and("-o").and(file).and(url),
         Contender::Wget => CommandWords::new("wget", WGET).and("-O").and(file).and(url),
         _ => CommandWords::new(OURS, &["get", "-q", "-o"]).and(file).and(url),
@@ -63,6 +66,7 @@ pub(super) fn download(contender: Contender, url: &str, file: &Path) -> CommandW
 /// Uploads `file` to the new file `url`.
 pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWords {
     match contender {
+        Contender::BareClient => CommandWords::new(BARE, &["put"]).and(url).and(file),
         Contender::CurlToDufs | Contender::CurlToNginx | Contender::CurlToUnderpass => {
             CommandWords::new("curl", CURL).and("-T").and(file).and(url)
         }
@@ -88,6 +92,8 @@ pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> C
 }
 
 const OURS: &str = "underpass";
+
+const BARE: &str = "peers/c/client.c";
 
 /// `-q` has to be the first one: no configuration.
 const CURL: &[&str] = &["-q", "-fsS"];
@@ -129,11 +135,13 @@ mod tests {
                  --allow-overwrite=true -x4 -s4 -d folder -o file http://127.0.0.1:80/file",
             ),
             (Contender::Underpass, "underpass get -q -o folder/file http://127.0.0.1:80/file"),
+            (Contender::BareClient, "peers/c/client.c get http://127.0.0.1:80/file folder/file"),
         ] {
             assert_eq!(download(contender, URL, file).to_string(), words);
         }
         for (contender, words) in [
             (Contender::CurlToNginx, "curl -q -fsS -T folder/file http://127.0.0.1:80/file"),
+            (Contender::BareClient, "peers/c/client.c put http://127.0.0.1:80/file folder/file"),
             (Contender::UnderpassSynced, "underpass put -q folder/file http://127.0.0.1:80/file"),
         ] {
             assert_eq!(upload(contender, file, URL).to_string(), words);

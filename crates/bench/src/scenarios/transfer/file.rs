@@ -29,7 +29,7 @@ pub struct GetArgs {
 
     /// Measure these clients; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(CLIENTS))]
-    #[arg(default_value = "curl,wget,aria2c,underpass")]
+    #[arg(default_value = "curl,wget,aria2c,bare-client,underpass")]
     client: Vec<Contender>,
 
     #[command(flatten)]
@@ -46,9 +46,7 @@ pub struct PutArgs {
 
     /// Measure these clients with their servers; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(UPLOADS))]
-    #[arg(
-        default_value = "curl-to-nginx,curl-to-dufs,curl-to-underpass,underpass,underpass-synced"
-    )]
+    #[arg(default_value = EVERY_UPLOAD)]
     way: Vec<Contender>,
 
     /// Run this program as dufs, if it is not in PATH
@@ -68,13 +66,22 @@ const CLIENTS: &[Named] = &[
     ("curl", Contender::Curl, "curl -o"),
     ("wget", Contender::Wget, "wget -O"),
     ("aria2c", Contender::Aria2, "aria2c -x4"),
+    ("bare-client", Contender::BareClient, "The least that a client can do: splice, in C"),
     ("underpass", Contender::Underpass, "`underpass get`"),
 ];
+
+const EVERY_UPLOAD: &str = "curl-to-nginx,curl-to-dufs,curl-to-underpass,bare-client,underpass,\
+    underpass-synced";
 
 const UPLOADS: &[Named] = &[
     ("curl-to-nginx", Contender::CurlToNginx, "curl -T to nginx"),
     ("curl-to-dufs", Contender::CurlToDufs, "curl -T to dufs"),
     ("curl-to-underpass", Contender::CurlToUnderpass, "curl -T to `serve --sync off`"),
+    (
+        "bare-client",
+        Contender::BareClient,
+        "The least that a client can do, sendfile in C, to `serve --sync off`",
+    ),
     ("underpass", Contender::Underpass, "`underpass put` to `serve --sync off`"),
     (
         "underpass-synced",

@@ -172,7 +172,7 @@ impl ClientFixture<'_> {
         words: impl FnOnce(&str) -> CommandWords,
     ) -> Result<Measured> {
         let server = self.site.start(kind)?;
-        let command = self.command(&server, words);
+        let command = self.command(contender, &server, words)?;
         let before = server.usage();
         let finished = self.succeeded(contender, command)?;
         let after = server.usage();
@@ -194,15 +194,24 @@ impl ClientFixture<'_> {
     ) -> Result<Vec<Counted>> {
         let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
         let server = self.site.start(kind)?;
-        let command = self.command(&server, words);
+        let command = self.command(contender, &server, words)?;
         let watch = tracer.attach(|| server.processes())?;
         self.succeeded(contender, tracer.watch(&command, Role::Client))?;
         Ok(vec![tracer.tally(Role::Client)?, Counted::new(Role::Server, watch.end()?)])
     }
 
-    fn command(&self, server: &Server, words: impl FnOnce(&str) -> CommandWords) -> Command {
+    fn command(
+        &self,
+        contender: Contender,
+        server: &Server,
+        words: impl FnOnce(&str) -> CommandWords,
+    ) -> Result<Command> {
+        let bare = match contender {
+            Contender::BareClient => self.site.bare_client()?,
+            _ => PathBuf::new(),
+        };
         let words = words(&format!("http://{}/", server.address));
-        words.command(self.context, self.site.folder.path())
+        Ok(words.command(self.context, &bare, self.site.folder.path()))
     }
 
     fn succeeded(&self, contender: Contender, command: Command) -> Result<Finished> {
