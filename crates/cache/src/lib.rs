@@ -28,4 +28,4 @@ pub use failure::{Failure, OpenError};
 pub use fill::{Content, RedirectHost, Reply};
 pub use key::Key;
 pub use node::{Counters, FillReport};
-pub use options::{CacheOptions, KeepFree};
+pub use options::{CacheOptions, KeepFree, OriginOptions};

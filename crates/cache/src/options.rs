@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use underpass_client::{TlsSetup, Url};
+use underpass_client::{Credentials, TlsSetup, Url};
 use underpass_engine::Policy;
 use underpass_protocol::caching::FreshnessRules;
 
@@ -15,7 +15,7 @@ pub struct CacheOptions {
     /// The folder on disk, which is created if there is none.
     pub folder: PathBuf,
     /// The origins, in the order in which they are tried; all have the same objects.
-    pub origins: Vec<Url>,
+    pub origins: Vec<OriginOptions>,
     /// Which servers of `https` are trusted.
     pub tls: TlsSetup,
     /// The hosts to which origins may redirect this node.
@@ -32,6 +32,15 @@ pub struct CacheOptions {
     pub timeout: Duration,
     /// The mechanisms that may move the bytes.
     pub policy: Policy,
+}
+
+/// An origin.
+#[derive(Clone, Debug)]
+pub struct OriginOptions {
+    /// Its URL, or that of a prefix in a bucket.
+    pub url: Url,
+    /// What signs requests, if it is an object store.
+    pub credentials: Credentials,
 }
 
 /// Space of a file system.

@@ -112,6 +112,20 @@ impl Cache {
         &self.node.origins.id
     }
 
+    /// Returns the key of a path; see [`Key::new`]. Object stores have no queries for clients, and
+    /// without one they know folders only by listings, which have no key.
+    #[must_use]
+    pub fn key(&self, path: &[u8], is_folder: bool, query: &[u8]) -> Option<Key> {
+        let query = if self.has_stores() { &[][..] } else { query };
+        Key::new(path, is_folder, query)
+    }
+
+    /// Returns whether an origin is an object store.
+    #[must_use]
+    pub fn has_stores(&self) -> bool {
+        self.node.origins.has_stores()
+    }
+
     /// Returns the names of the fields of clients by which objects vary, in lower case.
     #[must_use]
     pub fn vary_on(&self) -> &[String] {

@@ -11,7 +11,7 @@ use underpass_client::{Credentials, Proxies};
 use super::redirects::{RedirectHost, follow};
 use crate::failure::Failure;
 use crate::key::Key;
-use crate::options::CacheOptions;
+use crate::options::{CacheOptions, OriginOptions};
 
 /// The origins of a cache.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ struct Origin {
     /// The same without a name and a password.
     shown: Arc<str>,
     has_credentials: bool,
+    client: HttpClient<'static>,
     state: Mutex<State>,
 }
 
@@ -74,7 +75,7 @@ impl Origins {
             max_redirects: 0,
             cancel: None,
         };
-        let origin = |url: &Url| {
+        let origin = |OriginOptions { url, credentials }: &OriginOptions| {
             let mut shown = url.clone();
             // An http address has a host, so both can be removed.
             let _ = (shown.set_username(""), shown.set_password(None));
@@ -82,13 +83,20 @@ impl Origins {
             Origin {
                 base: without_slash(url),
                 shown: without_slash(&shown).into(),
-                has_credentials: shown != *url,
+                has_credentials: shown != *url || credentials.store().is_some(),
+                client: HttpClient { credentials: credentials.clone(), ..client.clone() },
                 state: Mutex::default(),
             }
         };
+        let origins = options.origins.iter().map(origin).collect();
         let id = format!("underpass-{:016x}", RandomState::new().hash_one(&options.folder));
         let redirects = options.redirects.clone();
-        Self { client, redirects, origins: options.origins.iter().map(origin).collect(), id }
+        Self { client, redirects, origins, id }
+    }
+
+    /// Returns whether an origin is an object store, for which a query is another request.
+    pub(crate) fn has_stores(&self) -> bool {
+        self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
     /// Asks the origins in turn until one answers with something other than a failure of its own.
@@ -114,7 +122,13 @@ impl Origins {
             let Ok(url) = Url::parse(&format!("{}{}", each.base, key.as_str())) else {
                 return Err(Silence { failure: Failure::BadAnswer, retry_after: None });
             };
-            match self.client.ask_here(idle, &request, &url) {
+            let for_store: Vec<_>;
+            let mut request = request;
+            if each.client.credentials.store().is_some() {
+                for_store = fields.iter().map(|field| of_store(*field)).collect();
+                request.fields = &for_store;
+            }
+            match each.client.ask_here(idle, &request, &url) {
                 Ok(answer) => {
                     each.succeeded();
                     let silent = |failure| Silence { failure, retry_after: None };
@@ -191,6 +205,14 @@ impl Origin {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns a field as stores know it: they answer `If-Match` without the whole of another version.
+fn of_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str) {
+    match name {
+        "If-Range" if value.starts_with('"') => ("If-Match", value),
+        _ => (name, value),
     }
 }
 

@@ -12,4 +12,5 @@ mod wicked;
 mod get;
 mod keys;
 mod put;
+mod serve;
 mod store;

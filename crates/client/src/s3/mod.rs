@@ -13,6 +13,7 @@ mod signer;
 mod signing;
 mod upload;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use url::Url;
@@ -79,6 +80,14 @@ impl Store {
         let mut url = bucket.clone();
         url.set_path(&format!("{}{}", bucket.path(), location.key));
         Ok(Self { url, bucket, keys_from, signer })
+    }
+
+    /// Returns the folders and the ports that a confined process needs: those of the store, and those
+    /// from which keys are replaced.
+    #[must_use]
+    pub fn needs(&self) -> (Vec<PathBuf>, Vec<u16>) {
+        let (folders, port) = self.signer.needs();
+        (folders, self.url.port_or_known_default().into_iter().chain(port).collect())
     }
 
     /// Returns the credentials for requests to the store.

@@ -1,5 +1,6 @@
 //! What signs the requests to a store, and what it has learned from its answers.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -45,6 +46,11 @@ impl Signer {
         };
         let (state, region) = (Mutex::new(state), region.to_owned());
         Self { chain, region, moves, state, search: Mutex::default() }
+    }
+
+    /// Returns the folders and the port that are needed to replace keys.
+    pub(super) fn needs(&self) -> (Vec<PathBuf>, Option<u16>) {
+        self.chain.needs()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tokio::task::spawn_blocking;
-use underpass_cache::{Cache, Entry, Failure, Found, Key, Wish};
+use underpass_cache::{Cache, Entry, Failure, Found, Wish};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::caching::Forward;
 use underpass_protocol::request::target::Target;
@@ -46,7 +46,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
     let Ok(below) = Target::parse(&prefix, b"") else {
         return ctx.error(400, "?prefix= is a path, such as /a/");
     };
-    let Some(key) = Key::new(&below.path, below.is_folder, below.query.raw) else {
+    let Some(key) = cache.key(&below.path, below.is_folder, below.query.raw) else {
         return ctx.error(414, "");
     };
     // Names that only begin alike are in the same folder.
@@ -80,7 +80,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     else {
         return ctx.error(400, "?path= is a path, and from= and to= are numbers of bytes");
     };
-    let Some(key) = Key::new(&wanted.path, wanted.is_folder, wanted.query.raw) else {
+    let Some(key) = cache.key(&wanted.path, wanted.is_folder, wanted.query.raw) else {
         return ctx.error(414, "");
     };
     if !may_change(ctx, &wanted.path) {

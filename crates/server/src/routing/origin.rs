@@ -29,11 +29,9 @@ pub(crate) async fn respond(
     if ctx.is_partial {
         return access::denied(ctx);
     }
-    let Some(key) = Key::new(&target.path, target.is_folder, target.query.raw) else {
-        return ctx.error(414, "");
-    };
-    let Some(key) = key.with_fields(varying(&ctx.request, cache.vary_on())) else {
-        return ctx.error(431, "");
+    let key = match key_of(ctx, cache, target) {
+        Ok(key) => key,
+        Err((status, why)) => return ctx.error(status, why),
     };
     if ctx.request.verb == PURGE {
         return purge(ctx, cache, target, key).await;
@@ -104,6 +102,20 @@ fn varying<'n>(
         let value = request.has(name).then(|| values.collect::<Vec<_>>().join(", "));
         (name.as_str(), value)
     })
+}
+
+/// Returns the key of what a request asks for, or the status of one that can have none, and why.
+fn key_of(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+) -> Result<Key, (u16, &'static str)> {
+    if cache.has_stores() && target.is_folder {
+        // For a store that would be another request: a listing of the bucket.
+        return Err((404, "a store has no page for a folder"));
+    }
+    let key = cache.key(&target.path, target.is_folder, target.query.raw).ok_or((414, ""))?;
+    key.with_fields(varying(&ctx.request, cache.vary_on())).ok_or((431, ""))
 }
 
 /// Returns the part of an object that a request asks for, as far as that is known before its length

@@ -13,6 +13,7 @@ use underpass_server::server::MinFree;
 use super::confine::User;
 use crate::args::{EngineArgs, integrity, seconds};
 use crate::commands::manual::completions::GenerateArgs;
+use crate::connection::StoreArgs;
 use underpass_engine::Size;
 
 /// The options of `serve`.
@@ -65,7 +66,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Origin")]
 pub(super) struct OriginArgs {
-    /// Serve the files of this server, http:// or https://, from a folder that is filled with what is
+    /// Serve the files of this server, http://, https:// or s3://BUCKET/PREFIX, from a folder that is filled with what is
     /// asked for; can be repeated: several are tried in order
     #[arg(long, value_name = "URL")]
     pub(super) origin: Vec<String>,
@@ -105,6 +106,9 @@ pub(super) struct OriginArgs {
     #[cfg_attr(feature = "tls", arg(long, value_name = "FILE"))]
     #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) origin_cacert: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
 }
 
 /// Listening.

@@ -1,7 +1,11 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
-use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, RedirectHost};
-use underpass_client::{TlsSetup, Url};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
+use underpass_client::s3::Store;
+use underpass_client::{Credentials, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_protocol::response::head::path_field;
@@ -10,6 +14,33 @@ use underpass_transport::tls::{self, Trust};
 
 use super::args::{OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result};
+use crate::output;
+
+/// How long a file of a store is fresh: stores rarely say so.
+const FRESH_OF_STORES: Duration = Duration::from_secs(60);
+
+/// The cache in front of an origin, and what it needs of a confined process.
+#[derive(Default)]
+pub(super) struct Opened {
+    pub(super) cache: Option<Cache>,
+    /// The ports of origins, and of services that have keys.
+    pub(super) ports: Vec<u16>,
+    /// The folders with files of keys.
+    pub(super) folders: Vec<PathBuf>,
+}
+
+impl Opened {
+    /// Adds what a store needs, and returns the store as an origin.
+    fn add(&mut self, store: Store, note: Option<&str>) -> OriginOptions {
+        if let Some(note) = note {
+            output::note(note);
+        }
+        let (folders, ports) = store.needs();
+        self.folders.extend(folders);
+        self.ports.extend(ports);
+        OriginOptions { credentials: store.credentials(), url: store.url }
+    }
+}
 
 impl OriginArgs {
     /// Returns the first origin without credentials, for people.
@@ -21,7 +52,7 @@ impl OriginArgs {
     }
 
     /// Returns the ports of the origins, and of the hosts to which they may redirect.
-    pub(super) fn ports(&self) -> Vec<u16> {
+    fn ports(&self) -> Vec<u16> {
         let urls = self.origin.iter().filter_map(|text| Url::parse(text).ok());
         let redirects = self.origin_redirect.iter().flat_map(RedirectHost::ports);
         let own = urls.filter_map(|url| url.port_or_known_default());
@@ -31,18 +62,31 @@ impl OriginArgs {
         ports
     }
 
-    /// Opens the cache, if there is an origin.
-    pub(super) fn open(&self, args: &ServeArgs) -> Result<Option<Cache>> {
+    /// Opens the cache, if there is an origin, and returns what it needs.
+    pub(super) fn open(&self, args: &ServeArgs) -> Result<Opened> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
             (None, false) => return Err(needs("--origin", "--cache DIR")),
-            (_, true) => return self.refuse_alone().map(|()| None),
+            (_, true) => return self.refuse_alone().map(|()| Opened::default()),
         };
         refuse_others(args)?;
-        let origins: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
+        let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
         let trust = Trust { authorities: self.origin_cacert.clone(), ..Trust::default() };
         let tls = TlsSetup::new(trust);
-        if origins.iter().any(|url| url.scheme() == "https") {
+        let mut opened = Opened { ports: self.ports(), ..Opened::default() };
+        let mut origins = Vec::new();
+        for url in named {
+            origins.push(match self.store.open(&url, &tls)? {
+                None => OriginOptions { url, credentials: Credentials::None },
+                Some(store) => {
+                    let note = self.store.note(&store);
+                    opened.add(store, note)
+                }
+            });
+        }
+        let is_store = origins.iter().any(|origin| origin.credentials.store().is_some());
+        let fresh = self.fresh.or(is_store.then_some(FRESH_OF_STORES));
+        if origins.iter().any(|origin| origin.url.scheme() == "https") {
             // Later the files of the authorities cannot be read.
             tls.connector().map_err(Failure::line)?;
         }
@@ -57,14 +101,15 @@ impl OriginArgs {
                 MinFree::Bytes(bytes) => KeepFree::Bytes(bytes),
                 MinFree::Percent(percent) => KeepFree::Percent(percent),
             },
-            rules: FreshnessRules { fresh: self.fresh, stale_if_error: self.stale_if_error },
+            rules: FreshnessRules { fresh, stale_if_error: self.stale_if_error },
             timeout: args.limits.timeout,
             policy: args.engine.policy(),
         };
-        Cache::open(options).map(Some).map_err(|error| match error {
+        opened.cache = Some(Cache::open(options).map_err(|error| match error {
             error @ OpenError::Format(_) => Failure::Usage(format!("--cache: {error}")),
             error => Failure::line(error),
-        })
+        })?);
+        Ok(opened)
     }
 
     /// Refuses options that have a meaning only with an origin.
@@ -145,8 +190,12 @@ fn url(text: &str) -> Result<Url> {
         return Err(fail(reason));
     }
     match url.scheme() {
+        // What follows it names the store.
+        "s3" => Ok(url),
         "http" | "https" if url.query().is_none() && url.fragment().is_none() => Ok(url),
         "http" | "https" => Err(fail("the URL of an origin has no ? and no #")),
-        scheme => Err(fail(&format!("the scheme {scheme} is not supported, only http and https"))),
+        scheme => {
+            Err(fail(&format!("the scheme {scheme} is not supported, only http, https and s3")))
+        }
     }
 }

@@ -21,9 +21,9 @@ use crate::failure::{Failure, Result};
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let certificate = Certificate::of(args)?;
-    let cache = args.origin.open(args)?;
-    let ports = args.origin.ports();
-    let settings = settings_of(args, certificate.as_ref().map(Certificate::credentials), cache)?;
+    let opened = args.origin.open(args)?;
+    let settings =
+        settings_of(args, certificate.as_ref().map(Certificate::credentials), opened.cache)?;
     let inherited = sockets::inherited()?;
     let addresses = match inherited.is_empty() || !args.binds().is_empty() {
         true => sockets::addresses(args.binds(), args.port())?,
@@ -35,9 +35,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     }
     let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
     let log_file = log_file.transpose()?;
+    let certificates = certificate.iter().flat_map(Certificate::folders);
     let bounds = Bounds {
-        certificates: certificate.iter().flat_map(Certificate::folders).collect(),
-        ports,
+        certificates: certificates.chain(opened.folders).collect(),
+        ports: opened.ports,
         ..bounds(&settings, &addresses, log_file.as_ref())
     };
     let prefix = settings.path_prefix.clone();

@@ -7,7 +7,7 @@ mod profiles;
 mod remote;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
@@ -86,6 +86,28 @@ pub enum Source {
 }
 
 impl Source {
+    /// Returns the folders of the files that it reads again when keys are replaced.
+    fn folders(&self) -> Vec<PathBuf> {
+        let files = match self {
+            Self::Profile(files) => vec![&files.credentials, &files.config],
+            Self::WebIdentity { token_file, .. } => vec![token_file],
+            Self::Container { token_file: Some(token_file), .. } => vec![token_file],
+            Self::Keys(_) | Self::Container { .. } | Self::Metadata { .. } => Vec::new(),
+        };
+        let folders = files.into_iter().filter_map(|file| file.parent());
+        folders.filter(|folder| folder.is_dir()).map(Path::to_owned).collect()
+    }
+
+    /// Returns the port of the service that it asks.
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::Keys(_) | Self::Profile(_) => None,
+            Self::WebIdentity { service: url, .. }
+            | Self::Container { url, .. }
+            | Self::Metadata { url } => url.port_or_known_default(),
+        }
+    }
+
     /// Returns its name for people.
     fn name(&self) -> &'static str {
         match self {
@@ -117,6 +139,12 @@ impl Chain {
             ..HttpClient::default()
         };
         Self { sources, client, found: OnceLock::new() }
+    }
+
+    /// Returns the folders and the port that are needed to replace the keys that were found.
+    pub(super) fn needs(&self) -> (Vec<PathBuf>, Option<u16>) {
+        let found = self.found.get().and_then(|index| self.sources.get(*index));
+        found.map_or_else(Default::default, |found| (found.folders(), found.port()))
     }
 
     /// Returns the keys of the first source that has some, and its name.

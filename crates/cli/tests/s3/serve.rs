@@ -1,0 +1,76 @@
+//! A node in front of a store.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::node::Node;
+use crate::rig::{Running, folder, noise};
+use crate::store::{Store, bare};
+use crate::wicked::{Asked, Object, Origin, Sending};
+
+/// A node with the keys of a store, in front of this address.
+fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Node {
+    let args = ["--port", "0", "--cache-free", "0", "--cache"];
+    command.args(args).arg(cache.path());
+    let server = Running::listening(command);
+    Node { cache, server }
+}
+
+const ADDRESS: &str = "s3://bucket/sub";
+
+#[test]
+fn objects_of_a_store_are_kept_and_served() {
+    let Some(store) = Store::new() else { return };
+    let here = folder();
+    let bytes = noise(5 << 20);
+    fs::write(here.path().join("a b"), &bytes).unwrap();
+    store.run(here.path(), &["put", "a b", "s3://bucket/sub/"]).succeeded();
+    let node = node(store.command(here.path(), &["serve", "--origin", ADDRESS]), folder());
+    for _ in 0..2 {
+        node.get("/a%20b").is(200, &bytes);
+    }
+    node.range("/a%20b", "1000-1999").is(206, &bytes[1000..2000]);
+    // A query would be another request to the store.
+    node.get("/a%20b?acl").is(200, &bytes);
+    assert_eq!(node.metric("origin_bytes_total"), 5 << 20);
+    for path in ["/", "/?list-type=2", "/none/", "/none"] {
+        let reply = node.get(path);
+        assert_eq!(reply.status, 404, "{path}");
+        assert!(!String::from_utf8_lossy(&reply.body).contains('<'), "{path}");
+    }
+}
+
+#[test]
+fn keys_that_are_refused_are_replaced_once() {
+    let object = Object::new(noise(1000), "one").with("Content-Type: text/plain");
+    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let authorization = asked.field("authorization").unwrap_or_default();
+        let body = "<Error><Code>AccessDenied</Code><Message>of bucket</Message></Error>";
+        match authorization.contains("Credential=new/") && asked.path != "/bucket/sub/denied" {
+            true => object.send(asked, sending),
+            false => {
+                sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes())
+            }
+        }
+    });
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+        let id = if counted.fetch_add(1, Ordering::Relaxed) == 0 { "old" } else { "new" };
+        let keys = format!(r#"{{"AccessKeyId":"{id}","SecretAccessKey":"s"}}"#);
+        sending.answer("HTTP/1.1 200 OK", keys.as_bytes());
+    });
+    let here = folder();
+    let mut command = bare(here.path(), &["serve", "--origin", ADDRESS]);
+    command.env("AWS_ENDPOINT_URL_S3", store.url());
+    command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
+    let node = node(command, folder());
+    node.get("/x").is(200, &noise(1000));
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    let reply = node.get("/denied");
+    assert_eq!(reply.status, 502);
+    assert!(!String::from_utf8_lossy(&reply.body).contains("bucket"));
+    assert!(reply.field("cache-status").unwrap().contains("origin-denied"));
+    assert!(count.load(Ordering::Relaxed) <= 3);
+}
