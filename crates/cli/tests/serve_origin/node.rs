@@ -143,6 +143,11 @@ impl Client {
         }
     }
 
+    /// Reads until the head is there.
+    pub fn read_head(&mut self) {
+        self.read_body(0);
+    }
+
     fn body_len(&self) -> Option<usize> {
         let end = self.bytes.windows(4).position(|it| it == b"\r\n\r\n")?;
         Some(self.bytes.len() - end - 4)

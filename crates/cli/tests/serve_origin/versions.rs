@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::noise;
@@ -136,4 +137,52 @@ fn every_body_that_ends_well_is_one_version() {
             });
         }
     });
+}
+
+/// Two tiers, slow clients, and an object that changes all the time.
+#[test]
+fn through_two_tiers_every_body_that_ends_well_is_one_version() {
+    let begun = Instant::now();
+    let origin = Origin::new(move |asked, sending| {
+        // Another version five times in a second, each of one letter.
+        let number = begun.elapsed().as_millis() / 200;
+        let letter = b'a' + u8::try_from(number % 26).unwrap();
+        let object = Object::new(vec![letter; 3 * MIB], &number.to_string());
+        object.with("Cache-Control: max-age=0").send(asked, sending);
+    });
+    let parent = Node::new(&origin.url(), &["--fresh", "0"]);
+    let nodes = [0, 1].map(|_| Node::new(&parent.url(), &["--fresh", "0"]));
+    let (whole, reset) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..32_usize {
+            let (node, whole, reset) = (&nodes[number % 2], &whole, &reset);
+            scope.spawn(move || {
+                while begun.elapsed() < Duration::from_secs(4) {
+                    let lines = [format!("Range: bytes={}-", number % 3 * MIB)];
+                    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+                    let mut client =
+                        node.client("GET", "/a", if number % 4 < 2 { &[] } else { &lines });
+                    // It reads nothing for as long as several versions are served.
+                    if number % 5 == 0 {
+                        client.read_head();
+                        std::thread::sleep(Duration::from_millis(700));
+                    }
+                    let reply = client.finish();
+                    if !matches!(reply.status, 200 | 206) {
+                        continue;
+                    }
+                    let first = reply.body.first().copied().unwrap_or_default();
+                    assert!(reply.body.iter().all(|byte| *byte == first), "{}", reply.head);
+                    let len: usize = reply.field("content-length").unwrap().parse().unwrap();
+                    let is_whole = reply.end == End::Closed;
+                    assert_eq!(is_whole, reply.body.len() == len, "{}", reply.head);
+                    let count = if is_whole { whole } else { reset };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (whole, reset) = (whole.into_inner(), reset.into_inner());
+    println!("{whole} whole bodies of one version each, {reset} reset");
+    assert!(whole > 0);
 }
