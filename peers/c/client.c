@@ -10,7 +10,7 @@
 
 #define WORDS "client get|put http://HOST:PORT/PATH FILE"
 
-enum { HEAD = 16 << 10, PIPE = 1 << 20, STEP = 128 << 10, TURN = 2 << 20 };
+enum { HEAD = 16 << 10, PIPE = 1 << 20, STEP = PIPE, TURN = 2 << 20 };
 
 static int connect_to(const char *host, uint64_t port)
 {
