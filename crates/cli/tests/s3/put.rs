@@ -203,3 +203,27 @@ fn a_failure_in_a_body_of_success_is_a_failure() {
     let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
     finished.failed(1, &["A part is gone. (InvalidPart)"]);
 }
+
+#[test]
+fn a_target_that_appears_during_an_upload_is_left_alone() {
+    let taken = Taken::default();
+    let store = taken.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
+        match asked.method.as_str() {
+            "HEAD" => sending.answer("HTTP/1.1 404 No", b""),
+            _ if is_last => {
+                assert_eq!(asked.field("if-none-match"), Some("*"));
+                let body = "<Error><Code>PreconditionFailed</Code></Error>";
+                Taken::xml(sending, "412 No", body);
+            }
+            _ => store.answer(asked, sending),
+        }
+    });
+    let here = folder();
+    fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+    let args = ["put", "-n", "file", "s3://bucket/x", "--json"];
+    let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+    assert_eq!(finished.succeeded().receipt()["was_there"], true);
+    assert!(taken.parts.lock().unwrap().is_empty());
+}

@@ -152,7 +152,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             let report = Box::new(Report::default());
             return Err(UploadError::Source(Box::new(Error::SourceChanged { level, report })));
         }
-        self.complete(&sent).map(|()| false)
+        self.complete(&sent)
     }
 
     /// Looks for the journal of an earlier process; what it has sent of another version is
@@ -284,9 +284,10 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         outcome.map(|()| sent)
     }
 
-    /// Asks the store to put the parts together.
-    fn complete(&mut self, sent: &[Part]) -> Result<(), UploadError> {
-        let Some(resource) = self.kept.resource.clone() else { return Ok(()) };
+    /// Asks the store to put the parts together; returns whether the target has appeared meanwhile
+    /// and is left alone.
+    fn complete(&mut self, sent: &[Part]) -> Result<bool, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(false) };
         let mut body = "<CompleteMultipartUpload>".to_owned();
         for part in sent {
             let tag = part.tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -301,14 +302,15 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let mut fields = vec![("Content-Type", "application/xml")];
         fields.extend(self.upload.condition.field());
         let error = match self.ask("POST", &resource, &fields, body.as_bytes()) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(false),
             Err(error) => error,
         };
         match (error.status(), self.upload.condition) {
             // An answer may have been lost that said that all was well.
-            (Some(404), _) if self.is_there(sent.len())? => Ok(()),
+            (Some(404), _) if self.is_there(sent.len())? => Ok(false),
             (Some(412), Condition::Absent) => {
-                Err(UploadError::Precondition { found: Some("*".to_owned()) })
+                self.abort();
+                Ok(true)
             }
             _ => Err(error),
         }
