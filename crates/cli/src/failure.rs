@@ -219,7 +219,11 @@ pub(crate) fn complaint(error: &clap::Error) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         .map(|line| line.trim().trim_start_matches("error: "))
         .filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
+    lines.fold(String::new(), |told, line| match line {
+        line if told.is_empty() => line.to_owned(),
+        line if line.starts_with("tip: ") => told + "; " + line,
+        line => told + " " + line,
+    })
 }
 
 /// Turns an error of the system into a failure that names the file.

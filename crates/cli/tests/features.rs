@@ -26,6 +26,12 @@ fn a_command_that_was_left_out_is_unknown() {
 }
 
 #[test]
+fn a_scheme_that_is_not_supported_is_wrong_usage() {
+    run(["get", "ftp://localhost/file"]).failed(2, &["the scheme ftp is not supported"]);
+    run(["get", "--no-proxi", "http://localhost/"]).failed(2, &["found; tip: a similar argument"]);
+}
+
+#[test]
 fn options_of_tls_are_there_if_it_was_built() {
     for (command, options) in [
         ("serve", ["--tls ", "--tls-cert", "--redirect-http", "--origin-cacert"].as_slice()),

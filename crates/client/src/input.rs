@@ -17,9 +17,10 @@ pub fn url(text: &str) -> Result<Url, String> {
     if url.scheme() == "s3" && url.path().is_empty() {
         url.set_path("/");
     }
-    match tls::MISSING {
-        Some(reason) if url.scheme() == "https" => Err(reason.to_owned()),
-        _ => Ok(url),
+    match (url.scheme(), tls::MISSING) {
+        ("https", Some(reason)) => Err(reason.to_owned()),
+        ("http" | "https", _) => Ok(url),
+        (scheme, _) => Err(format!("the scheme {scheme} is not supported, only http and https")),
     }
 }
 
@@ -61,7 +62,7 @@ mod tests {
         let port = |text: &str| url(text).ok().and_then(|url| url.port());
         assert_eq!(port("localhost:8000/a"), Some(8000));
         assert_eq!(port("https://localhost:8443/"), tls::MISSING.map_or(Some(8443), |_| None));
-        assert!(url("http://").is_err());
+        assert!(url("http://").is_err() && url("ftp://localhost/").is_err());
         assert!(proxy("https://localhost/").is_err());
     }
 
