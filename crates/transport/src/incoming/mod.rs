@@ -23,7 +23,7 @@ use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
 use underpass_engine::wait::{Expired, Limits};
 use underpass_engine::{
-    Chain, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
+    Chain, Error, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
 };
 use underpass_protocol::chunked::Chunked;
 
@@ -53,7 +53,8 @@ pub struct ReceiveOptions<'a> {
     pub pipes: Option<&'a PipePool>,
     /// The largest number of bytes between two calls that update the journal.
     pub progress_every: Option<u64>,
-    /// The most bytes accepted of a chunked body.
+    /// The most bytes accepted of a body whose length is not known beforehand. Of one that ends with
+    /// the connection, one more may be written.
     pub limit: Option<u64>,
     /// Whether space is reserved first, where the length is known.
     pub reserve: bool,
@@ -262,6 +263,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Moves a body into `file`, from the byte `at` on. It calls `on_progress` with the number of bytes
     /// of the body that are in the file, at intervals and at least every [`ReceiveOptions::progress_every`]
     /// bytes.
+    ///
+    /// # On failure
+    ///
+    /// The bytes that [`Received::report`] counts are in the file, in order and without a gap. The
+    /// connection is somewhere inside the body, and of no further use.
     pub fn body(
         &mut self,
         framing: BodyFraming,
@@ -345,10 +351,16 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         let here = len.map_or(self.ahead.len(), |len| {
             usize::try_from(len).unwrap_or(usize::MAX).min(self.ahead.len())
         });
+        // One byte more than is accepted shows that there are too many.
+        let limit = receive_options.limit.filter(|_| len.is_none());
+        let most = len.or(limit.map(|limit| limit.saturating_add(1)));
+        if limit.is_some_and(|limit| here as u64 > limit) {
+            return Err(ReceiveError::TooLong);
+        }
         let ahead: Vec<u8> = self.ahead.drain(..here).collect();
         let source = Source::of(&self.stream)?;
-        let source = match len {
-            Some(len) => source.len(len - here as u64),
+        let source = match most {
+            Some(most) => source.len(most - here as u64),
             None => source,
         };
         let chain = Chain::new().payload(ahead).source(source);
@@ -373,11 +385,16 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(cancel) = self.cancel {
             options = options.cancel(cancel);
         }
-        if receive_options.reserve {
+        if receive_options.reserve && limit.is_none() {
             options = options.reserve();
         }
         match Transfer::new(chain, Sink::of(file)?.at(at)).options(options).run() {
             Ok(done) => {
+                report.add(&done);
+                if limit.is_some() { Err(ReceiveError::TooLong) } else { Ok(()) }
+            }
+            // It ends before the limit, as it should.
+            Err(Error::SourceEnded { report: done, .. }) if limit.is_some() => {
                 report.add(&done);
                 Ok(())
             }
