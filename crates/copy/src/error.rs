@@ -22,6 +22,9 @@ pub enum CopyError {
         /// The offset of the first byte that differs.
         at: u64,
     },
+    /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that it
+    /// was in, may be left under hidden names.
+    Panicked,
     /// The system refused something about a file or folder.
     Path {
         /// What was being done.
@@ -95,7 +98,7 @@ impl Hinted for CopyError {
                 Some(Hint::new("something writes to one of them, or the disk is broken"))
             }
             Self::Path { action, source, .. } => action.hint(source),
-            Self::Cancelled | Self::Refused(_) => None,
+            Self::Cancelled | Self::Panicked | Self::Refused(_) => None,
             Self::Transfer { source, .. } => source.hint(),
         }
     }
@@ -108,6 +111,9 @@ impl fmt::Display for CopyError {
             Self::Differs { from, to, at } => {
                 let (from, to) = (from.display(), to.display());
                 write!(f, "comparing {from} with its copy {to}: byte {at} differs")
+            }
+            Self::Panicked => {
+                f.write_str("a thread of the copy has panicked, so something is missing")
             }
             Self::Path { action, path, source } if path.as_os_str().is_empty() => {
                 write!(f, "{action} '': {}", in_words(source))
@@ -154,7 +160,7 @@ impl std::error::Error for CopyError {
         match self {
             Self::Path { source, .. } => Some(source),
             Self::Transfer { source, .. } => Some(source),
-            Self::Cancelled | Self::Differs { .. } | Self::Refused(_) => None,
+            Self::Cancelled | Self::Differs { .. } | Self::Panicked | Self::Refused(_) => None,
         }
     }
 }

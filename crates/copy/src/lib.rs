@@ -136,12 +136,17 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
 fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(context))).collect();
-        while !context.queue.wait(PROGRESS_INTERVAL) {
+        // Tasks stay if all threads have panicked.
+        while !context.queue.wait(PROGRESS_INTERVAL)
+            && !workers.iter().all(|worker| worker.is_finished())
+        {
             context.observer.progress(&context.progress.now());
         }
         for worker in workers {
-            // A thread that has panicked has said so.
-            totals.add(&worker.join().unwrap_or_default());
+            match worker.join() {
+                Ok(did) => totals.add(&did),
+                Err(_) => context.problem(CopyError::Panicked),
+            }
         }
     });
 }

@@ -46,10 +46,26 @@ pub struct WorkQueue<T> {
     changed: Condvar,
 }
 
-/// The right to do one task, to be given back by [`WorkQueue::done`].
+/// The right to do one task. It is given back by [`WorkQueue::done`], or when it is dropped, as by a
+/// thread that panics.
 #[derive(Debug)]
 #[must_use]
-pub struct TaskLease(Option<usize>);
+pub struct TaskLease<'q, T> {
+    queue: &'q WorkQueue<T>,
+    busy_key: Option<usize>,
+}
+
+impl<T> Drop for TaskLease<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        if let Some(index) = state.busy.iter().position(|key| *key == self.busy_key) {
+            state.busy.swap_remove(index);
+        }
+        if state.is_finished() {
+            self.queue.changed.notify_all();
+        }
+    }
+}
 
 #[derive(Debug)]
 struct QueueState<T> {
@@ -87,11 +103,11 @@ impl<T: QueueTask> WorkQueue<T> {
 
     /// Takes the next task, and waits for one as long as another thread does a task from which more
     /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
-    pub fn take(&self) -> Option<(T, TaskLease)> {
+    pub fn take(&self) -> Option<(T, TaskLease<'_, T>)> {
         let mut state = self.lock();
         loop {
-            if let Some(next) = state.next() {
-                return Some(next);
+            if let Some((task, busy_key)) = state.next() {
+                return Some((task, TaskLease { queue: self, busy_key }));
             }
             if state.busy.is_empty() {
                 return None;
@@ -103,14 +119,8 @@ impl<T: QueueTask> WorkQueue<T> {
     }
 
     /// Gives back the lease of a task that is done, after everything that comes from it was added.
-    pub fn done(&self, lease: TaskLease) {
-        let mut state = self.lock();
-        if let Some(index) = state.busy.iter().position(|key| *key == lease.0) {
-            state.busy.swap_remove(index);
-        }
-        if state.is_finished() {
-            self.changed.notify_all();
-        }
+    pub fn done(&self, lease: TaskLease<'_, T>) {
+        drop(lease);
     }
 
     /// Waits until everything is done, at most for `time`; returns whether everything is.
@@ -119,19 +129,22 @@ impl<T: QueueTask> WorkQueue<T> {
             self.changed.wait_timeout_while(self.lock(), time, |state| !state.is_finished());
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
+}
 
+impl<T> WorkQueue<T> {
     fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: QueueTask> QueueState<T> {
-    fn next(&mut self) -> Option<(T, TaskLease)> {
+    /// Takes the next task, and what it keeps busy.
+    fn next(&mut self) -> Option<(T, Option<usize>)> {
         let below = choose(self.tasks.iter().rev().map(T::busy_key), &self.busy);
         let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
         let key = task.busy_key();
         self.busy.push(key);
-        Some((task, TaskLease(key)))
+        Some((task, key))
     }
 }
 
@@ -155,6 +168,21 @@ const MAX_LOOK_AHEAD: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl QueueTask for u32 {}
+
+    #[test]
+    fn a_task_whose_thread_panics_holds_up_nobody() {
+        let queue = WorkQueue::default();
+        queue.push([1_u32]);
+        let outcome = std::panic::catch_unwind(|| {
+            let _taken = queue.take();
+            panic!("on purpose");
+        });
+        assert!(outcome.is_err());
+        assert!(queue.wait(Duration::ZERO));
+        assert!(queue.take().is_none());
+    }
 
     #[test]
     fn a_busy_folder_is_left_to_its_thread_if_another_one_is_near() {

@@ -73,6 +73,33 @@ fn a_folder_is_not_copied_into_itself() {
 }
 
 #[test]
+fn a_thread_that_panics_is_a_problem_and_holds_up_nobody() {
+    struct Panicking;
+    impl CopyObserver for Panicking {
+        fn would_copy(&self, _: &Path, _: &Path) {
+            panic!("on purpose");
+        }
+    }
+    for jobs in [1, 2, 8] {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let here = tree();
+            let options = CopyOptions { dry_run: true, jobs, ..recursive() };
+            let (sources, target) = (vec![here.path().join("a")], here.path().join("n"));
+            let target = CopyTarget::NewName(&target);
+            let outcome = copy(&options, &sources, target, &Panicking, &AtomicBool::new(false));
+            sender.send(outcome.unwrap()).unwrap();
+        });
+        let outcome = receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        assert!(
+            matches!(outcome.problems[..], [CopyError::Panicked, ..]),
+            "{:?}",
+            outcome.problems
+        );
+    }
+}
+
+#[test]
 fn the_observer_is_asked_and_told() {
     #[derive(Default)]
     struct Witness {
