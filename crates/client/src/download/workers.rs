@@ -59,6 +59,19 @@ pub(super) struct Totals {
     pub(super) connections: u32,
 }
 
+/// A worker. It leaves when this is dropped, also when its thread panics: the others do its work,
+/// and none waits for it.
+struct Leaving<'s> {
+    scheduler: &'s SegmentScheduler,
+    me: usize,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.scheduler.leave(self.me);
+    }
+}
+
 /// An answer whose body is still to be read, and its range.
 pub(super) struct Opened<'c> {
     pub(super) answer: Answer<'c>,
@@ -95,6 +108,7 @@ impl<'c> Workers<'c> {
 
     /// Runs one worker, segment after segment.
     fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
+        let _leaving = Leaving { scheduler: &self.scheduler, me };
         let mut client = self.client.clone();
         if self.cuts.len() > 1 {
             client.cancel = Some(&self.cuts[me]);
@@ -138,7 +152,6 @@ impl<'c> Workers<'c> {
                 }
             }
         }
-        self.scheduler.leave(me);
     }
 
     /// Requests a segment.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use underpass_client::download::DownloadError;
+use underpass_client::download::{DownloadError, Downloader, Event, Target};
 use underpass_client::{ClientError, Url};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -134,4 +134,33 @@ fn nobody_there_is_told_at_once() {
     let client = Client::new();
     client.fails(&url, "refused");
     assert_eq!(client.told("Retrying"), 0);
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_download() {
+    let server = Server::start(|asked, stream| {
+        let bytes = noise(4 * LEN);
+        let (head, range) = head(asked, &bytes, TAG);
+        if asked.number > 0 {
+            return hang_up();
+        }
+        say(stream, &head)?;
+        stream.write_all(&bytes[range])
+    });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let url = server.url("/");
+    let download = std::thread::spawn(move || {
+        // Dropped by the panic, too.
+        let _sender = sender;
+        let client = Client::with(3);
+        let folder = std::fs::File::open(client.folder.path()).unwrap().into();
+        let target =
+            Target::Named { folder: &folder, name: "file".as_ref(), if_exists: client.if_exists };
+        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        let tell = |event: &Event<'_>| assert!(!matches!(event, Event::Retrying { .. }));
+        drop(downloader.fetch(&url, &target, &client.gauge, &tell));
+    });
+    let ended = receiver.recv_timeout(Duration::from_secs(120));
+    assert_eq!(ended, Err::<(), _>(std::sync::mpsc::RecvTimeoutError::Disconnected));
+    assert!(download.join().is_err());
 }
