@@ -108,14 +108,29 @@ impl Worker<'_> {
             let wanted = buffered::read_at(&original.file, &mut theirs[..len], at, &mut report);
             let wanted = wanted.at(Action::Reading, from)?;
             let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
-            let same = same.count();
-            if same < copied.max(wanted) {
-                return Err(CopyError::Differs { from: from(), to: to(), at: at + same as u64 });
+            let end = at + same.count() as u64;
+            let compared = copied.min(wanted);
+            let differs = || Err(CopyError::Differs { from: from(), to: to(), at: end });
+            if end < at + compared as u64 {
+                return differs();
             }
-            at += copied as u64;
-            if copied < len {
+            if compared == len {
+                at = end;
+                continue;
+            }
+            // Less than was asked for is the end only where the file ends.
+            let sizes = (copy.metadata().at(Action::Reading, to)?.len(), original.file.metadata());
+            let is_end = end >= sizes.0.max(sizes.1.at(Action::Reading, from)?.len());
+            if is_end && copied == wanted {
+                at = end;
                 break;
             }
+            // O_DIRECT reads from the beginning of a block.
+            let next = end / ALIGNMENT as u64 * ALIGNMENT as u64;
+            if is_end || next <= at {
+                return differs();
+            }
+            at = next;
         }
         self.totals.verified += 1;
         self.totals.verified_bytes += at;
