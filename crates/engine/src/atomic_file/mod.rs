@@ -183,12 +183,13 @@ impl AtomicFile {
     /// # Errors
     ///
     /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, and as linkat(2) and
-    /// rename(2).
+    /// rename(2); if it is [`durable`](Self::durable), also as fsync(2).
     ///
     /// # On failure
     ///
     /// The name is as it was before, and nothing else is left but what [`partial`](Self::partial)
-    /// keeps.
+    /// keeps; but if only fsync(2) of the folder failed, the name has the new file, which is whole
+    /// and on the disk, and a power cut may give the name back to the old one.
     pub fn commit(mut self, existing: Existing) -> io::Result<()> {
         if !self.is_durable {
             return Ok(self.give_name(existing)?);
