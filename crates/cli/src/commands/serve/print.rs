@@ -123,7 +123,8 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
         Note::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }
-        other => note(&format!("{other:?}")),
+        // Each message has its words above; one that has none yet is not for people.
+        _ => {}
     }
 }
 
