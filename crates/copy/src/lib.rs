@@ -60,6 +60,13 @@ use worker::Worker;
 ///
 /// If nothing can be copied because of what the paths mean. What fails later is in
 /// [`CopyOutcome::problems`], and everything else is copied.
+///
+/// # On failure
+///
+/// After an error nothing was copied. After problems, or a copy that was cancelled, each file that
+/// has its name is whole, and so is each new folder but for the entries that the problems name; what
+/// is not is under a hidden name, which a later copy resumes or removes. Files that are written in
+/// place ([`CopyOptions::in_place`]) may be a part.
 pub fn copy(
     options: &CopyOptions,
     sources: &[PathBuf],

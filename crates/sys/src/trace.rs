@@ -172,7 +172,8 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
         let number = errno.raw_os_error().to_ne_bytes();
         let message = [what as u8, number[0], number[1], number[2], number[3]];
         let fd = program.report.as_raw_fd();
-        // SAFETY: the message is its own; there is no way to report a failure of it.
+        // SAFETY: the message is its own; there is no way to report a failure of it. Proved by
+        // diagnose's `what_cannot_be_started_says_why`.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
     let mut byte = 0_u8;
@@ -216,7 +217,8 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
         // Without the privilege it takes a promise, which costs nothing: a process traced without
         // it gets no privileges from set-user-id programs anyway.
         Err(Errno::ACCESS) => {
-            // SAFETY: this command takes numbers alone.
+            // SAFETY: this command takes numbers alone. Proved by diagnose's `tests/trace.rs`, where
+            // the tests run without privileges.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             seccomp()
         }

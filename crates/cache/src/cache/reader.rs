@@ -78,6 +78,11 @@ impl Reader {
     /// # Errors
     ///
     /// Why they will not come. Bytes of another version are no continuation of what was read.
+    ///
+    /// # On failure
+    ///
+    /// What it has told of before stays as it is: it is in the file, or in the pipe. The response
+    /// has to end there, visibly.
     pub async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
         poll_fn(|context| self.poll(at, end, context)).await
     }

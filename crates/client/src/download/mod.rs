@@ -61,6 +61,12 @@ impl<'a> Downloader<'a> {
     /// # Errors
     ///
     /// [`Failed`], which says what has been moved up to then and what is kept to be gone on with.
+    ///
+    /// # On failure
+    ///
+    /// The target has the file that it had before. [`Failed::kept`] names the partial file, of one
+    /// version, with which the same call goes on; without it nothing is left. A
+    /// [`Target::Stream`] has the bytes that the report counts.
     pub fn fetch(
         &self,
         url: &Url,
