@@ -160,7 +160,9 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, Cl
             (Some(number), None) => length = Some(number),
             (Some(number), Some(length)) if number == length => {}
             (Some(_), Some(_)) => {
-                return Err(ClientError::BadResponse("it has two lengths".to_owned()));
+                return Err(ClientError::BadResponse(
+                    "it has two values of Content-Length".to_owned(),
+                ));
             }
             _ => {
                 return Err(ClientError::BadResponse("its Content-Length is no number".to_owned()));
