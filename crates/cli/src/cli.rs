@@ -48,15 +48,15 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Copy files and folders within this machine
     Cp(Box<CpArgs>),
-    #[cfg(feature = "bench")]
     /// Have a cache in front of an origin fetch what is on a list
     Fill(Box<FillArgs>),
     /// Measure the mechanisms against each other on this machine
+    #[cfg(feature = "bench")]
     Bench(BenchArgs),
     /// Report what this machine allows, and how to enable what it does not
     Doctor(DoctorArgs),
-    #[cfg(feature = "explain")]
     /// Run any program and report how its bytes move
+    #[cfg(feature = "explain")]
     Explain(ExplainArgs),
 }
 

@@ -39,8 +39,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),
-        #[cfg(feature = "bench")]
         Some(Command::Fill(args)) => commands::fill::run(&args),
+        #[cfg(feature = "bench")]
         Some(Command::Bench(args)) => commands::bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         #[cfg(feature = "explain")]
