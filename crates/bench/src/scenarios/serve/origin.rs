@@ -31,7 +31,7 @@ pub struct OriginArgs {
     server: Vec<Contender>,
 
     /// Size of the object that the crowd asks for
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
     size: u64,
 
     /// Clients of the crowd
