@@ -4,7 +4,7 @@
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         head
@@ -16,10 +16,5 @@ impl<'a> Input<'a> {
 
     pub(crate) fn number(&mut self) -> u64 {
         self.take(8).iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
-    }
-
-    pub(crate) fn name(&mut self) -> &'a [u8] {
-        let len = usize::from(self.byte()) * 2;
-        self.take(len)
     }
 }

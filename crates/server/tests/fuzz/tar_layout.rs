@@ -28,7 +28,7 @@ pub(crate) fn check(data: &[u8]) {
 /// A layout of what the input tells; `None` if it refuses to become so long.
 fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
     let top = FileVersion { device: 1, inode: 1, links: 1, ..FileVersion::default() };
-    let mut builder = Builder::new(input.name());
+    let mut builder = Builder::new(name_in(input));
     builder.push_top(0o755, top).ok()?;
     let mut count = 0;
     while !input.0.is_empty() && count < 200 {
@@ -38,10 +38,10 @@ fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
         version.size = (input.number() >> 1) >> (input.byte() % 64);
         version.modified.0 = input.number().cast_signed();
         version.modified.1 = (input.number() % 1_000_000_000).cast_signed();
-        let name = input.name();
+        let name = name_in(input);
         let kind = match shape % 4 {
             0 => Kind::Folder,
-            1 => Kind::Symlink(input.name()),
+            1 => Kind::Symlink(name_in(input)),
             _ => Kind::File,
         };
         let parent = (shape & 4 != 0).then(|| u32::from(input.byte()));
@@ -49,6 +49,11 @@ fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
         count += 1;
     }
     Some(builder.finish())
+}
+
+fn name_in<'a>(input: &mut Input<'a>) -> &'a [u8] {
+    let len = usize::from(input.byte()) * 2;
+    input.take(len)
 }
 
 /// Walks along a range, and asks for each piece once more by itself.
