@@ -3,25 +3,45 @@
 use underpass_transport::tls;
 use url::Url;
 
-/// Parses a URL; without a scheme it is one of `http`. A bucket alone, `s3://name`, is a folder.
+/// Parses a URL of `http` or `https`; without a scheme it is one of `http`.
 ///
 /// # Errors
 ///
 /// A few words about what is wrong with it.
 pub fn url(text: &str) -> Result<Url, String> {
-    let parsed = match text.contains("://") {
-        true => Url::parse(text),
-        false => Url::parse(&format!("http://{text}")),
-    };
-    let mut url = parsed.map_err(|error| format!("that is no URL: {error}"))?;
-    if url.scheme() == "s3" && url.path().is_empty() {
-        url.set_path("/");
-    }
+    let url = parsed(text)?;
     match (url.scheme(), tls::MISSING) {
         ("https", Some(reason)) => Err(reason.to_owned()),
         ("http" | "https", _) => Ok(url),
         (scheme, _) => Err(format!("the scheme {scheme} is not supported, only http and https")),
     }
+}
+
+/// Parses a URL as [`url`] does, or the address of an object, `s3://bucket/key`. A bucket alone,
+/// `s3://bucket`, is a folder.
+///
+/// # Errors
+///
+/// A few words about what is wrong with it.
+pub fn url_or_object(text: &str) -> Result<Url, String> {
+    let mut address = parsed(text)?;
+    match address.scheme() {
+        "s3" if address.path().is_empty() => {
+            address.set_path("/");
+            Ok(address)
+        }
+        "s3" => Ok(address),
+        "http" | "https" => url(text),
+        scheme => Err(format!("the scheme {scheme} is not supported, only http, https and s3")),
+    }
+}
+
+fn parsed(text: &str) -> Result<Url, String> {
+    let parsed = match text.contains("://") {
+        true => Url::parse(text),
+        false => Url::parse(&format!("http://{text}")),
+    };
+    parsed.map_err(|error| format!("that is no URL: {error}"))
 }
 
 /// Parses the URL of a proxy.
@@ -64,6 +84,16 @@ mod tests {
         assert_eq!(port("https://localhost:8443/"), tls::MISSING.map_or(Some(8443), |_| None));
         assert!(url("http://").is_err() && url("ftp://localhost/").is_err());
         assert!(proxy("https://localhost/").is_err());
+    }
+
+    #[test]
+    fn an_object_is_an_address_where_it_may_be_one() {
+        let read = |text: &str| url_or_object(text).map(|url| url.to_string()).ok();
+        assert_eq!(read("s3://bucket").as_deref(), Some("s3://bucket/"));
+        assert_eq!(read("s3://bucket/a").as_deref(), Some("s3://bucket/a"));
+        assert_eq!(read("localhost/a").as_deref(), Some("http://localhost/a"));
+        assert_eq!(read("ftp://localhost/"), None);
+        assert!(url("s3://bucket/a").is_err() && proxy("s3://bucket/a").is_err());
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use clap::Args;
 use underpass_client::environment;
+use underpass_client::input;
 use underpass_client::s3::{Location, Store, Style};
 use underpass_client::{TlsSetup, Url};
+use underpass_receipt::shown;
 
 use crate::failure::{Failure, Result};
 
@@ -12,7 +14,7 @@ use crate::failure::{Failure, Result};
 #[command(next_help_heading = "Object stores (s3://)")]
 pub(crate) struct StoreArgs {
     /// Use the store at this URL [env: AWS_ENDPOINT_URL_S3; default: that of Amazon]
-    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    #[arg(long, value_name = "URL", value_parser = input::url)]
     s3_endpoint: Option<Url>,
 
     /// Sign for this region [env: AWS_REGION; default: us-east-1, or the one that the store
@@ -34,7 +36,7 @@ impl StoreArgs {
     /// Opens the store of an address; `None` if it is none of a store.
     pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
         let Some(location) = Location::parse(url) else { return Ok(None) };
-        let location = location.map_err(|why| Failure::Usage(format!("{url}: {why}")))?;
+        let location = location.map_err(|why| Failure::Usage(format!("{}: {why}", shown(url))))?;
         let mut options = environment::store(!self.s3_unsigned)?;
         options.endpoint = self.s3_endpoint.clone().or(options.endpoint);
         options.region = self.s3_region.clone().or(options.region);
@@ -48,11 +50,4 @@ impl StoreArgs {
         (store.keys_from.is_none() && !self.s3_unsigned)
             .then_some("no keys for the store were found, so requests are not signed")
     }
-}
-
-/// Parses the URL of a store.
-fn endpoint(text: &str) -> std::result::Result<Url, String> {
-    let url = underpass_client::input::url(text)?;
-    let is_http = matches!(url.scheme(), "http" | "https");
-    if is_http { Ok(url) } else { Err("a store is asked over http or https".to_owned()) }
 }

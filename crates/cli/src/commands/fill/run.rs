@@ -7,6 +7,7 @@ use indicatif::BinaryBytes;
 use serde::{Deserialize, Serialize};
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::{HttpClient, Request, Url};
+use underpass_receipt::shown;
 
 use super::args::FillArgs;
 use super::manifest;
@@ -175,7 +176,7 @@ impl Filler<'_> {
                 });
             let error = match answered {
                 Ok(body) => {
-                    let bad = |_| Failure::line(format!("{} is no node", self.args.node));
+                    let bad = |_| Failure::line(format!("{} is no node", shown(&self.args.node)));
                     return serde_json::from_slice(&body).map_err(bad).map_err(Stop::All);
                 }
                 Err(error) => error,

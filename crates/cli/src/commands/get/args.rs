@@ -14,7 +14,7 @@ use crate::connection::HttpClientArgs;
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// Fetch these; http:// may be left out
-    #[arg(value_name = "URL", required = true, value_parser = input::url)]
+    #[arg(value_name = "URL", required = true, value_parser = input::url_or_object)]
     pub(crate) urls: Vec<Url>,
 
     /// Write to this file, - for standard output [default: the last part of the URL, here]

@@ -201,7 +201,7 @@ fn is_stdin(path: &Path) -> bool {
 /// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-    text.and_then(input::url).map_err(|reason| {
+    text.and_then(input::url_or_object).map_err(|reason| {
         let message = format!("'{}': {reason}; the last word says where to", word.display());
         Failure::Usage(message)
     })

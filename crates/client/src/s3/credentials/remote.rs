@@ -166,8 +166,9 @@ fn failed(what: &str, url: &Url, error: &ClientError) -> ClientError {
 }
 
 /// Returns an address without what might be secret in it.
-fn shown(url: &Url) -> &str {
-    &url[url::Position::BeforeScheme..url::Position::AfterPort]
+fn shown(url: &Url) -> String {
+    let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+    format!("{}://{host}", url.scheme())
 }
 
 /// The maximum size of an answer in bytes.
