@@ -50,7 +50,7 @@ fn parsed(text: &str) -> Result<Url, String> {
 ///
 /// A few words about what is wrong with it.
 pub fn proxy(text: &str) -> Result<Url, String> {
-    let url = url(text)?;
+    let url = parsed(text)?;
     if url.scheme() == "http" { Ok(url) } else { Err("a proxy is asked over http".to_owned()) }
 }
 
