@@ -69,7 +69,7 @@ def test_a_folder_is_fetched_at_once(served, folder, calls):
     (folder / "here").mkdir()
     callback = fsspec.Callback()
     fs.get(served.url + "inner", "here", recursive=True, callback=callback)
-    fs.get(served.url + "inner", "new", recursive=True)
+    fs.get(served.url + "inner", "new", recursive=True, batch_size=8)
     fs.get(served.url, folder / "all", recursive=True)
     assert [len(call) for call in calls] == [2, 2, 2]
     assert callback.value > 0

@@ -40,6 +40,9 @@ from ._native import Cancel
 
 _PREFIX = "underpass+"
 
+# Arguments of fsspec's own transfers, which have no meaning for ours.
+_OF_FSSPEC = ("batch_size", "chunk_size")
+
 
 class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
     """Files of HTTP servers, which underpass fetches and sends.
@@ -128,7 +131,8 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             into = target.endswith("/") or os.path.isdir(target)
             if into and not url.endswith("/"):
                 target = os.path.join(target, unquote(url.rsplit("/", 1)[-1]))
-            call = {"progress": _progress(callback), "replace": True, **kwargs}
+            own = {name: value for name, value in kwargs.items() if name not in _OF_FSSPEC}
+            call = {"progress": _progress(callback), "replace": True, **own}
             # A file is no folder, and fetched as one.
             with contextlib.suppress(FileNotFoundError):
                 await self._run(_http.get_tree, url, target, rpath=url, **call)
