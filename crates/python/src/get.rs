@@ -169,7 +169,7 @@ pub(crate) fn get_tree(
                 let status = match &failed.error {
                     TreeError::Client(ClientError::Status { status, .. }) => Some(*status),
                     // There is no folder of this name.
-                    TreeError::IsFile => Some(404),
+                    TreeError::IsFile | TreeError::NotThere => Some(404),
                     _ => None,
                 };
                 Outcome::failed(&receipt, line, &failed).status(status)

@@ -50,6 +50,16 @@ fn objects_and_folders_come_by_splice() {
     let args = ["get", "-r", "s3://bucket", "-d", "all"];
     store.run(here.path(), &args).succeeded();
     assert!(fs::read(here.path().join("all/bucket/a/x")).unwrap() == small);
+    // A slash of the key may be escaped.
+    let args = ["get", "s3://bucket/a%2Fx", "-o", "escaped"];
+    store.run(here.path(), &args).succeeded();
+    assert!(fs::read(here.path().join("escaped")).unwrap() == small);
+    // A folder that no key begins with is not there, and an object is none.
+    let args = ["get", "-r", "s3://bucket/typo", "-d", "typo"];
+    store.run(here.path(), &args).failed(1, &["no key begins so"]);
+    assert!(!here.path().join("typo").exists());
+    let args = ["get", "-r", "s3://bucket/a/large", "-d", "typo"];
+    store.run(here.path(), &args).failed(1, &["it is a file and no folder"]);
     store.run(here.path(), &["get", "s3://bucket/none"]).failed(1, &["404", "(NoSuchKey)"]);
     store.run(here.path(), &["get", "s3://elsewhere/x"]).failed(1, &["404", "(NoSuchBucket)"]);
 }
@@ -69,6 +79,50 @@ fn wrong_keys_and_wrong_addresses_are_one_line() {
     store.run(here.path(), &["get", "s3://bucket/x?versionId=1"]).failed(2, &["%3F"]);
     let args = ["get", "s3://bucket/x", "--s3-region", "a b"];
     store.run(here.path(), &args).failed(1, &["'a b' is no name of a region"]);
+}
+
+#[test]
+fn a_key_stays_in_its_bucket_and_keeps_its_backslashes() {
+    let object = Object::new(noise(1000), "one");
+    let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
+        "PUT" => sending.answer("HTTP/1.1 200 OK\nETag: \"one\"", b""),
+        _ => object.send(asked, sending),
+    });
+    let here = folder();
+    fs::write(here.path().join("file"), "some").unwrap();
+    for (key, path) in [
+        (r"..\..\other/x", "/bucket/..%5C..%5Cother/x"),
+        (r"a\b", "/bucket/a%5Cb"),
+        ("/dir/f", "/bucket//dir/f"),
+    ] {
+        let address = format!("s3://bucket/{key}");
+        let before = origin.asked().len();
+        run(&origin, here.path(), &["get", &address, "-o", "got", "--force"]).succeeded();
+        run(&origin, here.path(), &["put", "file", &address]).succeeded();
+        let asked = origin.asked();
+        assert!(asked.len() >= before + 2);
+        assert!(asked[before..].iter().all(|asked| asked.path == path), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_listing_without_an_end_is_an_error() {
+    for (token, why) in [
+        ("", "breaks off without a token"),
+        ("<NextContinuationToken>t</NextContinuationToken>", "begins again"),
+    ] {
+        let origin = Origin::new(move |_: &Asked, sending: &mut Sending| {
+            let body = format!(
+                "<ListBucketResult><IsTruncated>true</IsTruncated>{token}<Contents>\
+                 <Key>a/x</Key><Size>1</Size></Contents></ListBucketResult>"
+            );
+            sending.answer("HTTP/1.1 200 OK\nContent-Type: application/xml", body.as_bytes());
+        });
+        let here = folder();
+        let args = ["get", "-r", "s3://bucket/a/", "-d", "tree"];
+        run(&origin, here.path(), &args).failed(1, &[why]);
+        assert!(!here.path().join("tree").exists());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::{EnvironmentError, variable};
-use crate::s3::{Keys, ProfileFiles, Source, StoreOptions};
+use crate::s3::{Keys, ProfileFiles, Source, StoreOptions, suffix};
 
 /// Returns what the environment and the shared files say about object stores. `is_signed` is
 /// whether keys are looked for.
@@ -15,8 +15,10 @@ use crate::s3::{Keys, ProfileFiles, Source, StoreOptions};
 ///
 /// [`EnvironmentError::Store`] if a variable or a file has no usable value.
 pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
-    let home = PathBuf::from(variable("HOME").unwrap_or_default()).join(".aws");
-    let path = |name: &str, file: &str| variable(name).map_or(home.join(file), PathBuf::from);
+    // Without a home there are no files but those that are named.
+    let home = variable("HOME").map(|home| PathBuf::from(home).join(".aws"));
+    let of_home = |file: &str| home.as_ref().map(|home| home.join(file));
+    let path = |name: &str, file: &str| variable(name).map(PathBuf::from).or_else(|| of_home(file));
     let named = variable("AWS_PROFILE");
     let files = ProfileFiles {
         credentials: path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
@@ -55,8 +57,9 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
     if let (Some(file), Some(role)) =
         (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
     {
-        let host = region
-            .map_or("sts.amazonaws.com".to_owned(), |region| format!("sts.{region}.amazonaws.com"));
+        let host = region.map_or("sts.amazonaws.com".to_owned(), |region| {
+            format!("sts.{region}.amazonaws.com{}", suffix(region))
+        });
         let service = variable("AWS_ENDPOINT_URL_STS").unwrap_or(format!("https://{host}/"));
         sources.push(Source::WebIdentity {
             token_file: PathBuf::from(file),

@@ -25,6 +25,8 @@ pub struct ListedPage {
     pub entries: Vec<Listed>,
     /// What to ask with for the next page; `None` for the last one.
     pub next: Option<String>,
+    /// Whether there is an object whose key is that of the folder.
+    pub has_own: bool,
 }
 
 /// Requests a page of what is in a folder of a bucket; `folder` is a key that ends in a slash, or
@@ -55,16 +57,19 @@ pub fn list<'a>(
     }
     let body = connection.incoming().memory(response.framing, MAX_PAGE);
     let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
-    let page = parse(&body, &prefix)
-        .ok_or_else(|| ClientError::BadResponse("that is no listing of a bucket".to_owned()))?;
+    let page = parse(&body, &prefix).map_err(|what| ClientError::BadResponse(what.to_owned()))?;
     Ok((page, response.keeps_alive.then_some(connection)))
 }
 
-/// Reads a page; `None` if it is none.
-fn parse(body: &[u8], prefix: &[u8]) -> Option<ListedPage> {
+/// Reads a page.
+///
+/// # Errors
+///
+/// Why it is none, or not one after which all is known.
+fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     let (mut page, mut entry) = (ListedPage::default(), Listed::default());
     let (mut key, mut common) = (String::new(), String::new());
-    let (mut is_listing, mut is_escaped) = (false, false);
+    let (mut is_listing, mut is_escaped, mut is_cut) = (false, false, false);
     let mut found = Vec::new();
     xml::read(body, |name, text| match name {
         b"key" => text.clone_into(&mut key),
@@ -73,6 +78,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Option<ListedPage> {
         b"lastmodified" => entry.modified = moment(text),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
         b"commonprefixes" => found.push((std::mem::take(&mut common), Listed::default())),
+        b"istruncated" => is_cut = text == "true",
         b"nextcontinuationtoken" => page.next = Some(text.to_owned()),
         b"encodingtype" => is_escaped = text == "url",
         b"listbucketresult" => is_listing = true,
@@ -85,12 +91,18 @@ fn parse(body: &[u8], prefix: &[u8]) -> Option<ListedPage> {
             false => key.into_bytes(),
         };
         let Some(name) = key.strip_prefix(prefix) else { continue };
+        page.has_own |= name.is_empty() && entry.size.is_some();
         // A key that ends in a slash stands for the folder alone.
         if !name.is_empty() && (entry.size.is_none() || !name.ends_with(b"/")) {
             page.entries.push(Listed { name: name.to_vec(), ..entry });
         }
     }
-    is_listing.then_some(page)
+    page.next = page.next.filter(|next| !next.is_empty());
+    match (is_listing, is_cut && page.next.is_none()) {
+        (false, _) => Err("that is no listing of a bucket"),
+        (true, true) => Err("its listing breaks off without a token for the rest"),
+        (true, false) => Ok(page),
+    }
 }
 
 fn moment(text: &str) -> Option<(i64, u32)> {
@@ -123,8 +135,19 @@ mod tests {
         let folder = Listed { name: b"e/".to_vec(), ..Listed::default() };
         assert_eq!(page.entries, [object, folder]);
         assert_eq!(page.next.as_deref(), Some("n=&"));
-        assert_eq!(parse(b"<html></html>", b""), None);
+        assert!(page.has_own);
+        assert!(parse(b"<html></html>", b"").is_err());
         let empty = parse(b"<ListBucketResult></ListBucketResult>", b"");
-        assert_eq!(empty, Some(ListedPage::default()));
+        assert_eq!(empty, Ok(ListedPage::default()));
+    }
+
+    #[test]
+    fn a_listing_that_breaks_off_is_no_whole_one() {
+        for rest in ["", "<NextContinuationToken></NextContinuationToken>"] {
+            let body = format!(
+                "<ListBucketResult><IsTruncated>true</IsTruncated>{rest}</ListBucketResult>"
+            );
+            assert!(parse(body.as_bytes(), b"").is_err());
+        }
     }
 }

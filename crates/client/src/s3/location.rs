@@ -119,11 +119,10 @@ impl Location {
                 region.escape_debug()
             )));
         }
-        let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
         let mut url = match endpoint {
             Some(endpoint) if matches!(endpoint.scheme(), "http" | "https") => endpoint.clone(),
             Some(endpoint) => return Err(bad(endpoint.scheme())),
-            None => Url::parse(&format!("https://s3.{region}.amazonaws.com{suffix}/"))
+            None => Url::parse(&format!("https://s3.{region}.amazonaws.com{}/", suffix(region)))
                 .map_err(|_| bad(region))?,
         };
         url.set_query(None);
@@ -142,6 +141,11 @@ impl Location {
         }
         Ok(url)
     }
+}
+
+/// Returns what follows `amazonaws.com` in the hosts of a region.
+pub(crate) fn suffix(region: &str) -> &'static str {
+    if region.starts_with("cn-") { ".cn" } else { "" }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use signer::Signer;
 
 pub use credentials::{Keys, ProfileFiles, Profiles, Source};
 pub use listing::{Listed, ListedPage, list};
+pub(crate) use location::suffix;
 pub use location::{BadLocation, Location, Style};
 pub use multipart::CHECKSUM;
 pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
@@ -77,8 +78,7 @@ impl Store {
         };
         let moves = endpoint.is_none();
         let signer = Arc::new(Signer::new(chain, keys, region, moves));
-        let mut url = bucket.clone();
-        url.set_path(&format!("{}{}", bucket.path(), location.key));
+        let url = object_url(&bucket, &location.key)?;
         Ok(Self { url, bucket, keys_from, signer })
     }
 
@@ -94,6 +94,21 @@ impl Store {
     #[must_use]
     pub fn credentials(&self) -> Credentials {
         Credentials::Store(Arc::<Signer>::clone(&self.signer))
+    }
+}
+
+/// Returns the URL of an object of a bucket, whose key is escaped as in a URL.
+///
+/// # Errors
+///
+/// [`ClientError::Keys`] if the key is none of the bucket.
+pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
+    let mut url = bucket.clone();
+    // In a URL of http, but not in one of s3, a backslash is another slash.
+    url.set_path(&format!("{}{}", bucket.path(), key.replace('\\', "%5C")));
+    match url.path().starts_with(bucket.path()) {
+        true => Ok(url),
+        false => Err(ClientError::Keys(format!("'{}' is no key", key.escape_debug()))),
     }
 }
 

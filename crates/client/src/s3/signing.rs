@@ -52,8 +52,8 @@ impl Unsigned<'_> {
         query.retain(|pair| !pair.is_empty());
         let mut query: Vec<_> = query.into_iter().map(pair).collect();
         query.sort();
-        let path: Vec<_> = self.url.path().split('/').map(encoded).collect();
-        let mut text = format!("{}\n{}\n{}\n", self.method, path.join("/"), query.join("&"));
+        let path = encoded_path(self.url.path());
+        let mut text = format!("{}\n{path}\n{}\n", self.method, query.join("&"));
         for (name, value) in &self.fields {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name}:{}", value.trim());
@@ -74,6 +74,12 @@ fn encoded(text: &str) -> String {
     percent_encode(&bytes, RESERVED).to_string()
 }
 
+/// Returns a path in that form. In it no slash is escaped, because stores sign the key.
+fn encoded_path(path: &str) -> String {
+    let bytes: Vec<u8> = percent_decode_str(path).collect();
+    percent_encode(&bytes, PATH).to_string()
+}
+
 /// Returns the HMAC of a text (RFC 2104).
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let key = if key.len() > BLOCK { Sha256::digest(key).to_vec() } else { key.to_vec() };
@@ -91,6 +97,9 @@ fn hex(bytes: &[u8]) -> String {
 
 /// All but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The same, but for the slash.
+const PATH: &AsciiSet = &RESERVED.remove(b'/');
 
 /// What stands for the digest of a body that is not read for the signature.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
@@ -149,5 +158,6 @@ mod tests {
         {
             assert_eq!(encoded(path), signed);
         }
+        assert_eq!(encoded_path("/b/a%2Fb//c%5C+"), "/b/a/b//c%5C%2B");
     }
 }

@@ -114,6 +114,8 @@ pub enum TreeError {
         /// The media type of the answer.
         media_type: String,
     },
+    /// No key of the bucket begins with the address.
+    NotThere,
     /// The archive cannot be read.
     Tar(TarError),
     /// The folder has too many members.
@@ -170,6 +172,7 @@ impl fmt::Display for TreeError {
                 "{url} is not a folder that can be fetched: the server answers with {media_type}, \
                  neither an archive nor a listing"
             ),
+            Self::NotThere => f.write_str("the bucket has nothing there: no key begins so"),
             Self::Tar(error) => error.fmt(f),
             Self::TooManyNames { limit } => write!(
                 f,

@@ -78,7 +78,10 @@ fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
 
 /// Checks whether the server has no folder at the address.
 fn is_missing(error: &TreeError) -> bool {
-    matches!(error, TreeError::Client(ClientError::Status { status: 404, .. }))
+    matches!(
+        error,
+        TreeError::NotThere | TreeError::Client(ClientError::Status { status: 404, .. })
+    )
 }
 
 /// Checks whether the server has a file of this name, whose URL has no slash at its end.

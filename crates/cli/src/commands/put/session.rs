@@ -188,7 +188,7 @@ impl<'s> Session<'s> {
             }
         };
         let started = Instant::now();
-        let (client, idle, asked) = (&self.client, self.idle.take(), self.asked(url));
+        let (client, idle, asked) = (&self.client, self.idle.take(), self.asked(url)?);
         let outcome = match self.bucket {
             None => upload(client, &what, &asked, idle, &mut on_event),
             Some(_) => {
@@ -213,11 +213,10 @@ impl<'s> Session<'s> {
     }
 
     /// Returns the URL of requests for this one.
-    fn asked(&self, url: &Url) -> Url {
-        let Some(bucket) = &self.bucket else { return url.clone() };
-        let mut asked = bucket.clone();
-        asked.set_path(&format!("{}{}", bucket.path(), url.path().trim_start_matches('/')));
-        asked
+    fn asked(&self, url: &Url) -> Result<Url, Failure> {
+        let Some(bucket) = &self.bucket else { return Ok(url.clone()) };
+        let key = url.path().strip_prefix('/').unwrap_or_default();
+        s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.to_string()))
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.

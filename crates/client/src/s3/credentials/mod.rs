@@ -89,7 +89,7 @@ impl Source {
     /// Returns the folders of the files that it reads again when keys are replaced.
     fn folders(&self) -> Vec<PathBuf> {
         let files = match self {
-            Self::Profile(files) => vec![&files.credentials, &files.config],
+            Self::Profile(files) => files.credentials.iter().chain(files.config.as_ref()).collect(),
             Self::WebIdentity { token_file, .. } => vec![token_file],
             Self::Container { token_file: Some(token_file), .. } => vec![token_file],
             Self::Keys(_) | Self::Container { .. } | Self::Metadata { .. } => Vec::new(),

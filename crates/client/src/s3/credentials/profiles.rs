@@ -9,10 +9,10 @@ use super::Keys;
 /// The two files, and the profile that is meant.
 #[derive(Clone, Debug)]
 pub struct ProfileFiles {
-    /// The path of `credentials`.
-    pub credentials: PathBuf,
-    /// The path of `config`.
-    pub config: PathBuf,
+    /// The path of `credentials`; `None` if there is none.
+    pub credentials: Option<PathBuf>,
+    /// The path of `config`; `None` if there is none.
+    pub config: Option<PathBuf>,
     /// The name of the profile.
     pub profile: String,
     /// Whether the user named the profile, which then has to be there.
@@ -32,7 +32,7 @@ impl ProfileFiles {
         let mut settings = HashMap::new();
         let mut is_there = false;
         for (path, prefix) in [(&self.config, "profile "), (&self.credentials, "")] {
-            let found = section(&text(path)?, &self.profile, prefix);
+            let found = section(&text(path.as_deref())?, &self.profile, prefix);
             is_there |= found.is_some();
             settings.extend(found.unwrap_or_default());
         }
@@ -41,8 +41,8 @@ impl ProfileFiles {
             false => Err(format!(
                 "there is no profile '{}' in {} and {}",
                 self.profile,
-                self.credentials.display(),
-                self.config.display()
+                shown(self.credentials.as_deref(), "credentials"),
+                shown(self.config.as_deref(), "config")
             )),
         }
     }
@@ -76,8 +76,14 @@ impl ProfileFiles {
 const OTHER_WAYS: [&str; 5] =
     ["sso_session", "sso_start_url", "credential_process", "role_arn", "login_session"];
 
+/// Returns the path of a file, or its name if it has none.
+fn shown(path: Option<&Path>, name: &str) -> String {
+    path.map_or_else(|| name.to_owned(), |path| path.display().to_string())
+}
+
 /// Reads a file, which may be missing.
-fn text(path: &Path) -> Result<String, String> {
+fn text(path: Option<&Path>) -> Result<String, String> {
+    let Some(path) = path else { return Ok(String::new()) };
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -138,8 +144,8 @@ mod tests {
         )
         .unwrap();
         let files = |profile: &str, is_named| ProfileFiles {
-            credentials: credentials.clone(),
-            config: config.clone(),
+            credentials: Some(credentials.clone()),
+            config: Some(config.clone()),
             profile: profile.to_owned(),
             is_named,
         };

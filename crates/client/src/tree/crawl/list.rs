@@ -1,5 +1,6 @@
 //! Lists a folder of the server and queues what is in it.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use url::Url;
@@ -89,23 +90,42 @@ impl Worker<'_, '_, '_, '_> {
         listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)
     }
 
-    /// Reads the listing of a folder of a bucket, page by page.
+    /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
+    /// that a store cannot go on without end.
     fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing, TreeError> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
-        let (mut listing, mut from) = (listing::Listing::default(), None);
+        let (mut listing, mut from) = (listing::Listing::default(), None::<String>);
+        let (mut tokens, mut has_own, mut bytes) = (HashSet::new(), false, 0);
         loop {
             let client = self.crawl.tree.client;
             let (page, idle) = s3::list(client, self.idle.take(), bucket, folder, from.as_deref())?;
             self.idle = idle;
             self.crawl.tree.note_answer();
+            has_own |= page.has_own;
             for listed in page.entries {
+                // Its name is kept as it is, and in its URL.
+                bytes += url.as_str().len() + 2 * listed.name.len();
                 listing.take_object(url, &listed);
             }
-            listing.is_too_long = listing.entries.len() as u64 > MAX_ENTRIES;
-            from = page.next.filter(|_| !listing.is_too_long);
-            if from.is_none() {
-                return Ok(listing);
+            let count = listing.entries.len() + listing.refused.len() + tokens.len();
+            listing.is_too_long = count as u64 > MAX_ENTRIES;
+            bytes += page.next.as_ref().map_or(0, String::len);
+            if bytes > MAX_NAME_BYTES {
+                return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
             }
+            from = page.next.filter(|_| !listing.is_too_long);
+            let Some(token) = &from else { break };
+            if !tokens.insert(token.clone()) {
+                let what = "its listing begins again with a page that was there".to_owned();
+                return Err(ClientError::BadResponse(what).into());
+            }
+        }
+        let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
+        let is_named = *url == self.crawl.tree.url && !folder.is_empty();
+        match is_empty && is_named && !has_own {
+            // A store has folders only as beginnings of keys.
+            true => Err(TreeError::NotThere),
+            false => Ok(listing),
         }
     }
 }
