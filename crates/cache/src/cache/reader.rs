@@ -119,7 +119,8 @@ impl Reader {
                 if is_begun {
                     return Poll::Pending;
                 }
-                self.generation.end_fill(id, Some(Failure::Busy));
+                // Others who wait for these bytes have places of their own.
+                self.generation.end_fill(id, None);
                 Poll::Ready(Err(Failure::Busy))
             }
         }

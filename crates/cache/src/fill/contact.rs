@@ -197,6 +197,11 @@ impl Question<'_> {
         if let Some(connection) = connection {
             self.node.origins.keep(origin, connection);
         }
+        // An error page is no answer of these statuses, which tell that the body is what was wanted
+        // or where it is.
+        if matches!(reply.status, 200..=399) && reply.content.is_none() {
+            return self.failed(Failure::BadAnswer);
+        }
         let reply = Arc::new(reply);
         if reply.is_fresh() {
             self.object().state().reply = Some(Arc::clone(&reply));

@@ -16,7 +16,8 @@ pub struct Reply {
     pub status: u16,
     /// When to ask again, if the origin says that.
     pub retry_after: Option<Duration>,
-    /// What clients get of it; `None` if the body is too long, or not meant for them.
+    /// What clients get of it; `None` if the body is too long, breaks off, or is not meant for them.
+    /// Then the status is one of an error.
     pub content: Option<Content>,
     freshness: Freshness,
     until: Option<Instant>,

@@ -64,6 +64,37 @@ fn a_fill_is_spliced() {
 }
 
 #[test]
+fn a_client_without_a_place_resets_no_other_one() {
+    let object = Object::new(noise(24 << 20), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |asked, sending| {
+        if asked.path != "/a" {
+            held.wait();
+        }
+        object.send(asked, sending);
+    });
+    let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
+    let (greedy, other) = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 192.0.2.2");
+    // Something in the middle, so that the whole has two holes.
+    node.range("/a", "4194304-4194304").is(206, &bytes[4 << 20..=4 << 20]);
+    let stalled = |number: usize| node.client("GET", &format!("/stalled/{number}"), &[greedy]);
+    let _stalled: Vec<_> = (0..80).map(stalled).collect();
+    let popular = || node.get("/.underpass/popular").body;
+    until("requests that wait", || popular().split(|byte| *byte == b'\n').count() > 81);
+    let reader = node.client("GET", "/a", &[other]);
+    until("a fill that waits", || {
+        let shown = node.get("/.underpass/cache?json").body;
+        serde_json::from_slice::<serde_json::Value>(&shown).unwrap()[0]["readers"] == 1
+    });
+    let refused = node.ask("GET", "/a", &[greedy, "Range: bytes=16777216-16777216"]);
+    assert_eq!(refused.status, 503);
+    gate.open();
+    reader.finish().is(200, &bytes);
+}
+
+#[test]
 fn clients_get_what_has_come_and_one_request_serves_them_all() {
     let object = Object::new(noise(LEN), "a");
     let bytes = object.bytes.clone();

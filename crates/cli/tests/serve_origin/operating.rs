@@ -89,6 +89,18 @@ fn a_range_is_filled_without_being_sent() {
 }
 
 #[test]
+fn what_is_filled_is_what_clients_with_the_same_fields_get() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
+    assert_eq!(post(&node, "/.underpass/fill?path=/a", &[]), 200);
+    assert_eq!(post(&node, "/.underpass/fill?path=/a", &["X-Kind: one"]), 200);
+    assert_eq!(origin.asked().len(), 2);
+    node.get("/a").is(200, b"hello");
+    node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"hello");
+    assert_eq!(origin.asked().len(), 2);
+}
+
+#[test]
 fn a_node_shows_what_it_has_and_what_is_popular() {
     let origin = hello();
     let node = Node::new(&origin.url(), &[]);

@@ -66,6 +66,29 @@ fn long_bodies_without_an_object_are_not_passed_on() {
 }
 
 #[test]
+fn a_success_without_its_body_is_a_failure() {
+    let long = [b'x'; 17 << 10];
+    for status in ["203 Changed", "302 Found\nLocation: /b"] {
+        let head = format!("HTTP/1.1 {status}");
+        let (of_long, of_cut) = (head.clone(), head.clone());
+        for origin in [
+            Origin::new(move |_, sending| sending.answer(&of_long, &long)),
+            Origin::new(move |_, sending| {
+                sending.head(&format!("{of_cut}\nContent-Length: 100"));
+                sending.body(b"words");
+                sending.closes = true;
+            }),
+        ] {
+            let reply = Node::new(&origin.url(), &[]).get("/a");
+            assert_eq!(reply.status, 502, "{head}");
+            assert!(reply.cache().contains("origin-invalid"), "{}", reply.cache());
+        }
+    }
+    let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 203 Changed", b"words"));
+    assert_eq!(Node::new(&origin.url_with_password(), &[]).get("/a").status, 502);
+}
+
+#[test]
 fn redirects_below_the_origin_lead_to_the_node() {
     let origin = Origin::new(|asked, sending| {
         let host = asked.field("host").unwrap();

@@ -1,5 +1,6 @@
 //! Finds the handler of a request and passes it the request's context.
 
+pub(crate) mod cache_key; // of what a request asks for
 pub(crate) mod cached; // bodies from the cache
 pub(crate) mod context; // what is asked, and who asks
 pub(crate) mod endpoints; // what the server tells about itself

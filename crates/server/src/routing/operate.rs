@@ -10,6 +10,7 @@ use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
 
 use crate::auth::{Right, access};
+use crate::routing::cache_key::key_of;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 
@@ -80,8 +81,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     else {
         return ctx.error(400, "?path= is a path, and from= and to= are numbers of bytes");
     };
-    let Some(key) = cache.key(&wanted.path, wanted.is_folder, wanted.query.raw) else {
-        return ctx.error(414, "");
+    let key = match key_of(ctx, cache, &wanted) {
+        Ok(key) => key,
+        Err((status, why)) => return ctx.error(status, why),
     };
     if !may_change(ctx, &wanted.path) {
         return access::denied(ctx);
