@@ -159,7 +159,10 @@ impl Cache {
     /// Looks at what is known now, and asks if that is not enough.
     fn look(&self, object: &Arc<Object>, wish: &Wish) -> Look {
         let mut state = object.state();
-        if let Some(reply) = state.reply.as_ref().filter(|reply| reply.is_fresh()) {
+        let is_fresh = |reply: &&Arc<Reply>| {
+            reply.is_fresh() && !self.node.expiry.has(object.key.as_str(), reply.requested)
+        };
+        if let Some(reply) = state.reply.as_ref().filter(is_fresh) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
             return Look::Found(Box::new(Found::Reply { reply: Arc::clone(reply), cache }));
         }

@@ -251,7 +251,8 @@ impl Fill {
         connection.address().clone_into(&mut self.origin);
         let sink = match &self.writer {
             Some(writer) => {
-                writer.shared.watch(connection.stream().try_clone().ok());
+                let stream = connection.stream().try_clone().map_err(|_| Failure::Busy)?;
+                writer.shared.watch(Some(stream));
                 // It waits for its client, who notices when the origin stalls.
                 connection.incoming().set_timeout(None);
                 writer.pipe.try_clone()

@@ -110,8 +110,14 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.is_left = true;
-        if let Some(origin) = &state.origin {
-            // Its thread may be waiting for the origin, without a limit.
+        state.end_origin();
+    }
+}
+
+impl State {
+    /// Ends the connection from which a body comes, as a thread may wait for it without a limit.
+    fn end_origin(&self) {
+        if let Some(origin) = &self.origin {
             let _ = origin.shutdown(Shutdown::Both);
         }
     }
@@ -149,9 +155,14 @@ impl Shared {
         self.change(|state| state.at = at);
     }
 
-    /// Notes from which connection a body comes now.
+    /// Notes from which connection a body comes now. It is shut down when the client leaves, or now
+    /// if it has left.
     pub(super) fn watch(&self, origin: Option<TcpStream>) {
-        self.lock().origin = origin;
+        let mut state = self.lock();
+        state.origin = origin;
+        if state.is_left {
+            state.end_origin();
+        }
     }
 
     /// Returns whether the client has left.
@@ -176,3 +187,24 @@ impl Shared {
 /// The size of a relay's pipe in bytes: all relays together stay within a user's share
 /// (`pipe-user-pages-soft`, pipe(7)).
 const CAPACITY: usize = 256 << 10;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_origin_that_answers_after_the_client_has_left_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut origin = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_silent, _) = listener.accept().unwrap();
+        origin.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (client, writer) = Relay::new().unwrap();
+        drop(client);
+        writer.shared.watch(Some(origin.try_clone().unwrap()));
+        assert_eq!(origin.read(&mut [0]).unwrap(), 0);
+    }
+}

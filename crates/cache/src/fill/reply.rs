@@ -7,7 +7,7 @@ use underpass_client::{Connection, Url};
 use underpass_protocol::caching::{Freshness, FreshnessRules, Received, may_store};
 
 use super::origins::Asked;
-use crate::store::{kept_fields, replayed};
+use crate::store::{kept_fields, millis, replayed};
 
 /// An answer of the origin that is no object.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Reply {
     /// What clients get of it; `None` if the body is too long, breaks off, or is not meant for them.
     /// Then the status is one of an error.
     pub content: Option<Content>,
+    /// When it was requested: milliseconds since 1970.
+    pub(crate) requested: u64,
     freshness: Freshness,
     until: Option<Instant>,
 }
@@ -61,6 +63,7 @@ impl Reply {
             status,
             retry_after: response.retry_after(times.received),
             content: body.ok().filter(|_| !has_secrets).map(|body| Content { fields, body }),
+            requested: millis(requested),
             freshness,
             until: is_kept.then(|| Instant::now() + lifetime),
         };

@@ -1,11 +1,13 @@
 //! What the operator has declared stale: everything below a path that was received before a moment.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use crate::failure::OpenError;
 use crate::store::millis;
 
 /// The prefixes of paths that were declared stale, and when: milliseconds since 1970.
@@ -14,18 +16,32 @@ pub(crate) struct Expiry {
     /// Keeps them for later processes: lines of a moment and a prefix.
     file: PathBuf,
     prefixes: Mutex<Vec<(u64, String)>>,
+    /// The newest moment.
+    newest: AtomicU64,
+    /// Held while the file is written, for which requests do not wait.
+    writing: Mutex<()>,
 }
 
 impl Expiry {
     /// Reads what earlier processes have noted.
-    pub(crate) fn load(file: PathBuf) -> Self {
-        let text = fs::read_to_string(&file).unwrap_or_default();
+    ///
+    /// # Errors
+    ///
+    /// If there is a file that cannot be read: what it declares stale would count as fresh.
+    pub(crate) fn load(file: PathBuf) -> Result<Self, OpenError> {
+        let text = match fs::read_to_string(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(OpenError::Io { action: "reading", path: file, source }),
+            Ok(text) => text,
+        };
         let entry = |line: &str| {
             let (moment, prefix) = line.split_once(' ')?;
             Some((moment.parse().ok()?, prefix.to_owned()))
         };
-        let prefixes = text.lines().filter_map(entry).collect();
-        Self { file, prefixes: Mutex::new(prefixes) }
+        let mut prefixes = text.lines().filter_map(entry).collect();
+        merge(&mut prefixes);
+        let newest = prefixes.iter().map(|(moment, _)| *moment).max().unwrap_or(0).into();
+        Ok(Self { file, prefixes: Mutex::new(prefixes), newest, writing: Mutex::default() })
     }
 
     /// Declares everything stale whose path begins like this. It waits for the disk.
@@ -34,30 +50,53 @@ impl Expiry {
     ///
     /// If the note cannot be written; then it holds for this process alone.
     pub(crate) fn add(&self, prefix: &str) -> io::Result<()> {
-        let mut prefixes = self.lock();
-        prefixes.retain(|(_, known)| !known.starts_with(prefix));
-        prefixes.push((millis(SystemTime::now()), prefix.to_owned()));
-        if prefixes.len() > MAX_PREFIXES {
-            // What is older than this has to be validated wherever it is: that is never wrong.
-            let (moment, _) = prefixes.remove(0);
-            prefixes.retain(|(known, _)| *known > moment);
-            prefixes.insert(0, (moment, "/".to_owned()));
-        }
-        let lines = prefixes.iter().map(|(moment, prefix)| format!("{moment} {prefix}\n"));
+        self.note(millis(SystemTime::now()), prefix);
+        let _writing = lock(&self.writing);
+        // What others have added in the meantime is written too.
+        let lines: String = {
+            let prefixes = lock(&self.prefixes);
+            prefixes.iter().map(|(moment, prefix)| format!("{moment} {prefix}\n")).collect()
+        };
         let part = self.file.with_extension("part");
-        fs::write(&part, lines.collect::<String>())?;
+        let mut file = File::create(&part)?;
+        file.write_all(lines.as_bytes())?;
+        file.sync_all()?;
         fs::rename(&part, &self.file)
     }
 
-    /// Returns whether an object was received, in milliseconds since 1970, before it was declared
-    /// stale.
-    pub(crate) fn has(&self, key: &str, received: u64) -> bool {
-        self.lock().iter().any(|(moment, prefix)| received <= *moment && key.starts_with(prefix))
+    fn note(&self, moment: u64, prefix: &str) {
+        let mut prefixes = lock(&self.prefixes);
+        prefixes.retain(|(_, known)| !known.starts_with(prefix));
+        prefixes.push((moment, prefix.to_owned()));
+        merge(&mut prefixes);
+        self.newest.fetch_max(moment, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, String)>> {
-        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether an object was requested, in milliseconds since 1970, before it was declared
+    /// stale.
+    pub(crate) fn has(&self, key: &str, requested: u64) -> bool {
+        requested <= self.newest.load(Ordering::Relaxed)
+            && lock(&self.prefixes)
+                .iter()
+                .any(|(moment, prefix)| requested <= *moment && key.starts_with(prefix))
     }
+}
+
+/// Brings prefixes to their maximum number: the oldest two become one that all paths have. What is
+/// older then has to be validated wherever it is, which is never wrong.
+fn merge(prefixes: &mut Vec<(u64, String)>) {
+    let surplus = prefixes.len().saturating_sub(MAX_PREFIXES);
+    if surplus == 0 {
+        return;
+    }
+    prefixes.sort_by_key(|(moment, _)| *moment);
+    let merged = prefixes.drain(..=surplus).next_back();
+    prefixes.extend(merged.map(|(moment, _)| (moment, "/".to_owned())));
+    prefixes.rotate_right(1);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The maximum number of prefixes that are kept apart.
@@ -73,23 +112,33 @@ mod tests {
     fn what_was_declared_stale_stays_so_until_it_is_received_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("expired");
-        let expiry = Expiry::load(file.clone());
+        let expiry = Expiry::load(file.clone()).unwrap();
         let before = millis(SystemTime::now());
         assert!(!expiry.has("/a/b", before));
         expiry.add("/a/").unwrap();
         let after = millis(SystemTime::now()) + 1;
-        for expiry in [expiry, Expiry::load(file.clone())] {
+        for expiry in [expiry, Expiry::load(file.clone()).unwrap()] {
             assert!(expiry.has("/a/b", before) && !expiry.has("/b", before));
             assert!(!expiry.has("/a/b", after));
         }
-        let expiry = Expiry::load(file);
-        for number in 0..MAX_PREFIXES {
-            expiry.add(&format!("/n/{number}/")).unwrap();
+        let expiry = Expiry::load(file).unwrap();
+        // The oldest become one for all paths, however many come.
+        for number in 0..3 * MAX_PREFIXES {
+            expiry.note(after + number as u64, &format!("/n/{number}/"));
         }
-        // The oldest is now part of a longer list of what has to be validated.
-        assert!(expiry.lock().len() <= MAX_PREFIXES + 1);
-        assert!(expiry.has("/a/b", before) && expiry.has("/n/9/x", before));
+        assert_eq!(expiry.prefixes.lock().unwrap().len(), MAX_PREFIXES);
+        assert!(expiry.has("/a/b", before) && expiry.has("/n/9/x", after + 9));
+        let merged = after + 2 * MAX_PREFIXES as u64;
+        assert!(expiry.has("/b", merged) && !expiry.has("/b", merged + 1));
+        assert!(expiry.has("/n/3000/x", after + 3000) && !expiry.has("/n/3000/x", after + 3001));
         expiry.add("/").unwrap();
-        assert_eq!(expiry.lock().len(), 1);
+        assert_eq!(expiry.prefixes.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Expiry::load(folder.path().to_owned()).unwrap_err();
+        assert!(error.to_string().starts_with("reading /"), "{error}");
     }
 }

@@ -132,7 +132,7 @@ impl Node {
         let null = Arc::new(null);
         let origins = Origins::new(&options);
         let max_fills = (FILLS_PER_ORIGIN * options.origins.len()).min(MAX_FILLS);
-        let expiry = Expiry::load(folder.path().join("expired"));
+        let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
             clients: Clients::default(),
@@ -195,7 +195,7 @@ impl Node {
     /// Returns what a stored version may be used for now.
     pub(crate) fn usage(&self, key: &Key, generation: &Generation) -> Use {
         let head = generation.head();
-        match self.expiry.has(key.as_str(), head.received) {
+        match self.expiry.has(key.as_str(), head.requested) {
             true => Use::AfterValidation,
             false => head.freshness(&self.options.rules).usage(SystemTime::now()),
         }
@@ -205,7 +205,7 @@ impl Node {
     pub(crate) fn is_usable_on_error(&self, key: &Key, generation: &Generation) -> bool {
         let head = generation.head();
         let freshness = head.freshness(&self.options.rules);
-        !self.expiry.has(key.as_str(), head.received)
+        !self.expiry.has(key.as_str(), head.requested)
             && freshness.is_usable_on_error(SystemTime::now())
     }
 

@@ -48,6 +48,18 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
 }
 
 #[test]
+fn errors_are_declared_stale_too() {
+    let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 404 No", b"words"));
+    // They would be believed for ten seconds; on a slow machine that passes.
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(404, b"words");
+    assert_eq!(post(&node, "/.underpass/expire?prefix=/a", &[]), 200);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    node.get("/a").is(404, b"words");
+    assert_eq!(origin.asked().len(), 2);
+}
+
+#[test]
 fn a_node_is_filled_and_declared_stale_by_those_who_may_write() {
     let origin = hello();
     let args = ["--auth", "w:w@/:rw", "--auth", "r:r@/", "--auth", "@/a/"];
