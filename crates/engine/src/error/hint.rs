@@ -57,7 +57,7 @@ impl Hint {
     pub fn of_network(error: &io::Error) -> Option<Self> {
         Some(Self(match Errno::from_io_error(error)? {
             Errno::ADDRINUSE => {
-                "another program has that port, or a file that path: choose another"
+                "another program listens there, or a file is there: choose another port or path"
             }
             Errno::ADDRNOTAVAIL => "this machine does not have that address",
             Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
