@@ -38,7 +38,8 @@ pub struct Wish {
     pub passed: String,
     /// Whether there is known to be no room for it: it is passed on and not stored.
     pub is_relayed: bool,
-    /// The client, whose questions and fills are bounded; `None` without a bound.
+    /// The client or its network, whose questions, fills and relays are bounded; `None` without a
+    /// bound.
     pub client: Option<IpAddr>,
 }
 
@@ -329,7 +330,7 @@ fn wanted(wish: Wish) -> Wanted {
         let end = range.end.max(range.start.saturating_add(1));
         range.start / UNIT * UNIT..end.checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
     });
-    Wanted { range, passed: wish.passed, is_relayed: wish.is_relayed }
+    Wanted { range, passed: wish.passed, is_relayed: wish.is_relayed, client: wish.client }
 }
 
 impl Entry {

@@ -131,7 +131,11 @@ impl Reader {
         let (relay, writer) = Relay::new().map_err(|_| Failure::Busy)?;
         let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
         let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
-        let job = move || fill::relay(&node, &object, &generation, (writer, None), &passed);
+        let place = self.node.relaying.enter(self.client).ok_or(Failure::Busy)?;
+        let job = move || {
+            fill::relay(&node, &object, &generation, (writer, None), &passed);
+            drop(place);
+        };
         if self.node.relays.run(job) { Ok(relay) } else { Err(Failure::Busy) }
     }
 

@@ -273,7 +273,8 @@ impl Question<'_> {
         let status = found.answer.response.status;
         let head = self.head(&found.answer.response, total);
         let file = self.node.null.try_clone().map(OwnedFd::from);
-        let (Ok(file), Ok((for_client, writer))) = (file, Relay::new()) else {
+        let place = self.node.relaying.enter(self.wanted.client);
+        let (Ok(file), Ok((for_client, writer)), Some(place)) = (file, Relay::new(), place) else {
             return self.failed(Failure::Busy);
         };
         // What is here of an older version is not true any more.
@@ -282,7 +283,10 @@ impl Question<'_> {
         let generation = Arc::new(Generation::relayed(Arc::new(file), head));
         let (node, object) = (Arc::clone(self.node), Arc::clone(self.object()));
         let (of_job, passed) = (Arc::clone(&generation), self.wanted.passed.clone());
-        let job = move || relay(&node, &object, &of_job, (writer, Some((found, body))), &passed);
+        let job = move || {
+            relay(&node, &object, &of_job, (writer, Some((found, body))), &passed);
+            drop(place);
+        };
         if !self.node.relays.run(job) {
             return self.failed(Failure::Busy);
         }

@@ -95,6 +95,8 @@ fn relative(location: &str, from: &Url, base: &str) -> String {
     // An http address has a host, so both can be removed.
     let _ = (to.set_username(""), to.set_password(None));
     match to.as_str().strip_prefix(base) {
+        // Two slashes at the start would be another host.
+        Some(rest) if rest.starts_with("//") => format!("/.{rest}"),
         Some(rest) if rest.starts_with('/') => rest.to_owned(),
         _ => to.into(),
     }
@@ -121,6 +123,8 @@ mod tests {
             ("c", "/a/c"),
             ("/base/c?d", "/c?d"),
             ("http://o/base/", "/"),
+            ("http://o/base//evil.example/x", "/.//evil.example/x"),
+            ("/base/\\evil.example/x", "/.//evil.example/x"),
             ("/c", "http://o/c"),
             ("/basement", "http://o/basement"),
             ("https://o/base/c", "https://o/base/c"),

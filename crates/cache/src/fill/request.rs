@@ -1,5 +1,6 @@
 //! Requests to the origin: each is a function of the key, the range and the version alone.
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 use underpass_client::download::interpret::{FileRequest, Version};
@@ -13,6 +14,8 @@ pub(crate) struct Wanted {
     pub(crate) passed: String,
     /// Whether it is known that there is no room for it.
     pub(crate) is_relayed: bool,
+    /// The client, whose relays are bounded; `None` without a bound.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// The fields of a request for a range of a version.

@@ -1,24 +1,32 @@
-//! How many questions and fills each client has under way.
+//! How much each client has under way: questions and fills, or relays.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The number of questions and fills of each client's address.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(Arc<Mutex<HashMap<IpAddr, usize>>>);
+/// The number of jobs of each client, with a bound.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients {
+    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    max: usize,
+}
 
-/// A question or a fill of a client. Dropping it ends it.
+/// A job of a client. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Place(Option<(Clients, IpAddr)>);
 
 impl Clients {
+    /// Lets each client have at most this many jobs that run or wait.
+    pub(crate) fn new(max: usize) -> Self {
+        Self { counts: Arc::default(), max }
+    }
+
     /// Counts one more for a client; `None` if it has too many. What has no client has no bound.
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<Place> {
         let Some(client) = client else { return Some(Place(None)) };
         let mut counts = self.lock();
         let count = counts.entry(client).or_default();
-        if *count >= MAX_PER_CLIENT {
+        if *count >= self.max {
             return None;
         }
         *count += 1;
@@ -26,7 +34,7 @@ impl Clients {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,18 +51,15 @@ impl Drop for Place {
     }
 }
 
-/// The maximum number of questions and fills of one client that run or wait.
-const MAX_PER_CLIENT: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_client_has_a_bound_and_others_have_their_own() {
-        let clients = Clients::default();
+        let clients = Clients::new(3);
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
-        let mut places: Vec<_> = (0..MAX_PER_CLIENT).map(|_| clients.enter(one)).collect();
+        let mut places: Vec<_> = (0..3).map(|_| clients.enter(one)).collect();
         assert!(places.iter().all(Option::is_some));
         assert!(clients.enter(one).is_none() && clients.enter(two).is_some());
         assert!(clients.enter(None).is_some());

@@ -42,7 +42,10 @@ pub(crate) struct Node {
     pub(crate) counters: Counts,
     /// Takes what nobody wants.
     pub(crate) null: Arc<File>,
+    /// The questions and fills of each client.
     pub(crate) clients: Clients,
+    /// The relays of each client, which last as long as it likes.
+    pub(crate) relaying: Clients,
     pub(crate) expiry: Expiry,
     pub(crate) popularity: Popularity,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
@@ -135,7 +138,8 @@ impl Node {
         let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
-            clients: Clients::default(),
+            clients: Clients::new(MAX_PER_CLIENT),
+            relaying: Clients::new(MAX_RELAYS_PER_CLIENT),
             expiry,
             popularity: Popularity::default(),
             room: Room::new(options.size, options.keep_free),
@@ -340,6 +344,12 @@ const MAX_FILLS: usize = 64;
 
 /// The maximum number of relays at a time.
 const MAX_RELAYS: usize = 64;
+
+/// The maximum number of questions and fills of one client that run or wait.
+const MAX_PER_CLIENT: usize = 64;
+
+/// The maximum number of relays of one client.
+const MAX_RELAYS_PER_CLIENT: usize = MAX_RELAYS / 4;
 
 /// The maximum number of fills, or of objects to be opened, that wait for a thread.
 const MAX_WAITING: usize = 1024;

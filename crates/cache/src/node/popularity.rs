@@ -5,42 +5,57 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of requests for each path and query.
 #[derive(Debug, Default)]
-pub(crate) struct Popularity(Mutex<HashMap<String, u64>>);
+pub(crate) struct Popularity(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    counts: HashMap<String, u64>,
+    /// The length of all paths and queries together.
+    bytes: usize,
+}
 
 impl Popularity {
-    /// Counts a request. If too many are known, all counts are halved, and what was requested once
-    /// is forgotten.
+    /// Counts a request. If too many are known, or too long ones, all counts are halved, and what
+    /// was requested once is forgotten.
     pub(crate) fn count(&self, key: &str) {
-        let mut counts = self.lock();
+        let mut counted = self.lock();
+        let Counted { counts, bytes } = &mut *counted;
         if let Some(count) = counts.get_mut(key) {
             *count += 1;
             return;
         }
-        while counts.len() >= MAX_KNOWN {
-            counts.retain(|_, count| {
+        while !counts.is_empty() && (counts.len() >= MAX_KNOWN || *bytes + key.len() > MAX_BYTES) {
+            counts.retain(|known, count| {
                 *count /= 2;
+                if *count == 0 {
+                    *bytes -= known.len();
+                }
                 *count > 0
             });
         }
+        *bytes += key.len();
         counts.insert(key.to_owned(), 1);
     }
 
     /// Returns at most this many paths with their counts, the most popular first.
     pub(crate) fn most(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
-            self.lock().iter().map(|(key, count)| (key.clone(), *count)).collect();
+            self.lock().counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
         all.sort_unstable_by(|one, other| (other.1, &one.0).cmp(&(one.1, &other.0)));
         all.truncate(number);
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+    fn lock(&self) -> MutexGuard<'_, Counted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The maximum number of paths that are counted.
 const MAX_KNOWN: usize = 16 << 10;
+
+/// The maximum length of all of them together, in bytes.
+const MAX_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -58,9 +73,20 @@ mod tests {
         for number in 0..MAX_KNOWN {
             popularity.count(&format!("/scan/{number}"));
         }
-        assert!(popularity.lock().len() <= MAX_KNOWN);
+        assert!(popularity.lock().counts.len() <= MAX_KNOWN);
         let most = popularity.most(2);
         assert_eq!(most, [("/a".to_owned(), 1), ("/b".to_owned(), 1)]);
-        assert_eq!(popularity.most(MAX_KNOWN).len(), popularity.lock().len());
+        assert_eq!(popularity.most(MAX_KNOWN).len(), popularity.lock().counts.len());
+    }
+
+    #[test]
+    fn long_paths_are_bounded_by_their_bytes() {
+        let popularity = Popularity::default();
+        for number in 0..3000 {
+            popularity.count(&format!("/{number:08191}"));
+            let counted = popularity.lock();
+            let bytes: usize = counted.counts.keys().map(String::len).sum();
+            assert!(counted.bytes <= MAX_BYTES && (number % 100 > 0 || counted.bytes == bytes));
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
-use crate::node::{End, Node, until_stored};
+use crate::node::{Client, End, Node, until_stored};
 use crate::rig::{noise, until};
 use crate::wicked::{Gate, Object, Origin};
 
@@ -89,6 +89,25 @@ fn what_does_not_fit_is_passed_on_past_the_disk() {
     let copied: Vec<_> = large.map(|line| line["user_space_bytes"].as_u64().unwrap()).collect();
     assert_eq!((copied.len(), copied.iter().max() < Some(&100)), (4, true), "{copied:?}");
     assert_eq!((&log[0]["cache"], copied[0]), (&"miss".into(), 0));
+}
+
+#[test]
+fn one_network_does_not_take_all_relays() {
+    let object = Object::new(noise(4 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = Origin::holding(object, MIB, |_| true);
+    let node = Node::new(&origin.url(), &["--cache-size", "1M", "--trusted-proxy", "127.0.0.1"]);
+    let client = |network: &str, number: usize| {
+        let from = format!("X-Forwarded-For: 2001:db8:0:{network}::{number}");
+        node.client("GET", &format!("/{network}/{number}"), &[&from])
+    };
+    let mut clients: Vec<_> = (0..16).map(|number| client("1", number)).collect();
+    clients.iter_mut().for_each(Client::read_head);
+    assert_eq!(client("1", 16).finish().status, 503);
+    clients.push(client("2", 0));
+    clients[16].read_head();
+    gate.open();
+    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
 }
 
 #[test]

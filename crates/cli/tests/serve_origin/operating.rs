@@ -44,7 +44,9 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
     // Not for pages of other sites, and not from elsewhere.
     let target = "/.underpass/expire?prefix=/";
     assert_eq!(post(&node, target, &["Origin: http://other.test"]), 403);
-    assert_eq!(post(&node, target, &["X-Forwarded-For: 192.0.2.1"]), 403);
+    for line in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
+        assert_eq!(post(&node, target, &[line]), 403, "{line}");
+    }
 }
 
 #[test]

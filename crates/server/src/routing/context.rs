@@ -93,6 +93,12 @@ impl<'a> RequestContext<'a> {
         Response::error(status, detail, wants_html(&self.request), is_head)
     }
 
+    /// Returns whether the client is on this machine, and no proxy here says that it has forwarded
+    /// the request.
+    pub(crate) fn is_from_here(&self) -> bool {
+        self.peer.is_from_here() && !FORWARDED.iter().any(|name| self.request.has(name))
+    }
+
     /// Returns the error that requests a name and a password.
     pub(crate) fn challenge(&self) -> Response {
         self.challenged("a name and a password are needed")
@@ -137,3 +143,6 @@ impl<'a> RequestContext<'a> {
         }
     }
 }
+
+/// The fields in which proxies describe the clients they forward.
+const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];

@@ -70,9 +70,8 @@ impl Endpoint {
         if ctx.settings().access.has_users() {
             return ctx.user.is_none().then(|| ctx.challenge());
         }
-        let is_forwarded = FORWARDED.iter().any(|name| ctx.request.field(name).is_some());
-        let is_private = matches!(self, Self::Transfers | Self::Cache | Self::Popular)
-            && (is_forwarded || !ctx.peer.is_from_here());
+        let is_private =
+            matches!(self, Self::Transfers | Self::Cache | Self::Popular) && !ctx.is_from_here();
         is_private.then(|| ctx.error(403, "without passwords only this machine may see this"))
     }
 
@@ -157,9 +156,6 @@ fn may_see(ctx: &RequestContext<'_>, target: &[u8]) -> bool {
     let prefix = ctx.settings().path_prefix.as_bytes();
     Target::parse(target, prefix).is_ok_and(|target| ctx.can(&target.path, Right::Read))
 }
-
-/// The fields in which proxies describe the clients they forward.
-const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
 
 /// The first segment of all such paths.
 const PREFIX: &[u8] = b".underpass";

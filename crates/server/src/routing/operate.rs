@@ -37,7 +37,7 @@ pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
     match ctx.settings().access.has_users() {
         true => ctx.user.is_some() && ctx.can(path, Right::Write),
         // Without users clients cannot be told apart.
-        false => ctx.peer.is_from_here() && !ctx.request.has("x-forwarded-for"),
+        false => ctx.is_from_here(),
     }
 }
 

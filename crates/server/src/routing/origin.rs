@@ -20,6 +20,7 @@ use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::{Body, Response};
+use crate::server::limits::disk_queue::ClientNet;
 
 /// Answers an authorized request.
 pub(crate) async fn respond(
@@ -51,12 +52,12 @@ pub(crate) async fn respond(
     if passed.len() > MAX_PASSED {
         return ctx.error(508, "the request has passed too many caches");
     }
-    let client = ctx.peer.address().map(|address| address.ip().to_canonical());
+    let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
     let mut wish = Wish {
         range: wanted(&ctx.request),
         passed,
         is_relayed: false,
-        client: client.filter(|address| !address.is_loopback()),
+        client: ClientNet::of(client).address(),
     };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {

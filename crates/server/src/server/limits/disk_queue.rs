@@ -23,6 +23,11 @@ impl ClientNet {
             ip @ IpAddr::V4(_) => ip,
         }))
     }
+
+    /// Returns the address, or the first one of the network; `None` for unix sockets.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        self.0
+    }
 }
 
 /// A queue of disk work. Clients take turns, so that one with many requests delays only itself.
