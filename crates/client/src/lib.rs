@@ -21,7 +21,7 @@ pub mod upload;
 pub use error::{ClientError, is_of_network};
 pub use http::{
     Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, Sign,
-    StoreRefusal, TlsSetup,
+    Signature, StoreRefusal, TlsSetup,
 };
 pub use url::Url;
 

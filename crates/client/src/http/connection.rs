@@ -1,7 +1,7 @@
 //! One connection to a server.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use url::Url;
 
 use super::client::HttpClient;
 use super::connect::connect;
-use super::credentials::in_url;
+use super::credentials::{Signature, in_url};
 use super::response::Response;
 use super::route::Route;
 use super::xml::StoreRefusal;
@@ -42,6 +42,8 @@ pub struct Connection<'a> {
     route: Route,
     /// Whether the last request had credentials.
     has_identified: Cell<bool>,
+    /// What the last request was signed with.
+    signed: RefCell<Signature>,
     /// Why a store refused the last request, once that was read.
     refusal: Option<StoreRefusal>,
 }
@@ -59,7 +61,8 @@ impl<'a> Connection<'a> {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
         let has_identified = Cell::new(false);
-        let mut connection = Self { incoming, route, has_identified, refusal: None };
+        let signed = RefCell::default();
+        let mut connection = Self { incoming, route, has_identified, signed, refusal: None };
         if connection.route.is_secured() {
             if let Some(proxy) = proxy {
                 connection.dig(client, proxy, url).map_err(|error| match error {
@@ -255,7 +258,8 @@ impl<'a> Connection<'a> {
             line(&[name, ": ", value]);
         }
         let named = if is_trusted { client.credentials.value(url) } else { in_url(url) };
-        let has_identified = named.is_some() || !signature.is_empty() || !own("Authorization");
+        let has_identified =
+            named.is_some() || !signature.fields.is_empty() || !own("Authorization");
         self.has_identified.set(has_identified);
         if let Some(value) = named.filter(|_| own("Authorization")) {
             line(&["Authorization: ", &value]);
@@ -270,10 +274,11 @@ impl<'a> Connection<'a> {
         for (name, value) in request.fields {
             line(&[name, ": ", value]);
         }
-        for (name, value) in signature.iter().filter(|(name, _)| own(name)) {
+        for (name, value) in signature.fields.iter().filter(|(name, _)| own(name)) {
             line(&[name, ": ", value]);
         }
         line(&[]);
+        self.signed.replace(signature);
         Ok(head)
     }
 
@@ -288,7 +293,7 @@ impl<'a> Connection<'a> {
         response.keeps_alive &= body.is_ok();
         response.framing = BodyFraming::Length(0);
         let refusal = StoreRefusal::parse(&body.unwrap_or_default());
-        let has_learned = store.learn(response, &refusal);
+        let has_learned = store.learn(response, &refusal, &self.signed.borrow());
         self.refusal = Some(refusal);
         has_learned
     }
@@ -435,9 +440,9 @@ fn signature(
     request: &Request<'_>,
     url: &Url,
     is_trusted: bool,
-) -> Result<Vec<(&'static str, String)>, ClientError> {
+) -> Result<Signature, ClientError> {
     let Some(store) = client.credentials.store().filter(|_| is_trusted) else {
-        return Ok(Vec::new());
+        return Ok(Signature::default());
     };
     let given = client.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let fields: Vec<_> = given.chain(request.fields.iter().copied()).collect();

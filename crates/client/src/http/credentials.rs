@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::SignedDuration;
 use url::Url;
 
 use super::response::Response;
@@ -16,7 +17,7 @@ pub trait Sign: fmt::Debug + Send + Sync {
     /// Returns the URL at which the store has this one, if that is another.
     fn locate(&self, url: &Url) -> Option<Url>;
 
-    /// Returns the fields that are added to a request with these fields.
+    /// Returns what is added to a request with these fields.
     ///
     /// # Errors
     ///
@@ -26,11 +27,28 @@ pub trait Sign: fmt::Debug + Send + Sync {
         method: &str,
         url: &Url,
         fields: &[(&str, &str)],
-    ) -> Result<Vec<(&'static str, String)>, ClientError>;
+    ) -> Result<Signature, ClientError>;
 
-    /// Learns from a refusal: the region, the time, or that new keys are needed. Returns whether
-    /// the same request may succeed now.
-    fn learn(&self, response: &Response, refusal: &StoreRefusal) -> bool;
+    /// Learns from the refusal of a request that was signed so: the region, the time, or that new
+    /// keys are needed. Returns whether the same request may succeed now.
+    fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool;
+}
+
+/// What was added to a request, and what was believed of the store then.
+#[derive(Clone, Default)]
+pub struct Signature {
+    /// The fields; none if there are no keys.
+    pub fields: Vec<(&'static str, String)>,
+    /// The region.
+    pub region: String,
+    /// How far the clock of the store is ahead.
+    pub skew: SignedDuration,
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signature").field("region", &self.region).finish_non_exhaustive()
+    }
 }
 
 /// The credentials of the user.

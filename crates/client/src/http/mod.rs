@@ -19,7 +19,7 @@ pub use ask::Answer;
 pub use client::HttpClient;
 pub(crate) use connection::MAX_INTERIM;
 pub use connection::{Connection, Request};
-pub use credentials::{Credentials, Sign};
+pub use credentials::{Credentials, Sign, Signature};
 pub use proxy::Proxies;
 pub use response::{Fields, Response};
 pub use tls::TlsSetup;

@@ -11,7 +11,7 @@ use url::Url;
 use super::credentials::{Chain, Keys};
 use super::signing::{UNSIGNED, Unsigned};
 use crate::error::ClientError;
-use crate::http::{Response, Sign, StoreRefusal};
+use crate::http::{Response, Sign, Signature, StoreRefusal};
 
 /// Signs requests with the newest keys.
 #[derive(Debug)]
@@ -106,13 +106,15 @@ impl Sign for Signer {
         method: &str,
         url: &Url,
         fields: &[(&str, &str)],
-    ) -> Result<Vec<(&'static str, String)>, ClientError> {
+    ) -> Result<Signature, ClientError> {
         self.refresh();
         let (keys, region, skew) = {
             let state = self.state();
             (state.keys.clone(), state.region.clone(), state.skew)
         };
-        let Some(keys) = keys else { return Ok(Vec::new()) };
+        let Some(keys) = keys else {
+            return Ok(Signature { fields: Vec::new(), region, skew });
+        };
         let now = Timestamp::now().checked_add(skew).unwrap_or_else(|_| Timestamp::now());
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         let is_payload =
@@ -135,19 +137,19 @@ impl Sign for Signer {
         let unsigned = Unsigned { method, url, fields, payload, time: &time, region: &region };
         let value = unsigned.authorize(&keys);
         added.push(("Authorization", value));
-        Ok(added)
+        Ok(Signature { fields: added, region, skew })
     }
 
-    fn learn(&self, response: &Response, refusal: &StoreRefusal) -> bool {
+    fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool {
         let named = response.fields.text("x-amz-bucket-region").or(refusal.region.as_deref());
         // It becomes a part of a name.
         let is_name = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if let Some(named) =
             named.filter(|name| !name.is_empty() && name.len() < 64).filter(is_name)
         {
-            let mut state = self.state();
-            if state.region != named {
-                named.clone_into(&mut state.region);
+            // Another request may have learned the same while this one was on its way.
+            if signed.region != named {
+                named.clone_into(&mut self.state().region);
                 return true;
             }
         }
@@ -157,9 +159,8 @@ impl Sign for Signer {
         let said = response.fields.get("date").and_then(parse_date);
         if let Some(said) = said.and_then(|said| Timestamp::try_from(said).ok()) {
             let skew = said.duration_since(Timestamp::now());
-            let mut state = self.state();
-            if (skew - state.skew).abs() > MAX_SKEW && is_about_time(&refusal.code) {
-                state.skew = skew;
+            if (skew - signed.skew).abs() > MAX_SKEW && is_about_time(&refusal.code) {
+                self.state().skew = skew;
                 return true;
             }
         }
@@ -184,3 +185,33 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The difference between two clocks that stores accept, less the time of a slow request.
 const MAX_SKEW: SignedDuration = SignedDuration::from_mins(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TlsSetup;
+
+    #[test]
+    fn what_one_request_has_learned_helps_all_that_were_under_way() {
+        let chain = Chain::new(Vec::new(), TlsSetup::default());
+        let keys = Keys { id: "id".to_owned(), secret: "secret".to_owned(), ..Keys::default() };
+        let signer = Signer::new(chain, Some(keys), "us-east-1", false);
+        let url = Url::parse("http://localhost/bucket/key").expect("a URL");
+        for (head, code) in [
+            ("HTTP/1.1 400 No\r\nx-amz-bucket-region: eu-central-1\r\n\r\n", ""),
+            (
+                "HTTP/1.1 403 No\r\nDate: Sun, 01 Jan 2040 12:00:00 GMT\r\n\r\n",
+                "RequestTimeTooSkewed",
+            ),
+        ] {
+            let response = Response::parse(head.as_bytes(), "HEAD").expect("a head");
+            let refusal = StoreRefusal { code: code.to_owned(), ..StoreRefusal::default() };
+            let sign = || signer.sign("GET", &url, &[]).expect("keys");
+            let (one, two) = (sign(), sign());
+            assert!(signer.learn(&response, &refusal, &one), "{code}");
+            assert!(signer.learn(&response, &refusal, &two), "{code}");
+            // A request that was signed with what was learned has nothing more to learn.
+            assert!(!signer.learn(&response, &refusal, &sign()), "{code}");
+        }
+    }
+}
