@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::rig::{Running, folder, noise, until};
+use crate::rig::{Finished, Running, folder, noise, until};
 use crate::store::{Store, command};
 use crate::wicked::{Asked, Gate, Origin, Sending};
 
@@ -226,4 +226,51 @@ fn a_target_that_appears_during_an_upload_is_left_alone() {
     let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
     assert_eq!(finished.succeeded().receipt()["was_there"], true);
     assert!(taken.parts.lock().unwrap().is_empty());
+}
+
+/// The tag of a part, as if it were empty, and that of two such parts.
+const TAG: &str = "d41d8cd98f00b204e9800998ecf8427e";
+const WHOLE_TAG: &str = "5873dd45edd01f09c1ef2e7819369e8e-2";
+
+/// Uploads two parts to a store that answers a repeated request to put them together with this
+/// status, and the first one too unless that answer is lost; it then has an object with this tag.
+fn put_together(status: &'static str, is_lost: bool, tag: &'static str, more: &[&str]) -> Finished {
+    let (store, count) = (Taken::default(), AtomicU32::new(0));
+    let origin = Origin::new(move |asked, sending| {
+        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
+        match asked.method.as_str() {
+            "HEAD" if count.load(Ordering::Relaxed) == 0 => {
+                sending.answer("HTTP/1.1 404 No", b"");
+            }
+            // The time is that at which the upload was begun.
+            "HEAD" => sending.head(&format!(
+                "HTTP/1.1 200 OK\nETag: \"{tag}\"\nContent-Length: {}\n\
+                 Last-Modified: Sun, 01 Jan 2023 12:00:00 GMT",
+                20 << 20
+            )),
+            "PUT" => sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"{TAG}\""), b""),
+            _ if is_last && count.fetch_add(1, Ordering::Relaxed) == 0 && is_lost => {
+                sending.closes = true;
+            }
+            _ if is_last => Taken::xml(sending, status, "<Error><Code>Odd</Code></Error>"),
+            _ => store.answer(asked, sending),
+        }
+    });
+    let here = folder();
+    fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+    let args = [&["put", "file", "s3://bucket/x", "--json"], more].concat();
+    Running::start(command(&origin.url(), here.path(), &args)).finish()
+}
+
+#[test]
+fn the_own_object_is_known_after_a_lost_answer() {
+    for (status, more) in [("404 No", &[][..]), ("412 No", &["-n"])] {
+        let receipt = put_together(status, true, WHOLE_TAG, more).succeeded().receipt();
+        assert_ne!(receipt["was_there"], true, "{status}");
+    }
+    let receipt = put_together("412 No", true, "of-another-2", &["-n"]).succeeded().receipt();
+    assert_eq!(receipt["was_there"], true);
+    put_together("404 No", true, "of-another-2", &[]).failed(1, &["404"]);
+    // Nothing was lost, so it cannot be ours.
+    put_together("404 No", false, WHOLE_TAG, &[]).failed(1, &["404"]);
 }

@@ -8,12 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use md5::{Digest, Md5};
 use underpass_engine::{Error, Progress, Report, Source};
 use underpass_protocol::digest::Algorithm;
 use underpass_transport::digest::{Stopped, compute};
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
+use super::signing::hex;
 use crate::backoff::{Backoff, sleep};
 use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, Request, xml};
@@ -62,6 +64,20 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<Part>, Option<us
         _ => {}
     });
     (found, next.filter(|_| is_cut))
+}
+
+/// Returns the entity tag, without quotes, of what these parts become at a store whose tags of parts
+/// are digests by MD5; `None` if they are none.
+pub(super) fn whole_tag(parts: &[Part]) -> Option<String> {
+    let mut digest = Md5::new();
+    for part in parts {
+        let tag = part.tag.trim_matches('"');
+        if tag.len() != 32 {
+            return None;
+        }
+        digest.update(u128::from_str_radix(tag, 16).ok()?.to_be_bytes());
+    }
+    Some(format!("{}-{}", hex(&digest.finalize()), parts.len()))
 }
 
 /// The parts of one upload.

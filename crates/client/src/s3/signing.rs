@@ -91,7 +91,7 @@ fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
 /// The length of a block of SHA-256 in bytes.
 const BLOCK: usize = 64;
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 

@@ -10,7 +10,7 @@ use underpass_protocol::response::validator::parse_date;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
-use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split};
+use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split, whole_tag};
 use crate::backoff::Backoff;
 use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, Request, Response, xml};
@@ -55,6 +55,7 @@ pub fn upload<'a>(
         report: Report::default(),
         resumed_at: 0,
         has_met: false,
+        is_in_doubt: false,
         since: None,
         tls: None,
     };
@@ -91,6 +92,8 @@ struct PartwiseUpload<'u, 'a, 't> {
     report: Report,
     resumed_at: u64,
     has_met: bool,
+    /// Whether the last request was sent before, and may have been carried out then.
+    is_in_doubt: bool,
     /// The time at the store when this run began.
     since: Option<SystemTime>,
     tls: Option<SessionFacts>,
@@ -306,8 +309,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) => error,
         };
         match (error.status(), self.upload.condition) {
-            // An answer may have been lost that said that all was well.
-            (Some(404), _) if self.is_there(sent.len())? => Ok(false),
+            // An answer may have been lost that said that all was well. Our own object is then what
+            // a condition does not want.
+            (Some(404 | 412), _) if self.is_in_doubt && self.is_there(sent)? => Ok(false),
             (Some(412), Condition::Absent) => {
                 self.abort();
                 Ok(true)
@@ -316,15 +320,22 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Returns whether the target is what these parts become, and was made by this run.
-    fn is_there(&mut self, parts: usize) -> Result<bool, UploadError> {
+    /// Returns whether the target is what these parts become.
+    fn is_there(&mut self, parts: &[Part]) -> Result<bool, UploadError> {
         let Target::Found(response) = self.look()? else { return Ok(false) };
         let fields = &response.fields;
         let tag = fields.text("etag").unwrap_or_default().trim_matches('"');
-        let changed = fields.get("last-modified").and_then(parse_date);
-        Ok(fields.number("content-length") == Some(self.len)
-            && tag.ends_with(&format!("-{parts}"))
-            && self.since.zip(changed).is_some_and(|(since, changed)| changed >= since))
+        let is_same = whole_tag(parts).map_or_else(
+            || {
+                // Such a tag has only the number of parts. Some stores have the time at which the
+                // upload was begun, so one of an earlier run is not recognized.
+                let changed = fields.get("last-modified").and_then(parse_date);
+                tag.ends_with(&format!("-{}", parts.len()))
+                    && self.since.zip(changed).is_some_and(|(since, changed)| changed >= since)
+            },
+            |own| own == tag,
+        );
+        Ok(is_same && fields.number("content-length") == Some(self.len))
     }
 
     /// Sends a request until it is answered with success, as often as is allowed.
@@ -336,16 +347,23 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         body: &[u8],
     ) -> Result<(Response, Vec<u8>), UploadError> {
         let mut backoff = Backoff::new(self.upload.retries);
+        self.is_in_doubt = false;
         loop {
             let error = match self.ask_once(method, url, fields, body) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             self.has_met |= matches!(error, ClientError::Status { .. });
+            let is_uncertain = match error {
+                // Refused, and not carried out.
+                ClientError::Status { status, .. } => status >= 500 && status != 503,
+                _ => true,
+            };
             let cancel = self.client.cancel.as_slice();
             backoff.wait(UploadError::from(error), self.has_met, cancel, |error, wait| {
                 (self.on_event)(&Event::Again { error, wait, resumes: true });
             })?;
+            self.is_in_doubt |= is_uncertain;
         }
     }
 
