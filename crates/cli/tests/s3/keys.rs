@@ -132,3 +132,25 @@ fn keys_are_fetched_over_plain_http_from_nearby_alone() {
     command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://192.0.2.1/container");
     Running::start(command).finish().failed(1, &["neither https nor an address of this machine"]);
 }
+
+#[test]
+fn files_of_the_current_folder_are_not_those_of_a_home() {
+    let (store, here) = (store(), folder());
+    fs::create_dir(here.path().join(".aws")).unwrap();
+    let text = "[default]\naws_access_key_id = new\naws_secret_access_key = s\n";
+    fs::write(here.path().join(".aws/credentials"), text).unwrap();
+    let mut command = get(here.path(), &store);
+    command.env_remove("HOME");
+    Running::start(command).finish().failed(1, &["was not signed"]);
+}
+
+#[test]
+fn keys_in_an_address_are_not_printed() {
+    let here = folder();
+    let address = "s3://id:of-someone@bucket/";
+    for args in [&["get", address][..], &["serve", "--origin", address, "--cache", "cache"]] {
+        let finished = Running::start(bare(here.path(), args)).finish();
+        let finished = finished.failed(2, &["s3://BUCKET/KEY"]);
+        assert!(!finished.stderr.contains("of-someone"), "{}", finished.stderr);
+    }
+}
