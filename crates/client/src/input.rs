@@ -17,7 +17,7 @@ pub fn url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Parses a URL as [`url`] does, or the address of an object, `s3://bucket/key`. A bucket alone,
+/// Parses a URL as [`url()`] does, or the address of an object, `s3://bucket/key`. A bucket alone,
 /// `s3://bucket`, is a folder.
 ///
 /// # Errors
