@@ -108,7 +108,7 @@ struct ContactState {
     wakers: Vec<Waker>,
 }
 
-/// A relay for the one who asked.
+/// A relay for the reader that caused the request.
 pub(crate) type Offer = Arc<Mutex<Option<Relay>>>;
 
 /// The outcome of a question.

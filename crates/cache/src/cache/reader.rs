@@ -46,7 +46,7 @@ impl Reader {
     }
 
     /// Returns the pipe from which the next bytes are to be taken that [`arrive`](Self::arrive) has
-    /// told of, if there was no room for them in the file.
+    /// reported, if there was no room for them in the file.
     #[must_use]
     pub fn pipe(&self) -> Option<Arc<OwnedFd>> {
         self.relay().as_ref().map(Relay::pipe)
@@ -73,7 +73,7 @@ impl Reader {
 
     /// Waits until the byte `at` has arrived, and returns up to where all have, at most `end`. It
     /// has them fetched if nothing else does. It returns `at` itself where the object ends. What it
-    /// tells of has to be taken before the next call for later bytes.
+    /// reports has to be taken before the next call for later bytes.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Reader {
     ///
     /// # On failure
     ///
-    /// What it has told of before stays as it is: it is in the file, or in the pipe. The response
+    /// What it has reported before stays as it is: it is in the file, or in the pipe. The response
     /// has to end there, visibly.
     pub async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
         poll_fn(|context| self.poll(at, end, context)).await

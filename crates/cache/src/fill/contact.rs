@@ -268,7 +268,7 @@ impl Question<'_> {
         drop(fill);
     }
 
-    /// Passes an answer on to the one who asked, past the disk. Others ask for themselves.
+    /// Passes a response on to the reader that caused the request, past the disk. Others send their own.
     fn relay(&self, found: Asked, total: Option<u64>, body: Range<u64>) {
         let status = found.answer.response.status;
         let head = self.head(&found.answer.response, total);

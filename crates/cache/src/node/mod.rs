@@ -40,7 +40,7 @@ pub(crate) struct Node {
     /// Runs what only waits for the disk.
     pub(crate) loads: Pool,
     pub(crate) counters: Counts,
-    /// Takes what nobody wants.
+    /// Discards bytes that were read past: `/dev/null`.
     pub(crate) null: Arc<File>,
     /// The questions and fills of each client.
     pub(crate) clients: Clients,

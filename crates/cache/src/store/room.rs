@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// So many failures of the disk within [`FAILURE_TIME`] are no accident.
+/// The number of failures of the disk within [`FAILURE_TIME`] after which nothing is stored.
 const MAX_FAILURES: usize = 3;
 
 /// How long a failure of the disk counts.

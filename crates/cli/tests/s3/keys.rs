@@ -9,7 +9,7 @@ use crate::rig::{Running, folder, noise};
 use crate::store::bare;
 use crate::wicked::{Asked, Object, Origin, Sending};
 
-/// A store that lets in who has the key `new` alone.
+/// A store that accepts the key `new` alone.
 fn store() -> Origin {
     let object = Object::new(noise(1000), "one");
     Origin::new(move |asked: &Asked, sending: &mut Sending| {

@@ -46,8 +46,8 @@ fn a_killed_node_goes_on_where_it_was() {
     assert!(fetched <= (LEN / 2 + (2 << 20)) as u64, "{fetched}");
 }
 
-#[test]
-fn after_a_power_cut_only_what_is_on_the_disk_counts() {
+/// An origin, a node that was killed after it had stored `/a`, and the bytes of that.
+fn stored_and_killed() -> (Origin, Node, Arc<Vec<u8>>) {
     let object = Object::new(noise(LEN), "a");
     let bytes = object.bytes.clone();
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));
@@ -56,6 +56,12 @@ fn after_a_power_cut_only_what_is_on_the_disk_counts() {
     until_stored(&node, LEN as u64);
     node.server.child.kill().unwrap();
     node.server.child.wait().unwrap();
+    (origin, node, bytes)
+}
+
+#[test]
+fn after_a_power_cut_only_what_is_on_the_disk_counts() {
+    let (origin, node, bytes) = stored_and_killed();
     // As another boot finds it: the journal is ahead of the data, which is not there.
     let (journal, body) = (&files(node.cache.path(), ".json")[0], &files(node.cache.path(), "")[0]);
     let text = fs::read_to_string(journal).unwrap();
@@ -132,14 +138,7 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
 
 #[test]
 fn what_comes_from_the_future_is_validated() {
-    let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let mut node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
-    until_stored(&node, LEN as u64);
-    node.server.child.kill().unwrap();
-    node.server.child.wait().unwrap();
+    let (origin, node, bytes) = stored_and_killed();
     // The clock has been set back by a day since it was stored.
     let journal = &files(node.cache.path(), ".json")[0];
     let mut text = fs::read_to_string(journal).unwrap();

@@ -65,7 +65,7 @@ impl<'a> HttpClient<'a> {
         self.ask_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
     }
 
-    /// Does the same, but sends credentials only if the server is trusted with them: one to which
+    /// Sends a request as [`ask`](Self::ask) does, with credentials only if the server is trusted with them: one to which
     /// an earlier answer led may not be.
     ///
     /// # Errors

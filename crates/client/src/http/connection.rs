@@ -142,7 +142,7 @@ impl<'a> Connection<'a> {
         self.exchange_body(client, request, url, is_trusted, &[])
     }
 
-    /// Does the same with a body, whose length is among the fields of the request.
+    /// Sends a request with a body, whose length is among its fields, and reads the head of the answer.
     pub(super) fn exchange_body(
         &mut self,
         client: &HttpClient<'a>,
@@ -407,7 +407,6 @@ impl<'a> Connection<'a> {
         let body = self.incoming.memory(response.framing, MAX_DETAIL).unwrap_or_default();
         let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
         let line = text.lines().next().unwrap_or_default().trim();
-        // Our own servers repeat the status.
         // Servers repeat the status and the reason phrase, in several forms.
         let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line);
         let line = without_case(line.trim_start_matches([':', ' ']), reason(response.status));

@@ -172,7 +172,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                     self.state().missing.push_front((number, range));
                     lessons += 1;
                     if lessons > MAX_LESSONS {
-                        let what = "it keeps changing its mind".to_owned();
+                        let what = "it refused a part again and again".to_owned();
                         return self.fail(ClientError::BadResponse(what).into());
                     }
                 }

@@ -125,7 +125,7 @@ impl Sign for Signer {
         if let Some(token) = &keys.token {
             added.push(("x-amz-security-token", token.clone()));
         }
-        // A store refuses what begins so and is not signed.
+        // Stores refuse fields of this prefix that are not signed.
         let is_signed = |name: &str| {
             name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"))
                 && !added.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))

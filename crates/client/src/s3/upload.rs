@@ -264,7 +264,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             }
         });
         if id.is_empty() {
-            let what = "it begins an upload without a number".to_owned();
+            let what = "it names no upload ID".to_owned();
             return Err(ClientError::BadResponse(what).into());
         }
         url.set_query(None);

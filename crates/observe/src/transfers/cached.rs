@@ -1,9 +1,9 @@
 //! The page about a cache, in the style of that about transfers.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::page::{STYLE, path, percent, size};
+use super::page::{path, percent, reloading, size};
 
 /// An object that is open in a cache. The names of its fields in JSON are stable.
 #[derive(Clone, Debug, Serialize)]
@@ -33,31 +33,18 @@ pub fn cache_json(rows: &[CacheRow]) -> String {
 pub fn cache_page(rows: &[CacheRow], objects: u64, bytes: u64) -> String {
     let filling = rows.iter().filter(|row| row.is_filling).count();
     let left_out = rows.len().saturating_sub(MAX_SHOWN);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="refresh" content="2";
-                title { (filling) " being filled - underpass" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header {
-                    h1 { (filling) " being filled, " (rows.len()) " open, " (objects) " kept" }
-                    p.total { (size(bytes)) }
-                    a href="?json" { "JSON" }
-                }
-                ul { @for row in rows.iter().take(MAX_SHOWN) { (entry(row)) } }
-                @if left_out > 0 {
-                    p.none { "and " (left_out) " more, which the " a href="?json" { "JSON" } " lists" }
-                }
-            }
+    let content = html! {
+        header {
+            h1 { (filling) " being filled, " (rows.len()) " open, " (objects) " kept" }
+            p.total { (size(bytes)) }
+            a href="?json" { "JSON" }
+        }
+        ul { @for row in rows.iter().take(MAX_SHOWN) { (entry(row)) } }
+        @if left_out > 0 {
+            p.none { "and " (left_out) " more, which the " a href="?json" { "JSON" } " lists" }
         }
     };
-    page.into_string()
+    reloading(&format!("{filling} being filled"), &content)
 }
 
 /// Renders one object.

@@ -20,6 +20,26 @@ pub(super) fn render(views: &[View]) -> String {
     let shown = views.iter().rev().take(MAX_SHOWN);
     let left_out = views.len().saturating_sub(MAX_SHOWN);
     let rate: u64 = views.iter().map(|view| view.rate).sum();
+    let content = html! {
+        header {
+            h1 { (heading(views.len())) }
+            @if !views.is_empty() { p.total { (size(rate)) "/s" } }
+            a href="?json" { "JSON" }
+        }
+        @if views.is_empty() {
+            p.none { "Files that take longer than a moment show up here by themselves." }
+        } @else {
+            ul { @for view in shown { (entry(view)) } }
+        }
+        @if left_out > 0 {
+            p.none { "and " (left_out) " older ones, which the " a href="?json" { "JSON" } " lists" }
+        }
+    };
+    reloading(&format!("{} under way", views.len()), &content)
+}
+
+/// Renders a page with this title and content, which reloads itself every two seconds.
+pub(super) fn reloading(title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -28,24 +48,10 @@ pub(super) fn render(views: &[View]) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="refresh" content="2";
-                title { (views.len()) " under way - underpass" }
+                title { (title) " - underpass" }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                header {
-                    h1 { (heading(views.len())) }
-                    @if !views.is_empty() { p.total { (size(rate)) "/s" } }
-                    a href="?json" { "JSON" }
-                }
-                @if views.is_empty() {
-                    p.none { "Files that take longer than a moment show up here by themselves." }
-                } @else {
-                    ul { @for view in shown { (entry(view)) } }
-                }
-                @if left_out > 0 {
-                    p.none { "and " (left_out) " older ones, which the " a href="?json" { "JSON" } " lists" }
-                }
-            }
+            body { (content) }
         }
     };
     page.into_string()

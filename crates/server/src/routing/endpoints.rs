@@ -24,9 +24,9 @@ pub(crate) enum Endpoint {
     Metrics,
     /// The transfers under way.
     Transfers,
-    /// What is open in the cache.
+    /// The objects that are open in the cache.
     Cache,
-    /// What was requested most of the cache.
+    /// The paths that were requested most.
     Popular,
 }
 

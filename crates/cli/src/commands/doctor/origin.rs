@@ -123,7 +123,7 @@ impl Contact {
             None => (
                 FindingState::Unneeded,
                 format!("{} is not encrypted", url.scheme()),
-                "whoever is on the way can read and change what is cached",
+                "any machine on the way can read and change what is cached",
             ),
             Some("the kernel") => (
                 FindingState::Best,

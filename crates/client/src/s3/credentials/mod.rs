@@ -164,7 +164,7 @@ impl Chain {
             };
             if let Some(keys) = keys {
                 keys.check(source.name())?;
-                // Whoever was first has found the same.
+                // Another thread that was first has found the same.
                 let _ = self.found.set(index);
                 return Ok(Some((keys, source.name())));
             }

@@ -90,7 +90,7 @@ impl Slow<'_> {
 /// How often a response that waits for the origin checks its client.
 const TICK: Duration = Duration::from_millis(500);
 
-/// So many bytes are sent at once while more are coming.
+/// The number of bytes for which a response does not wait any longer.
 const ENOUGH: u64 = 512 << 10;
 
 /// How long a response waits for more bytes, after its first ones.

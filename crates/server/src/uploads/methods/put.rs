@@ -112,7 +112,7 @@ fn name(
         let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
     }
     if !new_file.is_unnamed() {
-        // As late as possible: a server that is killed from here on does not believe the part, and its client begins anew.
+        // As late as possible: a part without its note is not trusted after a crash, and is sent again.
         written::forget(new_file.file());
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
