@@ -10,7 +10,7 @@ use std::task::Waker;
 use underpass_client::download::interpret::Version;
 use underpass_client::journal::Journal;
 
-use crate::failure::Failure;
+use crate::error::CacheError;
 use crate::ranges::RangeSet;
 use crate::store::Head;
 
@@ -21,53 +21,53 @@ pub(crate) struct Generation {
     pub(crate) file: Arc<OwnedFd>,
     version: Option<Version>,
     head: Mutex<Arc<Head>>,
-    /// `None` once it is not stored any more, or if it never was.
+    /// `None` if the version is not stored, or not any more.
     journal: Mutex<Option<Journal<Head>>>,
-    state: Mutex<State>,
+    state: Mutex<GenerationState>,
     readers: AtomicUsize,
-    /// Whether the journal says less than what is on the disk.
+    /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
-    /// Whether nothing of it is kept.
+    /// Whether none of it is stored.
     is_relayed: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GenerationState {
     len: Option<u64>,
     present: RangeSet,
-    fills: Vec<Running>,
+    fills: Vec<ActiveFill>,
     next_fill: u64,
-    /// Why nothing more will come.
-    broken: Option<Failure>,
-    /// How many fills have failed for good, and why the last one did.
-    failures: (u64, Option<Failure>),
+    /// Why no more bytes will arrive.
+    broken: Option<CacheError>,
+    /// The number of fills that have failed, and the error of the last one.
+    failures: (u64, Option<CacheError>),
     wakers: Vec<Waker>,
-    /// Whether the origin sends the whole, whatever is asked for.
+    /// Whether the origin ignores ranges.
     has_no_ranges: bool,
-    /// Where the last range ended that was asked for, and how much was fetched beyond it.
+    /// The end of the last requested range, and how much was fetched beyond it.
     window: (u64, u64),
 }
 
-/// A fill that runs, or waits for its turn.
+/// A fill that runs or waits for a thread.
 #[derive(Debug)]
-struct Running {
+struct ActiveFill {
     id: u64,
     at: u64,
     /// `None` for everything up to the end.
     end: Option<u64>,
 }
 
-/// What a reader has to do about a byte.
+/// What a reader does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Send up to here. If that is where it is, the object ends here.
-    Send(u64),
+pub(crate) enum ReadStep {
+    /// The bytes before this offset are present. If it is the reader's own, the object ends here.
+    Available(u64),
     /// Wait: the reader is woken.
     Wait,
-    /// Begin the fill of this number, for this range; then wait.
-    Begin(u64, Range<u64>),
-    /// It will not come.
-    Fail(Failure),
+    /// Start the fill of this number for this range, then wait.
+    StartFill(u64, Range<u64>),
+    /// The byte will not arrive.
+    Fail(CacheError),
 }
 
 impl Generation {
@@ -77,7 +77,7 @@ impl Generation {
         journal: Option<Journal<Head>>,
         present: RangeSet,
     ) -> Self {
-        let state = State { len: head.size, present, ..State::default() };
+        let state = GenerationState { len: head.size, present, ..GenerationState::default() };
         Self {
             file: Arc::new(file.into()),
             version: head.version.clone(),
@@ -90,10 +90,10 @@ impl Generation {
         }
     }
 
-    /// A version of which nothing is kept: each client gets what it wants from the origin.
+    /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: Head) -> Self {
-        let mut state = State { len: head.size, ..State::default() };
-        state.failures = (1, Some(Failure::NoRoom));
+        let mut state = GenerationState { len: head.size, ..GenerationState::default() };
+        state.failures = (1, Some(CacheError::NoRoom));
         Self {
             file,
             version: head.version.clone(),
@@ -106,12 +106,12 @@ impl Generation {
         }
     }
 
-    /// Returns what tells the version from others.
+    /// Returns the validator of the version.
     pub(crate) fn version(&self) -> Option<&Version> {
         self.version.as_ref()
     }
 
-    /// Returns what is known about the object.
+    /// Returns the metadata of the object.
     pub(crate) fn head(&self) -> Arc<Head> {
         Arc::clone(&lock(&self.head))
     }
@@ -121,27 +121,27 @@ impl Generation {
         self.state().len
     }
 
-    /// Returns how many bytes of a range are there.
+    /// Returns how many bytes of a range are present.
     pub(crate) fn count_in(&self, range: &Range<u64>) -> u64 {
         self.state().present.count_in(range)
     }
 
-    /// Returns how many bytes are there.
+    /// Returns how many bytes are present.
     pub(crate) fn count(&self) -> u64 {
         self.state().present.count()
     }
 
-    /// Returns why nothing more will come, if that is so.
-    pub(crate) fn broken(&self) -> Option<Failure> {
+    /// Returns why no more bytes will arrive, if that is so.
+    pub(crate) fn broken(&self) -> Option<CacheError> {
         self.state().broken
     }
 
-    /// Returns whether a fill runs or waits for its turn.
+    /// Returns whether a fill runs or waits for a thread.
     pub(crate) fn is_filling(&self) -> bool {
         !self.state().fills.is_empty()
     }
 
-    /// Returns how many fills have failed for good before a reader begins.
+    /// Returns how many fills have failed before a reader starts.
     pub(crate) fn failures(&self) -> u64 {
         if self.is_relayed { 0 } else { self.state().failures.0 }
     }
@@ -151,66 +151,66 @@ impl Generation {
         self.readers.load(Ordering::Relaxed)
     }
 
-    /// Counts one reader more.
+    /// Adds a reader.
     pub(crate) fn enter(&self) {
         self.readers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one reader less.
+    /// Removes a reader.
     pub(crate) fn leave(&self) {
         self.readers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Decides what a reader does that has sent everything before `at` and wants what is before
-    /// `end`. `seen` is how many fills had failed when it began.
-    pub(crate) fn step(&self, at: u64, end: u64, seen: u64, waker: &Waker) -> Step {
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how many
+    /// fills had failed when it started.
+    pub(crate) fn step(&self, at: u64, end: u64, seen: u64, waker: &Waker) -> ReadStep {
         let mut state = self.state();
         if let Some(present) = state.present.end_of(at) {
-            return Step::Send(present.min(end));
+            return ReadStep::Available(present.min(end));
         }
         if state.len.is_some_and(|len| at >= len) {
-            return Step::Send(at);
+            return ReadStep::Available(at);
         }
-        if let Some(failure) = state.broken {
-            return Step::Fail(failure);
+        if let Some(error) = state.broken {
+            return ReadStep::Fail(error);
         }
-        let near = if state.has_no_ranges { u64::MAX } else { NEAR };
+        let max_distance = if state.has_no_ranges { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
-            let is_ahead = at >= fill.at && at - fill.at <= near;
+            let is_ahead = at >= fill.at && at - fill.at <= max_distance;
             is_ahead && fill.end.is_none_or(|end| at < end)
         });
         if !is_coming {
-            if let (true, Some(failure)) = (state.failures.0 > seen, state.failures.1) {
-                return Step::Fail(failure);
+            if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1) {
+                return ReadStep::Fail(error);
             }
             // Of an unknown length there is one fill, and nothing resumes it.
             let len = match state.len {
                 Some(len) => len,
-                None if state.fills.is_empty() => return Step::Fail(Failure::TimedOut),
+                None if state.fills.is_empty() => return ReadStep::Fail(CacheError::TimedOut),
                 None => u64::MAX,
             };
             if len < u64::MAX && state.fills.len() < MAX_FILLS {
-                let range = state.wanted(at, end.min(len), len);
+                let range = state.fetch_range(at, end.min(len), len);
                 let id = state.begin(range.start, Some(range.end));
                 state.wake_with(waker);
-                return Step::Begin(id, range);
+                return ReadStep::StartFill(id, range);
             }
         }
         state.wake_with(waker);
-        Step::Wait
+        ReadStep::Wait
     }
 
-    /// Registers a fill that begins here; returns its number.
+    /// Registers a fill; returns its number.
     pub(crate) fn begin_fill(&self, at: u64, end: Option<u64>) -> u64 {
         self.state().begin(at, end)
     }
 
-    /// Registers what a journal calls the pieces of a fill.
+    /// Registers a piece in the journal; returns its number.
     pub(crate) fn begin_piece(&self, range: &Range<u64>) -> Option<usize> {
         lock(&self.journal).as_ref().map(|journal| journal.begin(range))
     }
 
-    /// Notes that the bytes of a range have arrived, the last of them just now.
+    /// Records that the bytes of a range have arrived, and wakes readers.
     pub(crate) fn arrived(&self, id: u64, range: Range<u64>) {
         let wakers = {
             let mut state = self.state();
@@ -224,34 +224,34 @@ impl Generation {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Writes to the journal how much of a piece is there.
+    /// Records in the journal how much of a piece is present.
     pub(crate) fn note(&self, piece: Option<usize>, done: u64) {
         if let (Some(journal), Some(piece)) = (&*lock(&self.journal), piece) {
             journal.note(piece, done);
         }
     }
 
-    /// Ends a fill; with a failure, what it was to bring will not come by it.
-    pub(crate) fn end_fill(&self, id: u64, failure: Option<Failure>) {
+    /// Ends a fill. With an error, readers that wait for its bytes fail.
+    pub(crate) fn end_fill(&self, id: u64, error: Option<CacheError>) {
         let wakers = {
             let mut state = self.state();
             state.fills.retain(|fill| fill.id != id);
-            if failure.is_some() {
-                state.failures = (state.failures.0 + 1, failure);
+            if error.is_some() {
+                state.failures = (state.failures.0 + 1, error);
             }
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Sets the length, which only the end of the body has shown.
+    /// Sets the length, which was unknown until the end of the body.
     pub(crate) fn set_len(&self, len: u64) {
         self.state().len = Some(len);
         self.describe(|head| head.size = Some(len));
         self.wake();
     }
 
-    /// Changes what is known about the object, in memory and on the disk.
+    /// Changes the metadata of the object, in memory and on the disk.
     pub(crate) fn describe(&self, change: impl FnOnce(&mut Head)) {
         let mut journal = lock(&self.journal);
         let head = {
@@ -260,36 +260,36 @@ impl Generation {
             Arc::clone(&head)
         };
         if let Some(journal) = &mut *journal {
-            // If that fails, a later process validates it once more.
+            // If that fails, a later process validates the object again.
             let _ = journal.describe(Head::clone(&head));
         }
     }
 
-    /// Notes that nothing more will come of this version; it is not stored any more. Readers go on
-    /// with what is there. Returns whether it was stored.
-    pub(crate) fn retire(&self, why: Failure) -> bool {
+    /// Stops storing the version, of which no more bytes will arrive. Readers still get what is
+    /// present. Returns whether it was stored.
+    pub(crate) fn retire(&self, why: CacheError) -> bool {
         let was_stored = lock(&self.journal).take().is_some();
         self.state().broken.get_or_insert(why);
         self.wake();
         was_stored
     }
 
-    /// Notes that it is not stored any more, and that more may come for its readers.
+    /// Stops storing the version; its readers still get the rest.
     pub(crate) fn detach(&self) {
         *lock(&self.journal) = None;
     }
 
-    /// Notes that the origin sends the whole, whatever is asked for.
+    /// Records that the origin ignores ranges.
     pub(crate) fn set_no_ranges(&self) {
         self.state().has_no_ranges = true;
     }
 
-    /// Returns where the bytes end that follow `at` and are here already; `at` if there are none.
+    /// Returns the end of the present bytes from `at` on; `at` if there are none.
     pub(crate) fn present_end(&self, at: u64) -> u64 {
         self.state().present.end_of(at).unwrap_or(at)
     }
 
-    /// Returns where the next bytes after a missing one are here, at most `end`.
+    /// Returns the end of the hole around a missing byte, at most `end`.
     pub(crate) fn hole_end(&self, at: u64, end: u64) -> u64 {
         self.state().present.next_start(at).map_or(end, |next| next.min(end))
     }
@@ -299,10 +299,10 @@ impl Generation {
         lock(&self.journal).is_some()
     }
 
-    /// Brings what has arrived to the disk, and notes that in the journal.
+    /// Syncs new bytes to the disk, and then records them in the journal.
     pub(crate) fn save(&self) {
         if self.is_dirty.swap(false, Ordering::Relaxed) {
-            // What fails here shows when the file is read; the journal says less.
+            // A failure shows when the file is read; the journal then lists fewer bytes.
             let Ok(file) = self.file.try_clone() else { return };
             if let Some(journal) = &*lock(&self.journal) {
                 let _ = journal.save(&File::from(file));
@@ -315,15 +315,15 @@ impl Generation {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GenerationState> {
         lock(&self.state)
     }
 }
 
-impl State {
+impl GenerationState {
     fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
         self.next_fill += 1;
-        self.fills.push(Running { id: self.next_fill, at, end });
+        self.fills.push(ActiveFill { id: self.next_fill, at, end });
         self.next_fill
     }
 
@@ -333,18 +333,18 @@ impl State {
         }
     }
 
-    /// Returns the range to fetch for a reader that misses the byte `at` and wants what is before
-    /// `end`: whole MiB, and more than it wants if it reads one range after another.
-    fn wanted(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
+    /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`: whole
+    /// MiB, with read-ahead if it reads sequentially.
+    fn fetch_range(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
         let (last, ahead) = self.window;
-        let is_next = at <= last && last <= at + UNIT;
-        let ahead = if is_next { (2 * ahead).clamp(UNIT, MAX_AHEAD) } else { 0 };
+        let is_next = at <= last && last <= at + FILL_ALIGNMENT;
+        let ahead = if is_next { (2 * ahead).clamp(FILL_ALIGNMENT, MAX_AHEAD) } else { 0 };
         self.window = (end, ahead);
-        let start = (at / UNIT * UNIT).max(self.present.hole_start(at));
-        let end = end.next_multiple_of(UNIT).saturating_add(ahead).min(len);
+        let start = (at / FILL_ALIGNMENT * FILL_ALIGNMENT).max(self.present.hole_start(at));
+        let end = end.next_multiple_of(FILL_ALIGNMENT).saturating_add(ahead).min(len);
         let end = self.present.next_start(at).map_or(end, |next| end.min(next));
         let others = self.fills.iter().map(|fill| fill.at).filter(|other| *other > at);
-        // What another fill is going to bring is not fetched twice, unless that is far away.
+        // What another fill is about to fetch is not fetched twice, unless that fill is far behind.
         let end = others.fold(end, u64::min);
         let running = self.fills.iter().map(|fill| fill.at).filter(|other| *other <= at);
         running.fold(start, u64::max).min(at)..end
@@ -355,14 +355,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fills begin and end at multiples of this, where nothing else is known.
-const UNIT: u64 = 1 << 20;
+/// Fills start and end at multiples of this, unless a hole is smaller.
+const FILL_ALIGNMENT: u64 = 1 << 20;
 
-/// The most that is fetched ahead of readers that read one range after another.
+/// The maximum read-ahead for sequential readers, in bytes.
 const MAX_AHEAD: u64 = 64 << 20;
 
-/// A reader waits for a fill that is at most this far behind.
-const NEAR: u64 = 8 << 20;
+/// A reader waits for a fill that is at most this many bytes behind.
+const MAX_FILL_DISTANCE: u64 = 8 << 20;
 
 /// The maximum number of fills of one object at a time.
 const MAX_FILLS: usize = 8;

@@ -8,8 +8,8 @@ use underpass_protocol::encode_segment;
 /// The name of an object on disk: the digest of its key.
 pub(crate) type Digest = [u8; 32];
 
-/// The path of an object at the origin, with its query, in the only form in which it is asked for,
-/// and the fields of clients that go with it.
+/// The path and query of an object at the origin, in the one form in which it is requested, and the
+/// client fields by which it varies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     text: String,
@@ -34,7 +34,7 @@ impl Key {
             text.push('?');
         }
         for &byte in query {
-            // What is left unchanged here is left unchanged by every parser of URLs.
+            // These bytes are left unchanged by every URL parser.
             match byte {
                 b'!' | b'$'..=b'&' | b'('..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'~' => {
                     text.push(char::from(byte));

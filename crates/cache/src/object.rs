@@ -1,4 +1,4 @@
-//! One object: what is known of it now, and the question to the origin that is under way.
+//! One object: its current version, and the fetch from the origin that is in progress.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
-use crate::fill::{Relay, Reply};
+use crate::error::CacheError;
+use crate::fill::{BufferedResponse, Relay};
 use crate::generation::Generation;
 use crate::key::Key;
 
@@ -18,20 +18,20 @@ pub(crate) struct Object {
     state: Mutex<ObjectState>,
 }
 
-/// What is known of an object.
+/// The state of an object.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectState {
     /// The version that is served.
     pub(crate) current: Option<Arc<Generation>>,
-    /// The question under way, which others wait for.
-    pub(crate) contact: Option<Arc<Contact>>,
-    /// What the origin says instead of an object.
-    pub(crate) reply: Option<Arc<Reply>>,
-    /// Until when it is known that each client has to ask for itself.
+    /// The fetch in progress, which later requests wait for.
+    pub(crate) pending: Option<Arc<PendingFetch>>,
+    /// The origin's response without an object, such as an error.
+    pub(crate) response: Option<Arc<BufferedResponse>>,
+    /// The time until which each client's request is forwarded separately.
     pub(crate) private_until: Option<Instant>,
-    /// Until when it is known that there is no room for it, so that each client asks for itself.
+    /// The time until which requests are relayed, because the quota has no space for the object.
     pub(crate) no_room_until: Option<Instant>,
-    /// Whether the disk was looked at.
+    /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
 }
 
@@ -49,26 +49,25 @@ impl Object {
         self.state().current.clone()
     }
 
-    /// Puts a version in the place of the one that was served, whose readers go on with what is
-    /// there.
-    pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: Failure) -> bool {
+    /// Replaces the current version. Readers of the old one get no more than is present already.
+    /// Returns whether there was one.
+    pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: CacheError) -> bool {
         let before = {
             let mut state = self.state();
-            state.reply = None;
+            state.response = None;
             std::mem::replace(&mut state.current, generation)
         };
         before.map(|before| before.retire(why)).is_some()
     }
 
-    /// Takes away the version that was served. Its readers still get all of it. Returns whether there
-    /// was one.
+    /// Removes the current version, whose readers still get all of it. Returns whether there was one.
     pub(crate) fn detach(&self) -> bool {
         let before = self.state().current.take();
         before.as_ref().map(|before| before.detach()).is_some()
     }
 
-    /// Removes a version, unless another one has taken its place. Returns whether it was stored.
-    pub(crate) fn drop_generation(&self, generation: &Arc<Generation>, why: Failure) -> bool {
+    /// Removes a version, unless it was replaced already. Returns whether it was stored.
+    pub(crate) fn drop_generation(&self, generation: &Arc<Generation>, why: CacheError) -> bool {
         let was_stored = generation.retire(why);
         let mut state = self.state();
         if state.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation)) {
@@ -77,62 +76,62 @@ impl Object {
         was_stored
     }
 
-    /// Ends a question.
-    pub(crate) fn finish(&self, contact: &Arc<Contact>, outcome: Outcome) {
+    /// Ends a fetch.
+    pub(crate) fn finish(&self, pending: &Arc<PendingFetch>, outcome: FetchOutcome) {
         {
             let mut state = self.state();
-            if state.contact.as_ref().is_some_and(|known| Arc::ptr_eq(known, contact)) {
-                state.contact = None;
+            if state.pending.as_ref().is_some_and(|known| Arc::ptr_eq(known, pending)) {
+                state.pending = None;
             }
         }
-        contact.finish(outcome);
+        pending.finish(outcome);
     }
 
-    /// Returns whether nothing refers to it, so that it can be forgotten.
+    /// Returns whether nothing uses it, so that it can be dropped from memory.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.contact.is_none()
+        state.pending.is_none()
             && state.current.as_ref().is_none_or(|current| {
                 current.readers() == 0 && !current.is_filling() && Arc::strong_count(current) == 1
             })
     }
 }
 
-/// A question to the origin, with those who wait for its outcome.
+/// A fetch in progress, with the tasks that wait for its outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Contact(Mutex<ContactState>);
+pub(crate) struct PendingFetch(Mutex<PendingFetchState>);
 
 #[derive(Debug, Default)]
-struct ContactState {
-    outcome: Option<Outcome>,
+struct PendingFetchState {
+    outcome: Option<FetchOutcome>,
     wakers: Vec<Waker>,
 }
 
-/// A relay for the reader that caused the request.
-pub(crate) type Offer = Arc<Mutex<Option<Relay>>>;
+/// The relay for the client whose request started the fetch; taken once.
+pub(crate) type RelaySlot = Arc<Mutex<Option<Relay>>>;
 
-/// The outcome of a question.
+/// The outcome of a fetch.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum FetchOutcome {
     /// It was stored by an earlier process.
     Loaded(Arc<Generation>),
     /// The origin has sent this version, with this status.
     Sent(Arc<Generation>, u16),
-    /// The origin has sent this version, with this status. There is no room for it: it is for the
-    /// one who asked.
-    Relayed(Arc<Generation>, u16, Offer),
-    /// What is stored is still valid, says the origin with this status.
+    /// The origin has sent this version, with this status. The quota has no space for it: only the
+    /// client that started the fetch gets it.
+    Relayed(Arc<Generation>, u16, RelaySlot),
+    /// The origin has confirmed the stored version with this status.
     Valid(Arc<Generation>, u16),
-    /// What is stored is stale, and may be used although the origin failed.
-    Stale(Arc<Generation>, Failure),
-    /// The origin has sent an answer that is no object.
-    Reply(Arc<Reply>),
-    /// There is no answer.
-    Failed(Failure, Option<Duration>),
+    /// The origin failed; the stored version is stale but may be used.
+    Stale(Arc<Generation>, CacheError),
+    /// The origin has sent a response without an object.
+    Response(Arc<BufferedResponse>),
+    /// There is no response.
+    Failed(CacheError, Option<Duration>),
 }
 
-impl Contact {
-    fn finish(&self, outcome: Outcome) {
+impl PendingFetch {
+    fn finish(&self, outcome: FetchOutcome) {
         let wakers = {
             let mut state = self.lock();
             state.outcome.get_or_insert(outcome);
@@ -142,22 +141,22 @@ impl Contact {
     }
 
     /// Returns the outcome once there is one.
-    pub(crate) fn outcome(&self) -> impl Future<Output = Outcome> + '_ {
-        Waiting(self)
+    pub(crate) fn outcome(&self) -> impl Future<Output = FetchOutcome> + '_ {
+        OutcomeFuture(self)
     }
 
-    fn lock(&self) -> MutexGuard<'_, ContactState> {
+    fn lock(&self) -> MutexGuard<'_, PendingFetchState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits for the outcome of a question.
-struct Waiting<'c>(&'c Contact);
+/// Waits for the outcome of a fetch.
+struct OutcomeFuture<'c>(&'c PendingFetch);
 
-impl Future for Waiting<'_> {
-    type Output = Outcome;
+impl Future for OutcomeFuture<'_> {
+    type Output = FetchOutcome;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FetchOutcome> {
         let mut state = self.0.lock();
         match &state.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),
@@ -171,21 +170,21 @@ impl Future for Waiting<'_> {
     }
 }
 
-/// Ends a question as failed if nothing else has ended it.
+/// Ends a fetch as failed when it is dropped without an outcome.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct FetchGuard {
     pub(crate) object: Arc<Object>,
-    pub(crate) contact: Arc<Contact>,
+    pub(crate) pending: Arc<PendingFetch>,
 }
 
-impl Asking {
-    pub(crate) fn finish(&self, outcome: Outcome) {
-        self.object.finish(&self.contact, outcome);
+impl FetchGuard {
+    pub(crate) fn finish(&self, outcome: FetchOutcome) {
+        self.object.finish(&self.pending, outcome);
     }
 }
 
-impl Drop for Asking {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.finish(Outcome::Failed(Failure::Busy, None));
+        self.finish(FetchOutcome::Failed(CacheError::Busy, None));
     }
 }

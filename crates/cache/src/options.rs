@@ -26,7 +26,7 @@ pub struct CacheOptions {
     pub size: Option<u64>,
     /// The space of the file system that fills leave free.
     pub keep_free: KeepFree,
-    /// What is not said by the origin about freshness.
+    /// The defaults for what the origin does not say about freshness.
     pub rules: FreshnessRules,
     /// The time without progress after which the origin is given up.
     pub timeout: Duration,

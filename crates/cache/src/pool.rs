@@ -8,18 +8,18 @@ use std::time::Duration;
 
 /// A pool of at most a number of threads, which end when they have had nothing to do for a while.
 #[derive(Clone)]
-pub(crate) struct Pool(Arc<Inner>);
+pub(crate) struct Pool(Arc<PoolInner>);
 
-struct Inner {
+struct PoolInner {
     name: &'static str,
     max_threads: usize,
     max_waiting: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -33,7 +33,7 @@ impl Pool {
     /// Creates a pool, for whose threads at most `max_waiting` jobs wait.
     pub(crate) fn new(name: &'static str, max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Inner { name, max_threads, max_waiting, state, arrived }))
+        Self(Arc::new(PoolInner { name, max_threads, max_waiting, state, arrived }))
     }
 
     /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
@@ -51,7 +51,7 @@ impl Pool {
             let thread = std::thread::Builder::new().name(self.0.name.to_owned());
             match thread.spawn(move || inner.work()) {
                 Ok(_) => state.threads += 1,
-                // The threads there are will come to it.
+                // The existing threads will run it.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     state.jobs.pop_back();
@@ -63,7 +63,7 @@ impl Pool {
     }
 }
 
-impl Inner {
+impl PoolInner {
     fn work(&self) {
         let mut state = self.lock();
         loop {
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

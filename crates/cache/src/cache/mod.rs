@@ -11,14 +11,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
 
-use crate::failure::{Failure, OpenError};
-use crate::fill::{self, Reply, Wanted};
+use crate::error::{CacheError, OpenError};
+use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
 use crate::key::Key;
-use crate::node::{Counts, FillReport, Node, Place};
-use crate::object::{Asking, Contact, Object, Offer, Outcome};
+use crate::node::{Counters, FillReport, Node, Permit};
+use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
-use crate::store::{Head, replayed};
+use crate::store::{Head, is_forwarded};
 
 pub use operate::StoredObject;
 pub use reader::Reader;
@@ -29,37 +29,23 @@ pub struct Cache {
     node: Arc<Node>,
 }
 
-/// What a client asks for.
-#[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// The part that is wanted, if it is known before the length is: then this is fetched first.
-    pub range: Option<Range<u64>>,
-    /// The value of the request's `CDN-Loop`, with which it is passed on.
-    pub passed: String,
-    /// Whether there is known to be no room for it: it is passed on and not stored.
-    pub is_relayed: bool,
-    /// The client or its network, whose questions, fills and relays are bounded; `None` without a
-    /// bound.
-    pub client: Option<IpAddr>,
-}
-
-/// What the cache has for a request.
+/// The result of a lookup in the cache.
 #[derive(Debug)]
-pub enum Found {
-    /// An object, all of which is here or can be fetched.
-    Entry(Box<Entry>),
-    /// What the origin says instead of an object: there is none, or it has failed.
-    Reply {
-        /// What it says.
-        reply: Arc<Reply>,
+pub enum Lookup {
+    /// An object, all of which is present or can be fetched.
+    Entry(Box<CacheEntry>),
+    /// The origin's response without an object: an error or a redirect.
+    Response {
+        /// The response, read into memory.
+        response: Arc<BufferedResponse>,
         /// How the cache handled the request.
         cache: CacheStatus,
     },
-    /// There is no answer of the origin that could be used.
+    /// The origin has sent no usable response.
     Failed {
         /// Why.
-        failure: Failure,
-        /// When to ask again, if that is known.
+        error: CacheError,
+        /// How long to wait before the next attempt, if that is known.
         retry_after: Option<Duration>,
         /// How the cache handled the request.
         cache: CacheStatus,
@@ -68,7 +54,7 @@ pub enum Found {
 
 /// An object in one version.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CacheEntry {
     node: Arc<Node>,
     object: Arc<Object>,
     generation: Arc<Generation>,
@@ -76,9 +62,9 @@ pub struct Entry {
     freshness: Freshness,
     /// How the cache handled the request.
     pub cache: CacheStatus,
-    passed: String,
-    /// The relay that was begun for this request, if there is no room for the object.
-    offer: Option<Offer>,
+    cdn_loop: String,
+    /// The relay that was started for this request, if the object cannot be stored.
+    relay_slot: Option<RelaySlot>,
     client: Option<IpAddr>,
 }
 
@@ -92,13 +78,13 @@ impl Cache {
         Ok(Self { node: Arc::new(Node::open(options)?) })
     }
 
-    /// Begins to look through the folder and to sync what arrives. `observe` is called with the
+    /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with the
     /// report of each fill, by the thread that ran it.
     pub fn start(&self, observe: impl Fn(&FillReport<'_>) + Send + Sync + 'static) {
         self.node.observe(Box::new(observe));
         let node = Arc::downgrade(&self.node);
-        // Without this thread, less is known after a power cut and about the room.
-        let _ = std::thread::Builder::new().name("cache".to_owned()).spawn(move || keep(&node));
+        // Without this thread, more has to be fetched again after a power failure.
+        let _ = std::thread::Builder::new().name("cache".to_owned()).spawn(move || maintain(&node));
     }
 
     /// Returns the absolute path of the folder.
@@ -133,155 +119,171 @@ impl Cache {
         &self.node.options.vary_on
     }
 
-    /// Finds an object: here, or at the origin. Of several requests for one object, one asks.
-    pub async fn find(&self, key: &Key, wish: &Wish) -> Found {
+    /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
+    /// fetch.
+    pub async fn find(&self, key: &Key, request: &ObjectRequest) -> Lookup {
         self.node.popularity.count(key.as_str());
         let object = self.node.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {
-            let (contact, is_own) = match self.look(&object, wish) {
-                Look::Found(found) => return *found,
-                Look::Wait(contact, is_own) => (contact, is_own),
-                Look::TooMany => break,
+            let (pending, is_own) = match self.look_up(&object, request) {
+                LookupStep::Done(found) => return *found,
+                LookupStep::Wait(pending, is_own) => (pending, is_own),
+                LookupStep::Busy => break,
             };
             if !is_own {
                 is_collapsed = true;
-                Counts::add(&self.node.counters.collapsed, 1);
+                Counters::add(&self.node.counters.collapsed, 1);
             }
-            let outcome = contact.outcome().await;
-            if let Some(found) = self.found(&object, outcome, is_own, is_collapsed, wish) {
+            let outcome = pending.outcome().await;
+            if let Some(found) = self.resolve(&object, outcome, is_own, is_collapsed, request) {
                 return found;
             }
         }
         let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-        Found::Failed { failure: Failure::Busy, retry_after: None, cache }
+        Lookup::Failed { error: CacheError::Busy, retry_after: None, cache }
     }
 
-    /// Looks at what is known now, and asks if that is not enough.
-    fn look(&self, object: &Arc<Object>, wish: &Wish) -> Look {
+    /// Uses the current state of an object, and starts a fetch if that is not enough.
+    fn look_up(&self, object: &Arc<Object>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
-        let is_fresh = |reply: &&Arc<Reply>| {
-            reply.is_fresh() && !self.node.expiry.has(object.key.as_str(), reply.requested)
+        let is_fresh = |response: &&Arc<BufferedResponse>| {
+            response.is_fresh() && !self.node.expiry.covers(object.key.as_str(), response.requested)
         };
-        if let Some(reply) = state.reply.as_ref().filter(is_fresh) {
+        if let Some(response) = state.response.as_ref().filter(is_fresh) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
-            return Look::Found(Box::new(Found::Reply { reply: Arc::clone(reply), cache }));
+            return LookupStep::Done(Box::new(Lookup::Response {
+                response: Arc::clone(response),
+                cache,
+            }));
         }
         let current = state.current.clone().filter(|current| current.broken().is_none());
         let usage = current.as_ref().map(|current| self.node.usage(&object.key, current));
-        let has_no_room =
-            wish.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
+        let bypasses_disk =
+            request.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
         let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
         match (current, usage) {
             (Some(current), Some(Use::Fresh)) => {
                 drop(state);
                 let cache = CacheStatus::default();
-                return Look::Found(Box::new(self.entry(object, current, cache, wish)));
+                return LookupStep::Done(Box::new(self.entry(object, current, cache, request)));
             }
             (Some(current), Some(Use::WhileRevalidating)) => {
-                let place = self.node.clients.enter(wish.client);
-                let place = place.filter(|_| state.contact.is_none());
-                let begun = place.map(|place| (place, begin(&mut state.contact)));
+                let permit = self.node.clients.acquire(request.client);
+                let permit = permit.filter(|_| state.pending.is_none());
+                let begun = permit.map(|permit| (permit, begin(&mut state.pending)));
                 drop(state);
-                if let Some((place, contact)) = begun {
-                    self.ask(object, contact, Wish { range: None, ..wish.clone() }, place);
+                if let Some((permit, pending)) = begun {
+                    let request = ObjectRequest { range: None, ..request.clone() };
+                    self.start_fetch(object, pending, &request, permit);
                 }
                 let detail = Some("revalidating");
                 let cache = CacheStatus { detail, ..CacheStatus::default() };
-                return Look::Found(Box::new(self.entry(object, current, cache, wish)));
+                return LookupStep::Done(Box::new(self.entry(object, current, cache, request)));
             }
-            (None, _) if has_no_room || is_private && state.contact.is_some() => {
+            (None, _) if bypasses_disk || is_private && state.pending.is_some() => {
                 drop(state);
-                let Some(place) = self.node.clients.enter(wish.client) else {
-                    return Look::TooMany;
+                let Some(permit) = self.node.clients.acquire(request.client) else {
+                    return LookupStep::Busy;
                 };
-                let contact = Arc::new(Contact::default());
-                let wish = Wish { is_relayed: has_no_room, ..wish.clone() };
-                self.ask(object, Arc::clone(&contact), wish, place);
-                return Look::Wait(contact, true);
+                let pending = Arc::new(PendingFetch::default());
+                let request = ObjectRequest { is_relayed: bypasses_disk, ..request.clone() };
+                self.start_fetch(object, Arc::clone(&pending), &request, permit);
+                return LookupStep::Wait(pending, true);
             }
             _ => {}
         }
-        if let Some(contact) = &state.contact {
-            return Look::Wait(Arc::clone(contact), false);
+        if let Some(pending) = &state.pending {
+            return LookupStep::Wait(Arc::clone(pending), false);
         }
-        let Some(place) = self.node.clients.enter(wish.client) else { return Look::TooMany };
-        let contact = begin(&mut state.contact);
+        let Some(permit) = self.node.clients.acquire(request.client) else {
+            return LookupStep::Busy;
+        };
+        let pending = begin(&mut state.pending);
         let is_loaded = state.is_loaded;
         drop(state);
         if is_loaded {
-            self.ask(object, Arc::clone(&contact), wish.clone(), place);
+            self.start_fetch(object, Arc::clone(&pending), request, permit);
         } else {
-            let asking = Asking { object: Arc::clone(object), contact: Arc::clone(&contact) };
-            let (node, wanted) = (Arc::clone(&self.node), wanted(wish.clone()));
-            self.node.loads.run(move || fill::load(&node, asking, wanted, place));
+            let guard = FetchGuard { object: Arc::clone(object), pending: Arc::clone(&pending) };
+            let (node, request) = (Arc::clone(&self.node), request.aligned());
+            self.node.loads.run(move || fill::load(&node, guard, request, permit));
         }
-        Look::Wait(contact, true)
+        LookupStep::Wait(pending, true)
     }
 
-    /// Has a thread ask the origin.
-    fn ask(&self, object: &Arc<Object>, contact: Arc<Contact>, wish: Wish, place: Place) {
-        let asking = Asking { object: Arc::clone(object), contact };
-        let node = Arc::clone(&self.node);
-        let wanted = wanted(wish);
-        // If there is no place, dropping the question ends it.
+    /// Starts a fetch on another thread.
+    fn start_fetch(
+        &self,
+        object: &Arc<Object>,
+        pending: Arc<PendingFetch>,
+        request: &ObjectRequest,
+        permit: Permit,
+    ) {
+        let guard = FetchGuard { object: Arc::clone(object), pending };
+        let (node, request) = (Arc::clone(&self.node), request.aligned());
+        // If the pool is full, dropping the guard ends the fetch.
         self.node.fills.run(move || {
-            fill::fetch(&node, &asking, &wanted);
-            drop(place);
+            fill::fetch(&node, &guard, &request);
+            drop(permit);
         });
     }
 
-    /// Returns what an outcome means for a request; `None` if it has to ask for itself.
-    fn found(
+    /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
+    fn resolve(
         &self,
         object: &Arc<Object>,
-        outcome: Outcome,
+        outcome: FetchOutcome,
         is_own: bool,
         is_collapsed: bool,
-        wish: &Wish,
-    ) -> Option<Found> {
-        let asked = |forward, status| CacheStatus {
+        request: &ObjectRequest,
+    ) -> Option<Lookup> {
+        let forwarded = |forward, status| CacheStatus {
             forward: Some(forward),
             forward_status: status,
             is_collapsed,
             ..CacheStatus::default()
         };
         Some(match outcome {
-            Outcome::Loaded(current) => self.entry(object, current, CacheStatus::default(), wish),
-            Outcome::Sent(current, status) => {
+            FetchOutcome::Loaded(current) => {
+                self.entry(object, current, CacheStatus::default(), request)
+            }
+            FetchOutcome::Sent(current, status) => {
                 let is_stored = current.is_stored();
                 if !is_stored && !is_own {
                     return None;
                 }
-                let cache = CacheStatus { is_stored, ..asked(Forward::UriMiss, Some(status)) };
-                self.entry(object, current, cache, wish)
+                let cache = CacheStatus { is_stored, ..forwarded(Forward::UriMiss, Some(status)) };
+                self.entry(object, current, cache, request)
             }
-            Outcome::Relayed(..) if !is_own => return None,
-            Outcome::Relayed(current, status, offer) => {
-                let cache = asked(Forward::UriMiss, Some(status)).relayed();
-                match self.entry(object, current, cache, wish) {
-                    Found::Entry(entry) => {
-                        Found::Entry(Box::new(Entry { offer: Some(offer), ..*entry }))
-                    }
+            FetchOutcome::Relayed(..) if !is_own => return None,
+            FetchOutcome::Relayed(current, status, relay_slot) => {
+                let cache = forwarded(Forward::UriMiss, Some(status)).relayed();
+                match self.entry(object, current, cache, request) {
+                    Lookup::Entry(entry) => Lookup::Entry(Box::new(CacheEntry {
+                        relay_slot: Some(relay_slot),
+                        ..*entry
+                    })),
                     other => other,
                 }
             }
-            Outcome::Valid(current, status) => {
-                let cache = CacheStatus { is_stored: true, ..asked(Forward::Stale, Some(status)) };
-                self.entry(object, current, cache, wish)
+            FetchOutcome::Valid(current, status) => {
+                let cache =
+                    CacheStatus { is_stored: true, ..forwarded(Forward::Stale, Some(status)) };
+                self.entry(object, current, cache, request)
             }
-            Outcome::Stale(current, failure) => {
-                let cache = CacheStatus { detail: Some(failure.word()), ..CacheStatus::default() };
-                self.entry(object, current, cache, wish)
+            FetchOutcome::Stale(current, error) => {
+                let cache = CacheStatus { detail: Some(error.word()), ..CacheStatus::default() };
+                self.entry(object, current, cache, request)
             }
-            Outcome::Reply(reply) => {
-                let cache = asked(Forward::UriMiss, Some(reply.status));
-                Found::Reply { reply, cache }
+            FetchOutcome::Response(response) => {
+                let cache = forwarded(Forward::UriMiss, Some(response.status));
+                Lookup::Response { response, cache }
             }
-            Outcome::Failed(failure, retry_after) => {
-                let detail = Some(failure.word());
-                let cache = CacheStatus { detail, ..asked(Forward::UriMiss, None) };
-                Found::Failed { failure, retry_after, cache }
+            FetchOutcome::Failed(error, retry_after) => {
+                let detail = Some(error.word());
+                let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
+                Lookup::Failed { error, retry_after, cache }
             }
         })
     }
@@ -291,56 +293,47 @@ impl Cache {
         object: &Arc<Object>,
         generation: Arc<Generation>,
         cache: CacheStatus,
-        wish: &Wish,
-    ) -> Found {
-        self.node.room.touch(object.key.digest());
+        request: &ObjectRequest,
+    ) -> Lookup {
+        self.node.quota.touch(object.key.digest());
         let head = generation.head();
         let freshness = head.freshness(&self.node.options.rules);
         let ttl = Some(freshness.remaining(SystemTime::now()));
-        Found::Entry(Box::new(Entry {
+        Lookup::Entry(Box::new(CacheEntry {
             node: Arc::clone(&self.node),
             object: Arc::clone(object),
             generation,
             head,
             freshness,
             cache: CacheStatus { ttl, ..cache },
-            passed: wish.passed.clone(),
-            offer: None,
-            client: wish.client,
+            cdn_loop: request.cdn_loop.clone(),
+            relay_slot: None,
+            client: request.client,
         }))
     }
 }
 
-/// What is to be done about a request.
-enum Look {
-    Found(Box<Found>),
-    /// Wait for a question; `true` if it was begun for this request.
-    Wait(Arc<Contact>, bool),
-    /// The client has too many questions and fills under way.
-    TooMany,
+/// The next step of a lookup.
+enum LookupStep {
+    Done(Box<Lookup>),
+    /// Wait for a fetch; `true` if it was started for this request.
+    Wait(Arc<PendingFetch>, bool),
+    /// The client has too many fetches and fills in progress.
+    Busy,
 }
 
-fn begin(contact: &mut Option<Arc<Contact>>) -> Arc<Contact> {
-    Arc::clone(contact.insert(Arc::default()))
+fn begin(pending: &mut Option<Arc<PendingFetch>>) -> Arc<PendingFetch> {
+    Arc::clone(pending.insert(Arc::default()))
 }
 
-/// Returns what to ask for first: whole MiB.
-fn wanted(wish: Wish) -> Wanted {
-    let range = wish.range.map(|range| {
-        let end = range.end.max(range.start.saturating_add(1));
-        range.start / UNIT * UNIT..end.checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
-    });
-    Wanted { range, passed: wish.passed, is_relayed: wish.is_relayed, client: wish.client }
-}
-
-impl Entry {
-    /// Returns the length in bytes, once it is known: chunks tell it at their end.
+impl CacheEntry {
+    /// Returns the length in bytes, once it is known: that of a chunked body is known at its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.generation.len()
     }
 
-    /// Returns whether the object is known to have no byte.
+    /// Returns whether the object is known to be empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
@@ -352,9 +345,9 @@ impl Entry {
         self.head.field(name)
     }
 
-    /// Returns the fields that clients get as the origin has sent them.
-    pub fn replayed(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.head.fields.iter().filter(|(name, _)| replayed(name));
+    /// Returns the fields that are forwarded to clients unchanged.
+    pub fn forwarded_fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.head.fields.iter().filter(|(name, _)| is_forwarded(name));
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
@@ -364,33 +357,33 @@ impl Entry {
         self.freshness.age(now).as_secs()
     }
 
-    /// Returns the time at which the origin has made its answer, for `Date`.
+    /// Returns the time at which the origin generated the response, for `Date`.
     #[must_use]
     pub fn date(&self) -> SystemTime {
         self.freshness.date()
     }
 
-    /// Returns how many bytes of a range are here already.
+    /// Returns how many bytes of a range are present in the file.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
         self.generation.count_in(range)
     }
 
-    /// Begins to read. Each range that is read is given to [`Reader::arrive`].
+    /// Creates a reader. Each range must be given to [`Reader::wait_for`] before it is read.
     #[must_use]
     pub fn reader(&self) -> Reader {
         let (object, generation) = (Arc::clone(&self.object), Arc::clone(&self.generation));
-        let offer = self.offer.as_ref().and_then(|offer| offer.lock().ok()?.take());
-        let asker = (self.passed.clone(), self.client);
-        Reader::new(Arc::clone(&self.node), object, generation, asker, offer)
+        let relay_slot =
+            self.relay_slot.as_ref().and_then(|relay_slot| relay_slot.lock().ok()?.take());
+        let requester = (self.cdn_loop.clone(), self.client);
+        Reader::new(Arc::clone(&self.node), object, generation, requester, relay_slot)
     }
 }
 
-/// Looks through the folder once, and then brings to the disk what arrives, as long as the cache
-/// lives.
-fn keep(node: &Weak<Node>) {
+/// Scans the folder once, and then syncs new bytes for as long as the cache exists.
+fn maintain(node: &Weak<Node>) {
     if let Some(node) = node.upgrade() {
-        node.folder.scan(&mut |digest, bytes| node.room.found(&digest, bytes));
+        node.folder.scan(&mut |digest, bytes| node.quota.add_existing(&digest, bytes));
     }
     loop {
         std::thread::sleep(SAVE_INTERVAL);
@@ -401,11 +394,8 @@ fn keep(node: &Weak<Node>) {
     }
 }
 
-/// How often a request begins anew because the question that it waited for was not for it.
+/// How often a request is retried because the fetch that it waited for cannot be shared.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Questions are for whole multiples of this.
-const UNIT: u64 = 1 << 20;
-
-/// How often what arrives is brought to the disk: a power cut loses little more.
+/// The interval at which new bytes are synced: a power failure loses little more.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
-//! What an operator does with a cache, and sees of it.
+//! What operators do with a cache: statistics, purging and expiry.
 
 use std::io;
 
 use super::Cache;
 use crate::key::Key;
-use crate::node::Counters;
+use crate::node::CacheStats;
 
 /// An object in memory.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct StoredObject {
     pub key: String,
     /// Its length, once that is known.
     pub len: Option<u64>,
-    /// The bytes that are here.
+    /// The number of bytes that are present.
     pub present: u64,
     /// The clients that read it.
     pub readers: usize,
@@ -24,24 +24,24 @@ pub struct StoredObject {
 impl Cache {
     /// Returns the counts.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> CacheStats {
         self.node.counters()
     }
 
-    /// Removes an object; returns whether there was one. It waits for the disk.
+    /// Removes an object; returns whether there was one. Waits for the disk.
     #[must_use]
     pub fn purge(&self, key: &Key) -> bool {
         let object = self.node.object(key);
-        object.state().reply = None;
+        object.state().response = None;
         self.node.remove(key.digest())
     }
 
-    /// Declares everything stale whose path begins like this: it is validated before it is used
-    /// again, whenever that is. It waits for the disk.
+    /// Declares all objects stale whose path has this prefix: each is validated before its next use.
+    /// Waits for the disk.
     ///
     /// # Errors
     ///
-    /// If that cannot be noted on the disk; then it holds for this process alone.
+    /// If that cannot be recorded on the disk; then it holds for this process alone.
     pub fn expire(&self, prefix: &str) -> io::Result<()> {
         self.node.expiry.add(prefix)
     }
@@ -50,7 +50,7 @@ impl Cache {
     /// first.
     #[must_use]
     pub fn popular(&self, number: usize) -> Vec<(String, u64)> {
-        self.node.popularity.most(number)
+        self.node.popularity.top(number)
     }
 
     /// Returns the objects that are open, those that are being filled first.

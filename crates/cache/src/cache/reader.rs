@@ -1,4 +1,4 @@
-//! Readers of objects, which get what is on the disk from there and the rest as it comes.
+//! Readers of objects, which take bytes from the disk, and wait for those that still arrive.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::failure::Failure;
+use crate::error::CacheError;
 use crate::fill::{self, Relay};
-use crate::generation::{Generation, Step};
+use crate::generation::{Generation, ReadStep};
 use crate::node::Node;
 use crate::object::Object;
 
@@ -20,9 +20,9 @@ pub struct Reader {
     object: Arc<Object>,
     generation: Arc<Generation>,
     seen: u64,
-    passed: String,
+    cdn_loop: String,
     client: Option<IpAddr>,
-    /// The relay of what cannot be kept on the disk, if there is one.
+    /// The relay of bytes that cannot be stored, if there is one.
     relay: Mutex<Option<Relay>>,
 }
 
@@ -31,12 +31,12 @@ impl Reader {
         node: Arc<Node>,
         object: Arc<Object>,
         generation: Arc<Generation>,
-        (passed, client): (String, Option<IpAddr>),
+        (cdn_loop, client): (String, Option<IpAddr>),
         relay: Option<Relay>,
     ) -> Self {
         generation.enter();
         let seen = generation.failures();
-        Self { node, object, generation, seen, passed, client, relay: Mutex::new(relay) }
+        Self { node, object, generation, seen, cdn_loop, client, relay: Mutex::new(relay) }
     }
 
     /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
@@ -45,23 +45,22 @@ impl Reader {
         Arc::clone(&self.generation.file)
     }
 
-    /// Returns the pipe from which the next bytes are to be taken that [`arrive`](Self::arrive) has
-    /// reported, if there was no room for them in the file.
+    /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be taken,
+    /// if they could not be stored in the file.
     #[must_use]
     pub fn pipe(&self) -> Option<Arc<OwnedFd>> {
         self.relay().as_ref().map(Relay::pipe)
     }
 
-    /// Returns how many bytes of a range are here already.
+    /// Returns how many bytes of a range are present in the file.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
         self.generation.count_in(range)
     }
 
-    /// Notes that the disk has failed to read the file: the object is dropped, and fetched again by
-    /// those who come.
-    pub fn damaged(&self) {
-        self.node.damaged(&self.object, &self.generation);
+    /// Drops the object because the disk failed to read its file; the next request fetches it again.
+    pub fn mark_damaged(&self) {
+        self.node.mark_damaged(&self.object, &self.generation);
     }
 
     /// Returns whether the origin has stopped in the middle of a relay.
@@ -71,72 +70,72 @@ impl Reader {
         self.relay().as_ref().is_some_and(|relay| relay.has_stalled(limit))
     }
 
-    /// Waits until the byte `at` has arrived, and returns up to where all have, at most `end`. It
-    /// has them fetched if nothing else does. It returns `at` itself where the object ends. What it
-    /// reports has to be taken before the next call for later bytes.
+    /// Waits until the byte `at` has arrived, and returns the end of the bytes that have, at most
+    /// `end`, or `at` itself at the end of the object. Starts a fill if none is going to bring the
+    /// byte. Bytes in a pipe must be taken before the next call for later ones.
     ///
     /// # Errors
     ///
-    /// Why they will not come. Bytes of another version are no continuation of what was read.
+    /// The reason why the bytes will not arrive. Bytes of another version never continue this one.
     ///
     /// # On failure
     ///
-    /// What it has reported before stays as it is: it is in the file, or in the pipe. The response
-    /// has to end there, visibly.
-    pub async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
+    /// Bytes reported before stay valid in the file or the pipe. The response must end there in a way
+    /// that the client notices, such as a reset.
+    pub async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
         poll_fn(|context| self.poll(at, end, context)).await
     }
 
-    fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, Failure>> {
+    fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, CacheError>> {
         let mut relay = self.relay();
         if let Some(polled) = relay.as_ref().and_then(|it| it.poll(at..end, context.waker())) {
             return polled;
         }
         *relay = None;
         match self.generation.step(at, end, self.seen, context.waker()) {
-            Step::Send(end) => Poll::Ready(Ok(end)),
-            Step::Fail(Failure::NoRoom | Failure::Disk)
+            ReadStep::Available(end) => Poll::Ready(Ok(end)),
+            ReadStep::Fail(CacheError::NoRoom | CacheError::Disk)
                 if self.generation.version().is_some() && self.generation.broken().is_none() =>
             {
-                let begun = match self.relayed() {
-                    Ok(begun) => relay.insert(begun),
-                    Err(failure) => return Poll::Ready(Err(failure)),
+                let started = match self.start_relay() {
+                    Ok(started) => relay.insert(started),
+                    Err(error) => return Poll::Ready(Err(error)),
                 };
                 let hole = at..self.generation.hole_end(at, end);
-                begun.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)))
+                started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)))
             }
-            Step::Fail(failure) => Poll::Ready(Err(failure)),
-            Step::Wait => Poll::Pending,
-            Step::Begin(id, range) => {
+            ReadStep::Fail(error) => Poll::Ready(Err(error)),
+            ReadStep::Wait => Poll::Pending,
+            ReadStep::StartFill(id, range) => {
                 let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
-                let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
-                let is_begun = self.node.clients.enter(self.client).is_some_and(|place| {
+                let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
+                let is_begun = self.node.clients.acquire(self.client).is_some_and(|permit| {
                     self.node.fills.run(move || {
-                        fill::fill_hole(&node, &object, &generation, (id, range), &passed);
-                        drop(place);
+                        fill::fill_hole(&node, &object, &generation, (id, range), &cdn_loop);
+                        drop(permit);
                     })
                 });
                 if is_begun {
                     return Poll::Pending;
                 }
-                // Others who wait for these bytes have places of their own.
+                // Other readers that wait for these bytes have permits of their own.
                 self.generation.end_fill(id, None);
-                Poll::Ready(Err(Failure::Busy))
+                Poll::Ready(Err(CacheError::Busy))
             }
         }
     }
 
-    /// Begins a relay of bytes for which there is no room.
-    fn relayed(&self) -> Result<Relay, Failure> {
-        let (relay, writer) = Relay::new().map_err(|_| Failure::Busy)?;
+    /// Starts a relay of bytes that cannot be stored.
+    fn start_relay(&self) -> Result<Relay, CacheError> {
+        let (relay, writer) = Relay::new().map_err(|_| CacheError::Busy)?;
         let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
-        let (generation, passed) = (Arc::clone(&self.generation), self.passed.clone());
-        let place = self.node.relaying.enter(self.client).ok_or(Failure::Busy)?;
+        let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
+        let permit = self.node.relaying.acquire(self.client).ok_or(CacheError::Busy)?;
         let job = move || {
-            fill::relay(&node, &object, &generation, (writer, None), &passed);
-            drop(place);
+            fill::relay(&node, &object, &generation, (writer, None), &cdn_loop);
+            drop(permit);
         };
-        if self.node.relays.run(job) { Ok(relay) } else { Err(Failure::Busy) }
+        if self.node.relays.run(job) { Ok(relay) } else { Err(CacheError::Busy) }
     }
 
     fn relay(&self) -> MutexGuard<'_, Option<Relay>> {

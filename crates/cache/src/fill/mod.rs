@@ -1,17 +1,17 @@
-//! What moves bytes from the origin to the disk: questions, and the bodies of their answers.
+//! Moves bytes from the origin to the disk: requests, and the bodies of responses.
 
 mod body;
-mod contact;
+mod buffered;
+mod fetch;
 mod origins;
 mod redirects;
 mod relay;
-mod reply;
 mod request;
 
 pub(crate) use body::{fill_hole, relay};
-pub(crate) use contact::{fetch, load};
+pub use buffered::{BufferedResponse, ResponseContent};
+pub(crate) use fetch::{fetch, load};
 pub(crate) use origins::Origins;
 pub use redirects::RedirectHost;
 pub(crate) use relay::Relay;
-pub use reply::{Content, Reply};
-pub(crate) use request::Wanted;
+pub use request::ObjectRequest;

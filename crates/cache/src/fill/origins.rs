@@ -1,4 +1,4 @@
-//! The origins: in which order they are asked, and which one is left alone for a while.
+//! The origins: the order in which they are tried, and the time for which a failed one is skipped.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -9,7 +9,7 @@ use underpass_client::{Answer, ClientError, Connection, HttpClient, Request, Url
 use underpass_client::{Credentials, Proxies};
 
 use super::redirects::{RedirectHost, follow};
-use crate::failure::Failure;
+use crate::error::CacheError;
 use crate::key::Key;
 use crate::options::{CacheOptions, OriginOptions};
 
@@ -19,7 +19,7 @@ pub(crate) struct Origins {
     client: HttpClient<'static>,
     redirects: Vec<RedirectHost>,
     origins: Vec<Origin>,
-    /// By which this node recognizes its own requests.
+    /// The identifier by which this node recognizes its own requests.
     pub(crate) id: String,
 }
 
@@ -27,37 +27,37 @@ pub(crate) struct Origins {
 struct Origin {
     /// Its URL, without a slash at the end.
     base: String,
-    /// The same without a name and a password.
+    /// The same without user name and password.
     shown: Arc<str>,
     has_credentials: bool,
     client: HttpClient<'static>,
-    state: Mutex<State>,
+    state: Mutex<OriginState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OriginState {
     idle: Vec<Connection<'static>>,
     failures: u32,
-    /// The moment before which it is not asked again.
+    /// The time until which it is skipped.
     until: Option<Instant>,
 }
 
-/// An answer, and which origin it came from.
-pub(crate) struct Asked {
+/// A response with its connection, and the origin that sent it.
+pub(crate) struct OriginResponse {
     pub(super) answer: Answer<'static>,
-    /// Its number; no valid one if the answer came from where it redirects to.
+    /// The index of the origin; out of range if another host answered after a redirect.
     pub(super) origin: usize,
-    /// The URL of that origin, without credentials and a slash at its end.
+    /// The URL of the origin, without credentials and trailing slash.
     pub(super) base: Arc<str>,
-    /// Whether it answers this node alone, by its credentials, so that its words are not meant for
+    /// Whether the request had credentials of this node, so that error bodies are not forwarded to
     /// clients.
     pub(super) has_secrets: bool,
 }
 
-/// Why no origin has answered, and when to ask again.
+/// The error if no origin has answered, and the time to wait before the next attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Silence {
-    pub(super) failure: Failure,
+pub(super) struct OriginFailure {
+    pub(super) error: CacheError,
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl Origins {
     pub(crate) fn new(options: &CacheOptions) -> Self {
         let client = HttpClient {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
-            // Said so, what comes in another coding is accepted, and passed on as it is.
+            // A response in another coding is forwarded unchanged all the same.
             headers: vec![("Accept-Encoding".to_owned(), "identity".to_owned())],
             credentials: Credentials::None,
             proxies: Proxies::default(),
@@ -99,69 +99,72 @@ impl Origins {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Asks the origins in turn until one answers with something other than a failure of its own.
-    pub(super) fn ask(
+    /// Sends a request to the origins in turn until one answers without a server error.
+    pub(super) fn send(
         &self,
         key: &Key,
         fields: &[(&str, &str)],
-        is_started: bool,
-    ) -> Result<Asked, Silence> {
+        is_resumed: bool,
+    ) -> Result<OriginResponse, OriginFailure> {
         let elsewhere = Request { method: "GET", fields };
         let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
         let request = Request { method: "GET", fields: &fields };
-        let mut silence = Silence { failure: Failure::Unreachable, retry_after: None };
-        let mut refusal = None;
-        for (origin, each) in self.origins.iter().enumerate() {
-            let idle = match each.enter(is_started) {
+        let mut failure = OriginFailure { error: CacheError::Unreachable, retry_after: None };
+        let mut server_error = None;
+        for (origin, server) in self.origins.iter().enumerate() {
+            let idle = match server.acquire(is_resumed) {
                 Ok(idle) => idle,
                 Err(wait) => {
-                    silence.retry_after.get_or_insert(wait);
+                    failure.retry_after.get_or_insert(wait);
                     continue;
                 }
             };
-            let Ok(url) = Url::parse(&format!("{}{}", each.base, key.as_str())) else {
-                return Err(Silence { failure: Failure::BadAnswer, retry_after: None });
+            let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
+                return Err(OriginFailure {
+                    error: CacheError::InvalidResponse,
+                    retry_after: None,
+                });
             };
             let for_store: Vec<_>;
             let mut request = request;
-            if each.client.credentials.store().is_some() {
-                for_store = fields.iter().map(|field| of_store(*field)).collect();
+            if server.client.credentials.store().is_some() {
+                for_store = fields.iter().map(|field| for_object_store(*field)).collect();
                 request.fields = &for_store;
             }
-            match each.client.ask_here(idle, &request, &url) {
+            match server.client.ask_here(idle, &request, &url) {
                 Ok(answer) => {
-                    each.succeeded();
-                    let silent = |failure| Silence { failure, retry_after: None };
+                    server.succeeded();
+                    let silent = |error| OriginFailure { error, retry_after: None };
                     let (answer, is_elsewhere) =
                         follow(&self.client, answer, &elsewhere, &self.redirects)
                             .map_err(silent)?;
-                    let base = Arc::clone(&each.shown);
-                    let has_secrets = each.has_credentials || is_elsewhere;
-                    // A connection to another host is not kept for this one.
+                    let base = Arc::clone(&server.shown);
+                    let has_secrets = server.has_credentials || is_elsewhere;
+                    // A connection to another host is not reused for this origin.
                     let origin = if is_elsewhere { usize::MAX } else { origin };
-                    let asked = Asked { answer, origin, base, has_secrets };
-                    // A failure may be about this object alone.
-                    match asked.answer.response.status {
-                        500 | 502..=504 => drop(refusal.get_or_insert(asked)),
-                        _ => return Ok(asked),
+                    let received = OriginResponse { answer, origin, base, has_secrets };
+                    // A server error may concern this object only.
+                    match received.answer.response.status {
+                        500 | 502..=504 => drop(server_error.get_or_insert(received)),
+                        _ => return Ok(received),
                     }
                 }
                 Err(error) => {
-                    silence = Silence {
-                        failure: Failure::from(&error),
-                        retry_after: Some(match silence_of(&error) {
-                            true => each.failed(),
+                    failure = OriginFailure {
+                        error: CacheError::from(&error),
+                        retry_after: Some(match is_unreachable(&error) {
+                            true => server.failed(),
                             false => FIRST_WAIT,
                         }),
                     };
                 }
             }
         }
-        refusal.ok_or(silence)
+        server_error.ok_or(failure)
     }
 
-    /// Keeps a connection for the next request.
-    pub(super) fn keep(&self, origin: usize, connection: Connection<'static>) {
+    /// Stores an idle connection for the next request.
+    pub(super) fn recycle(&self, origin: usize, connection: Connection<'static>) {
         let Some(origin) = self.origins.get(origin) else { return };
         let mut state = origin.lock();
         if state.idle.len() < MAX_IDLE {
@@ -175,11 +178,11 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// How long the origin is to be left alone, because it has failed. When that is over, one
-    /// request tries; `is_started` is for those that go on with what they have begun.
-    fn enter(&self, is_started: bool) -> Result<Option<Connection<'static>>, Duration> {
+    /// The time for which the origin is skipped, because it has failed. After it one request is let
+    /// through. `is_resumed` requests, which continue a body, always are.
+    fn acquire(&self, is_resumed: bool) -> Result<Option<Connection<'static>>, Duration> {
         let mut state = self.lock();
-        if let Some(until) = state.until.filter(|_| !is_started) {
+        if let Some(until) = state.until.filter(|_| !is_resumed) {
             let now = Instant::now();
             if now < until {
                 return Err(until - now);
@@ -194,7 +197,7 @@ impl Origin {
         (state.failures, state.until) = (0, None);
     }
 
-    /// Notes a failure; returns how long the origin is left alone.
+    /// Records a failure; returns how long the origin is skipped.
     fn failed(&self) -> Duration {
         let mut state = self.lock();
         let wait = wait(state.failures);
@@ -203,22 +206,22 @@ impl Origin {
         wait
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OriginState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns a field as stores know it: they answer `If-Match` without the whole of another version.
-fn of_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str) {
+/// Returns a field for an object store, which answers `If-Match` for another version with 412.
+fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str) {
     match name {
         "If-Range" if value.starts_with('"') => ("If-Match", value),
         _ => (name, value),
     }
 }
 
-/// Returns whether an error is one of the origin as a whole, and not of one object: it cannot be
+/// Returns whether an error concerns the origin as a whole rather than one object: it cannot be
 /// reached.
-fn silence_of(error: &ClientError) -> bool {
+fn is_unreachable(error: &ClientError) -> bool {
     match error {
         ClientError::Network { action, .. } => *action != "receiving from",
         ClientError::Tls { .. } => true,
@@ -226,19 +229,19 @@ fn silence_of(error: &ClientError) -> bool {
     }
 }
 
-/// Returns how long an origin is left alone that has failed this often before.
+/// Returns how long an origin is skipped that has failed this often before.
 fn wait(failures: u32) -> Duration {
     (FIRST_WAIT * 2_u32.saturating_pow(failures)).min(MAX_WAIT)
 }
 
-/// How long an origin is left alone that has failed once.
+/// How long an origin is skipped after its first failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest time for which an origin is left alone.
+/// The maximum time for which an origin is skipped.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The maximum number of idle connections to an origin.
 const MAX_IDLE: usize = 16;
 
-/// The longest time for making a connection.
+/// The connect timeout.
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);

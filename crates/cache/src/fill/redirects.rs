@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use underpass_client::{Answer, HttpClient, Request, Url};
 
-use crate::failure::Failure;
+use crate::error::CacheError;
 
 /// A host to which an origin may redirect this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,49 +55,49 @@ impl RedirectHost {
     }
 }
 
-/// Follows the redirects of an answer to hosts that the operator has named; any other redirect is
-/// the answer. The other host gets neither credentials nor fields of clients.
+/// Follows redirects to hosts that the operator has configured; any other redirect is returned. The
+/// other host gets neither credentials nor fields of clients.
 ///
 /// # Errors
 ///
-/// [`Failure::Redirected`] if it would lead from https to http, or from a public network into a
+/// [`CacheError::Redirected`] if it would lead from https to http, or from a public network into a
 /// private one; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
     mut answer: Answer<'static>,
     request: &Request<'_>,
     hosts: &[RedirectHost],
-) -> Result<(Answer<'static>, bool), Failure> {
+) -> Result<(Answer<'static>, bool), CacheError> {
     let is_inside = |answer: &Answer<'_>| {
         answer.connection.stream().peer_addr().is_ok_and(|peer| !is_public(peer.ip()))
     };
     let may_go_inside = is_inside(&answer);
     for number in 0..=MAX_REDIRECTS {
-        let next = answer.response.redirect(&answer.url).map_err(|_| Failure::BadAnswer)?;
+        let next =
+            answer.response.redirect(&answer.url).map_err(|_| CacheError::InvalidResponse)?;
         let Some(mut next) = next.filter(|next| hosts.iter().any(|host| host.includes(next)))
         else {
             return Ok((answer, number > 0));
         };
         if number == MAX_REDIRECTS || (next.scheme() != "https" && answer.url.scheme() == "https") {
-            return Err(Failure::Redirected);
+            return Err(CacheError::Redirected);
         }
         // An http address has a host, so both can be removed.
         let _ = (next.set_username(""), next.set_password(None));
-        let mut connection = client.connect(&next).map_err(|error| Failure::from(&error))?;
-        // The name may lead elsewhere than it did a moment ago: what counts is where it has led.
-        let peer = connection.stream().peer_addr().map_err(|_| Failure::Unreachable)?;
+        let mut connection = client.connect(&next).map_err(|error| CacheError::from(&error))?;
+        // The name may resolve differently each time, so the address of the connection is checked.
+        let peer = connection.stream().peer_addr().map_err(|_| CacheError::Unreachable)?;
         if !may_go_inside && !is_public(peer.ip()) {
-            return Err(Failure::Redirected);
+            return Err(CacheError::Redirected);
         }
         let response = connection.exchange(client, request, &next, false);
-        let response = response.map_err(|error| Failure::from(&error))?;
+        let response = response.map_err(|error| CacheError::from(&error))?;
         answer = Answer { connection, response, url: next, is_trusted: false };
     }
-    Err(Failure::Redirected)
+    Err(CacheError::Redirected)
 }
 
-/// Returns whether an address is one of the whole Internet, and not of this machine or of a network
-/// that is reached from here alone.
+/// Returns whether an address is globally reachable: not of this machine or a private network.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

@@ -1,4 +1,4 @@
-//! The way from the origin to one client that does not touch the disk: a pipe.
+//! Relays bytes from the origin to one client through a pipe, without storing them.
 //!
 //! A thread splices what the origin sends into the pipe, and the client's connection splices it out
 //! again. A slow client leaves the pipe full, which slows its own relay and nothing else.
@@ -16,40 +16,40 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::failure::Failure;
+use crate::error::CacheError;
 
 /// The client's end of a relay. Dropping it ends the relay.
 pub(crate) struct Relay {
     pipe: Arc<OwnedFd>,
-    shared: Arc<Shared>,
+    shared: Arc<RelayShared>,
     ranges: Sender<Range<u64>>,
 }
 
-/// The origin's end of a relay. Dropping it tells the client that nothing more will come.
+/// The origin's end of a relay. Dropping it ends the client's response.
 pub(crate) struct RelayWriter {
     /// The end of the pipe that is written to.
     pub(super) pipe: File,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RelayShared>,
     ranges: Receiver<Range<u64>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct RelayShared(Mutex<RelayState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// What the client wants, once it has said so.
+struct RelayState {
+    /// The range that the client reads, once it is known.
     wanted: Option<Range<u64>>,
-    /// The offset up to which all that is wanted has been put into the pipe.
+    /// The offset up to which the range was written to the pipe.
     at: u64,
     waker: Option<Waker>,
-    /// Since when the client has waited.
+    /// The time since which the client has waited.
     waiting: Option<Instant>,
-    /// The connection from which a body comes now.
+    /// The connection from which a body is received.
     origin: Option<TcpStream>,
-    is_left: bool,
-    /// How it has ended, once it has.
-    ended: Option<Result<(), Failure>>,
+    has_left: bool,
+    /// The outcome, once the relay has ended.
+    ended: Option<Result<(), CacheError>>,
 }
 
 impl Relay {
@@ -59,7 +59,7 @@ impl Relay {
         // A smaller pipe works too.
         let _ = fcntl_setpipe_size(&write_end, CAPACITY);
         let (sender, ranges) = channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(RelayShared::default());
         let writer = RelayWriter { pipe: write_end.into(), shared: Arc::clone(&shared), ranges };
         Ok((Self { pipe: Arc::new(read_end), shared, ranges: sender }, writer))
     }
@@ -76,12 +76,12 @@ impl Relay {
         &self,
         range: Range<u64>,
         waker: &Waker,
-    ) -> Option<Poll<Result<u64, Failure>>> {
+    ) -> Option<Poll<Result<u64, CacheError>>> {
         let mut state = self.shared.lock();
         if state.wanted.is_none() {
             state.at = range.start;
             state.wanted = Some(range.clone());
-            // If the other end is gone, it has said why.
+            // If the other end is gone, the state has its outcome.
             let _ = self.ranges.send(range.clone());
         }
         if !state.wanted.as_ref().is_some_and(|wanted| wanted.contains(&range.start)) {
@@ -99,7 +99,7 @@ impl Relay {
         })
     }
 
-    /// Returns whether the client has waited this long for a body that has begun.
+    /// Returns whether the client has waited this long within a body.
     pub(crate) fn has_stalled(&self, limit: Duration) -> bool {
         let state = self.shared.lock();
         state.origin.is_some() && state.waiting.is_some_and(|since| since.elapsed() >= limit)
@@ -109,13 +109,14 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.is_left = true;
+        state.has_left = true;
         state.end_origin();
     }
 }
 
-impl State {
-    /// Ends the connection from which a body comes, as a thread may wait for it without a limit.
+impl RelayState {
+    /// Shuts down the connection from which a body is received: a thread may wait for it without a
+    /// timeout.
     fn end_origin(&self) {
         if let Some(origin) = &self.origin {
             let _ = origin.shutdown(Shutdown::Both);
@@ -130,13 +131,13 @@ impl fmt::Debug for Relay {
 }
 
 impl RelayWriter {
-    /// Waits for the range that the client wants; `None` if it has left.
+    /// Waits for the range that the client reads; `None` if it has disconnected.
     pub(super) fn wanted(&self) -> Option<Range<u64>> {
         self.ranges.recv().ok()
     }
 
-    /// Ends it.
-    pub(super) fn end(&self, outcome: Result<(), Failure>) {
+    /// Ends the relay.
+    pub(super) fn end(&self, outcome: Result<(), CacheError>) {
         self.shared.change(|state| {
             state.ended.get_or_insert(outcome);
         });
@@ -145,32 +146,32 @@ impl RelayWriter {
 
 impl Drop for RelayWriter {
     fn drop(&mut self) {
-        self.end(Err(Failure::Disk));
+        self.end(Err(CacheError::Disk));
     }
 }
 
-impl Shared {
-    /// Notes that the bytes before this offset are in the pipe.
+impl RelayShared {
+    /// Records that the bytes before this offset are in the pipe.
     pub(super) fn arrived(&self, at: u64) {
         self.change(|state| state.at = at);
     }
 
-    /// Notes from which connection a body comes now. It is shut down when the client leaves, or now
-    /// if it has left.
+    /// Sets the connection from which a body is received. It is shut down when the client
+    /// disconnects, or at once if it has.
     pub(super) fn watch(&self, origin: Option<TcpStream>) {
         let mut state = self.lock();
         state.origin = origin;
-        if state.is_left {
+        if state.has_left {
             state.end_origin();
         }
     }
 
-    /// Returns whether the client has left.
-    pub(super) fn is_left(&self) -> bool {
-        self.lock().is_left
+    /// Returns whether the client has disconnected.
+    pub(super) fn has_left(&self) -> bool {
+        self.lock().has_left
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut RelayState)) {
         let waker = {
             let mut state = self.lock();
             change(&mut state);
@@ -179,7 +180,7 @@ impl Shared {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RelayState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

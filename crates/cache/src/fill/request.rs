@@ -1,21 +1,33 @@
-//! Requests to the origin: each is a function of the key, the range and the version alone.
+//! Requests: those of clients, and those to the origin.
 
 use std::net::IpAddr;
 use std::ops::Range;
 
 use underpass_client::download::interpret::{FileRequest, Version};
 
-/// What a question is to bring.
+/// What a client requests of an object.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// The part of the object that is wanted first; `None` for all of it.
-    pub(crate) range: Option<Range<u64>>,
-    /// The caches that the client's request has passed (RFC 8586).
-    pub(crate) passed: String,
-    /// Whether it is known that there is no room for it.
-    pub(crate) is_relayed: bool,
-    /// The client, whose relays are bounded; `None` without a bound.
-    pub(crate) client: Option<IpAddr>,
+pub struct ObjectRequest {
+    /// The part that is fetched first, if it is known before the length is; `None` for all of it.
+    pub range: Option<Range<u64>>,
+    /// The value of the request's `CDN-Loop` field, which is passed on (RFC 8586).
+    pub cdn_loop: String,
+    /// Whether the object is passed on without being stored, because there is no room for it.
+    pub is_relayed: bool,
+    /// The client or its network, whose fetches, fills and relays are limited; `None` for no limit.
+    pub client: Option<IpAddr>,
+}
+
+impl ObjectRequest {
+    /// Returns the request with its range extended to whole MiB.
+    pub(crate) fn aligned(&self) -> Self {
+        let range = self.range.as_ref().map(|range| {
+            let end = range.end.max(range.start.saturating_add(1));
+            let end = end.checked_next_multiple_of(RANGE_ALIGNMENT).unwrap_or(u64::MAX);
+            range.start / RANGE_ALIGNMENT * RANGE_ALIGNMENT..end
+        });
+        Self { range, ..self.clone() }
+    }
 }
 
 /// The fields of a request for a range of a version.
@@ -27,9 +39,13 @@ pub(super) fn file_request(
 }
 
 /// Returns the fields of a request; `own` is the identifier of this node.
-pub(super) fn fields(asked: &FileRequest, own: &str, passed: &str) -> Vec<(&'static str, String)> {
-    let passed = if passed.is_empty() { own.to_owned() } else { format!("{passed}, {own}") };
-    let mut fields = vec![("CDN-Loop", passed), ("Via", "1.1 underpass".to_owned())];
+pub(super) fn fields(
+    asked: &FileRequest,
+    own: &str,
+    cdn_loop: &str,
+) -> Vec<(&'static str, String)> {
+    let cdn_loop = if cdn_loop.is_empty() { own.to_owned() } else { format!("{cdn_loop}, {own}") };
+    let mut fields = vec![("CDN-Loop", cdn_loop), ("Via", "1.1 underpass".to_owned())];
     if let Some(range) = asked.range_field() {
         fields.push(("Range", range));
         if let Some((version, _)) = &asked.version {
@@ -38,3 +54,6 @@ pub(super) fn fields(asked: &FileRequest, own: &str, passed: &str) -> Vec<(&'sta
     }
     fields
 }
+
+/// The first fetch of an object is for whole multiples of this.
+const RANGE_ALIGNMENT: u64 = 1 << 20;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use crate::failure::OpenError;
+use crate::error::OpenError;
 use crate::store::millis;
 
 /// The prefixes of paths that were declared stale, and when: milliseconds since 1970.
@@ -23,11 +23,11 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
-    /// Reads what earlier processes have noted.
+    /// Loads the prefixes that earlier processes have recorded.
     ///
     /// # Errors
     ///
-    /// If there is a file that cannot be read: what it declares stale would count as fresh.
+    /// If the file exists and cannot be read: objects that it declares stale would count as fresh.
     pub(crate) fn load(file: PathBuf) -> Result<Self, OpenError> {
         let text = match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -44,15 +44,15 @@ impl Expiry {
         Ok(Self { file, prefixes: Mutex::new(prefixes), newest, writing: Mutex::default() })
     }
 
-    /// Declares everything stale whose path begins like this. It waits for the disk.
+    /// Declares all objects stale whose path has this prefix. Waits for the disk.
     ///
     /// # Errors
     ///
-    /// If the note cannot be written; then it holds for this process alone.
+    /// If the file cannot be written; then the prefix holds for this process alone.
     pub(crate) fn add(&self, prefix: &str) -> io::Result<()> {
         self.note(millis(SystemTime::now()), prefix);
         let _writing = lock(&self.writing);
-        // What others have added in the meantime is written too.
+        // Prefixes that other threads have added in the meantime are written too.
         let lines: String = {
             let prefixes = lock(&self.prefixes);
             prefixes.iter().map(|(moment, prefix)| format!("{moment} {prefix}\n")).collect()
@@ -74,7 +74,7 @@ impl Expiry {
 
     /// Returns whether an object was requested, in milliseconds since 1970, before it was declared
     /// stale.
-    pub(crate) fn has(&self, key: &str, requested: u64) -> bool {
+    pub(crate) fn covers(&self, key: &str, requested: u64) -> bool {
         requested <= self.newest.load(Ordering::Relaxed)
             && lock(&self.prefixes)
                 .iter()
@@ -82,8 +82,8 @@ impl Expiry {
     }
 }
 
-/// Brings prefixes to their maximum number: the oldest two become one that all paths have. What is
-/// older then has to be validated wherever it is, which is never wrong.
+/// Reduces prefixes to their maximum number: the oldest ones become one prefix of all paths. Older
+/// objects are then validated whatever their path is, which is always safe.
 fn merge(prefixes: &mut Vec<(u64, String)>) {
     let surplus = prefixes.len().saturating_sub(MAX_PREFIXES);
     if surplus == 0 {
@@ -99,7 +99,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The maximum number of prefixes that are kept apart.
+/// The maximum number of distinct prefixes.
 const MAX_PREFIXES: usize = 1024;
 
 #[cfg(test)]
@@ -114,23 +114,25 @@ mod tests {
         let file = folder.path().join("expired");
         let expiry = Expiry::load(file.clone()).unwrap();
         let before = millis(SystemTime::now());
-        assert!(!expiry.has("/a/b", before));
+        assert!(!expiry.covers("/a/b", before));
         expiry.add("/a/").unwrap();
         let after = millis(SystemTime::now()) + 1;
         for expiry in [expiry, Expiry::load(file.clone()).unwrap()] {
-            assert!(expiry.has("/a/b", before) && !expiry.has("/b", before));
-            assert!(!expiry.has("/a/b", after));
+            assert!(expiry.covers("/a/b", before) && !expiry.covers("/b", before));
+            assert!(!expiry.covers("/a/b", after));
         }
         let expiry = Expiry::load(file).unwrap();
-        // The oldest become one for all paths, however many come.
+        // The oldest prefixes are merged into one for all paths.
         for number in 0..3 * MAX_PREFIXES {
             expiry.note(after + number as u64, &format!("/n/{number}/"));
         }
         assert_eq!(expiry.prefixes.lock().unwrap().len(), MAX_PREFIXES);
-        assert!(expiry.has("/a/b", before) && expiry.has("/n/9/x", after + 9));
+        assert!(expiry.covers("/a/b", before) && expiry.covers("/n/9/x", after + 9));
         let merged = after + 2 * MAX_PREFIXES as u64;
-        assert!(expiry.has("/b", merged) && !expiry.has("/b", merged + 1));
-        assert!(expiry.has("/n/3000/x", after + 3000) && !expiry.has("/n/3000/x", after + 3001));
+        assert!(expiry.covers("/b", merged) && !expiry.covers("/b", merged + 1));
+        assert!(
+            expiry.covers("/n/3000/x", after + 3000) && !expiry.covers("/n/3000/x", after + 3001)
+        );
         expiry.add("/").unwrap();
         assert_eq!(expiry.prefixes.lock().unwrap().len(), 1);
     }

@@ -1,6 +1,6 @@
 //! What all parts of a cache share.
 
-mod clients;
+mod client_limits;
 mod expiry;
 mod popularity;
 
@@ -11,26 +11,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-pub(crate) use clients::{Clients, Place};
+pub(crate) use client_limits::{ClientLimits, Permit};
 use expiry::Expiry;
 use popularity::Popularity;
 use underpass_engine::PipePool;
 use underpass_protocol::caching::Use;
 
-use crate::failure::{Failure, OpenError};
+use crate::error::{CacheError, OpenError};
 use crate::fill::Origins;
 use crate::generation::Generation;
 use crate::key::{Digest, Key};
 use crate::object::Object;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
-use crate::store::{Folder, Full, Room};
+use crate::store::{DiskQuota, Folder, QuotaExceeded};
 
 /// What all parts of a cache share.
 pub(crate) struct Node {
     pub(crate) options: CacheOptions,
     pub(crate) folder: Folder,
-    pub(crate) room: Room,
+    pub(crate) quota: DiskQuota,
     pub(crate) origins: Origins,
     pub(crate) pipes: PipePool,
     /// Runs fills.
@@ -39,13 +39,13 @@ pub(crate) struct Node {
     pub(crate) relays: Pool,
     /// Runs what only waits for the disk.
     pub(crate) loads: Pool,
-    pub(crate) counters: Counts,
-    /// Discards bytes that were read past: `/dev/null`.
+    pub(crate) counters: Counters,
+    /// Discards bytes that are not needed.
     pub(crate) null: Arc<File>,
-    /// The questions and fills of each client.
-    pub(crate) clients: Clients,
-    /// The relays of each client, which last as long as it likes.
-    pub(crate) relaying: Clients,
+    /// The fetches and fills of each client.
+    pub(crate) clients: ClientLimits,
+    /// The relays of each client, which are as slow as the client.
+    pub(crate) relaying: ClientLimits,
     pub(crate) expiry: Expiry,
     pub(crate) popularity: Popularity,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
@@ -74,27 +74,27 @@ pub struct FillReport<'r> {
     /// Whether they went to one client and not to the disk.
     pub is_relay: bool,
     /// Why it was given up, if it was.
-    pub failure: Option<Failure>,
+    pub error: Option<CacheError>,
 }
 
 /// Counts of a running cache, and its present sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Questions to an origin, those of fills included.
+pub struct CacheStats {
+    /// Requests to origins, those of fills included.
     pub requests: u64,
     /// Fills that were given up.
     pub failed: u64,
-    /// Requests that waited for the question of another one.
+    /// Requests that waited for the fetch of another request.
     pub collapsed: u64,
-    /// Bytes that came from origins.
+    /// Bytes received from origins.
     pub origin_bytes: u64,
-    /// Bytes that went from origins to clients past the disk.
+    /// Bytes relayed from origins to clients without being stored.
     pub relayed_bytes: u64,
-    /// Objects that were removed to make room.
+    /// Objects evicted to free space.
     pub evicted: u64,
     /// Objects that were dropped because the disk failed to read them.
     pub damaged: u64,
-    /// Whether nothing is stored for now, because the disk has failed often.
+    /// Whether nothing is stored for now, because the disk has failed repeatedly.
     pub is_read_only: bool,
     /// Versions that were found to have changed at the origin.
     pub changed: u64,
@@ -108,7 +108,7 @@ pub struct Counters {
 
 /// The counts that go up.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) collapsed: AtomicU64,
@@ -119,7 +119,7 @@ pub(crate) struct Counts {
     pub(crate) changed: AtomicU64,
 }
 
-impl Counts {
+impl Counters {
     /// Adds to one of the counts.
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         count.fetch_add(more, Ordering::Relaxed);
@@ -138,18 +138,18 @@ impl Node {
         let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
-            clients: Clients::new(MAX_PER_CLIENT),
-            relaying: Clients::new(MAX_RELAYS_PER_CLIENT),
+            clients: ClientLimits::new(MAX_PER_CLIENT),
+            relaying: ClientLimits::new(MAX_RELAYS_PER_CLIENT),
             expiry,
             popularity: Popularity::default(),
-            room: Room::new(options.size, options.keep_free),
+            quota: DiskQuota::new(options.size, options.keep_free),
             origins,
             pipes: PipePool::default(),
             fills: Pool::new("fill", max_fills, MAX_WAITING),
             relays: Pool::new("relay", MAX_RELAYS, 0),
             loads: Pool::new("load", LOADS, MAX_WAITING),
             null,
-            counters: Counts::default(),
+            counters: Counters::default(),
             objects: Mutex::default(),
             observer: OnceLock::new(),
             options,
@@ -163,8 +163,8 @@ impl Node {
 
     /// Reports what a fill did.
     pub(crate) fn report(&self, report: &FillReport<'_>) {
-        if report.failure.is_some() {
-            Counts::add(&self.counters.failed, 1);
+        if report.error.is_some() {
+            Counters::add(&self.counters.failed, 1);
         }
         if let Some(observer) = self.observer.get() {
             observer(report);
@@ -199,7 +199,7 @@ impl Node {
     /// Returns what a stored version may be used for now.
     pub(crate) fn usage(&self, key: &Key, generation: &Generation) -> Use {
         let head = generation.head();
-        match self.expiry.has(key.as_str(), head.requested) {
+        match self.expiry.covers(key.as_str(), head.requested) {
             true => Use::AfterValidation,
             false => head.freshness(&self.options.rules).usage(SystemTime::now()),
         }
@@ -209,7 +209,7 @@ impl Node {
     pub(crate) fn is_usable_on_error(&self, key: &Key, generation: &Generation) -> bool {
         let head = generation.head();
         let freshness = head.freshness(&self.options.rules);
-        !self.expiry.has(key.as_str(), head.requested)
+        !self.expiry.covers(key.as_str(), head.requested)
             && freshness.is_usable_on_error(SystemTime::now())
     }
 
@@ -228,29 +228,29 @@ impl Node {
         self.objects().values().filter_map(|object| object.current()).collect()
     }
 
-    /// Reserves room for a fill, for which other objects may have to go.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Failure> {
+    /// Reserves space for a fill, evicting other objects if necessary.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
             let is_pinned = |digest: &Digest| self.is_pinned(digest);
-            match self.room.try_reserve(bytes, self.folder.objects(), is_pinned) {
+            match self.quota.try_reserve(bytes, self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
-                Err(Full::ForGood) => return Err(Failure::NoRoom),
-                Err(Full::Remove(digest)) => self.evict_one(&digest),
+                Err(QuotaExceeded::Permanently) => return Err(CacheError::NoRoom),
+                Err(QuotaExceeded::Evict(digest)) => self.evict_one(&digest),
             }
         }
-        Err(Failure::NoRoom)
+        Err(CacheError::NoRoom)
     }
 
-    /// Removes objects of at least so many bytes, because the disk is fuller than it seemed. Returns
+    /// Evicts objects of at least this many bytes, because the disk is fuller than expected. Returns
     /// whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
-        let (before, mut left) = (self.room.usage().0, 0);
+        let (before, mut left) = (self.quota.usage().0, 0);
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            left = self.room.usage().0;
+            left = self.quota.usage().0;
             if before.saturating_sub(left) >= bytes {
                 break;
             }
-            let Some(digest) = self.room.next(|digest| self.is_pinned(digest)) else { break };
+            let Some(digest) = self.quota.next(|digest| self.is_pinned(digest)) else { break };
             self.evict_one(&digest);
         }
         left < before
@@ -258,10 +258,10 @@ impl Node {
 
     fn evict_one(&self, digest: &Digest) {
         self.remove(digest);
-        Counts::add(&self.counters.evicted, 1);
+        Counters::add(&self.counters.evicted, 1);
     }
 
-    /// Returns whether an object is being filled or read, so that removing it would make no room now.
+    /// Returns whether an object is being filled or read, so that removing it would free no space now.
     fn is_pinned(&self, digest: &Digest) -> bool {
         let object = self.objects().get(digest).cloned();
         let current = object.and_then(|object| object.current());
@@ -273,43 +273,46 @@ impl Node {
         let object = self.objects().get(digest).cloned();
         let was_there = object.is_some_and(|object| object.detach());
         self.folder.remove(digest);
-        self.room.removed(digest) > 0 || was_there
+        self.quota.removed(digest) > 0 || was_there
     }
 
-    /// Removes a version of an object that turned out to be of no use, unless another one has taken
-    /// its place.
-    pub(crate) fn discard(&self, object: &Object, generation: &Arc<Generation>, why: Failure) {
+    /// Removes an unusable version of an object, unless it was replaced already.
+    pub(crate) fn discard(&self, object: &Object, generation: &Arc<Generation>, why: CacheError) {
         if object.drop_generation(generation, why) {
             self.remove_version(object, generation);
         }
     }
 
-    /// Removes the files of a version, unless another one has taken their place.
+    /// Removes the files of a version, unless they were replaced already.
     fn remove_version(&self, object: &Object, generation: &Generation) {
         let digest = object.key.digest();
         if self.folder.remove_version(digest, &generation.head().body) {
-            self.room.removed(digest);
+            self.quota.removed(digest);
         }
     }
 
-    /// Drops a version of which the disk has lost something. When that happens often, nothing more
-    /// is stored for a while.
-    pub(crate) fn damaged(self: &Arc<Self>, object: &Arc<Object>, generation: &Arc<Generation>) {
-        if !object.drop_generation(generation, Failure::Disk) {
+    /// Drops a version that the disk failed to read. After repeated failures nothing is stored for a
+    /// while.
+    pub(crate) fn mark_damaged(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        generation: &Arc<Generation>,
+    ) {
+        if !object.drop_generation(generation, CacheError::Disk) {
             return;
         }
-        Counts::add(&self.counters.damaged, 1);
-        self.room.damaged();
+        Counters::add(&self.counters.damaged, 1);
+        self.quota.mark_damaged();
         let (node, object) = (Arc::clone(self), Arc::clone(object));
         let generation = Arc::clone(generation);
         self.loads.run(move || node.remove_version(&object, &generation));
     }
 
     /// Returns the counts.
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> CacheStats {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (used_bytes, objects, reserved_bytes) = self.room.usage();
-        Counters {
+        let (used_bytes, objects, reserved_bytes) = self.quota.usage();
+        CacheStats {
             requests: count(&self.counters.requests),
             failed: count(&self.counters.failed),
             collapsed: count(&self.counters.collapsed),
@@ -317,7 +320,7 @@ impl Node {
             relayed_bytes: count(&self.counters.relayed_bytes),
             evicted: count(&self.counters.evicted),
             damaged: count(&self.counters.damaged),
-            is_read_only: self.room.is_read_only(),
+            is_read_only: self.quota.is_read_only(),
             changed: count(&self.counters.changed),
             used_bytes,
             objects,
@@ -345,7 +348,7 @@ const MAX_FILLS: usize = 64;
 /// The maximum number of relays at a time.
 const MAX_RELAYS: usize = 64;
 
-/// The maximum number of questions and fills of one client that run or wait.
+/// The maximum number of fetches and fills of one client that run or wait.
 const MAX_PER_CLIENT: usize = 64;
 
 /// The maximum number of relays of one client.
@@ -360,5 +363,5 @@ const LOADS: usize = 4;
 /// The number of objects in memory above which idle ones are forgotten. Each has two descriptors.
 const MAX_OBJECTS: usize = 2048;
 
-/// The maximum number of objects that are removed to make room for one fill.
+/// The maximum number of objects that are evicted for one fill.
 const MAX_REMOVED_AT_ONCE: usize = 100_000;

@@ -5,21 +5,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of requests for each path and query.
 #[derive(Debug, Default)]
-pub(crate) struct Popularity(Mutex<Counted>);
+pub(crate) struct Popularity(Mutex<RequestCounts>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct RequestCounts {
     counts: HashMap<String, u64>,
     /// The length of all paths and queries together.
     bytes: usize,
 }
 
 impl Popularity {
-    /// Counts a request. If too many are known, or too long ones, all counts are halved, and what
-    /// was requested once is forgotten.
+    /// Counts a request. When the table is full, all counts are halved, and paths that were
+    /// requested once are dropped.
     pub(crate) fn count(&self, key: &str) {
         let mut counted = self.lock();
-        let Counted { counts, bytes } = &mut *counted;
+        let RequestCounts { counts, bytes } = &mut *counted;
         if let Some(count) = counts.get_mut(key) {
             *count += 1;
             return;
@@ -38,7 +38,7 @@ impl Popularity {
     }
 
     /// Returns at most this many paths with their counts, the most popular first.
-    pub(crate) fn most(&self, number: usize) -> Vec<(String, u64)> {
+    pub(crate) fn top(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
             self.lock().counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
         all.sort_unstable_by(|one, other| (other.1, &one.0).cmp(&(one.1, &other.0)));
@@ -46,7 +46,7 @@ impl Popularity {
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counted> {
+    fn lock(&self) -> MutexGuard<'_, RequestCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,9 +74,9 @@ mod tests {
             popularity.count(&format!("/scan/{number}"));
         }
         assert!(popularity.lock().counts.len() <= MAX_KNOWN);
-        let most = popularity.most(2);
-        assert_eq!(most, [("/a".to_owned(), 1), ("/b".to_owned(), 1)]);
-        assert_eq!(popularity.most(MAX_KNOWN).len(), popularity.lock().counts.len());
+        let top = popularity.top(2);
+        assert_eq!(top, [("/a".to_owned(), 1), ("/b".to_owned(), 1)]);
+        assert_eq!(popularity.top(MAX_KNOWN).len(), popularity.lock().counts.len());
     }
 
     #[test]

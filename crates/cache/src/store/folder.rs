@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 
 use super::head::{Head, millis};
-use crate::failure::OpenError;
+use crate::error::OpenError;
 use crate::key::Digest;
 
 /// The open folder of a cache.
@@ -34,7 +34,7 @@ pub(crate) struct Folder {
 
 /// A file with the bytes of an object, and its journal.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredFile {
     pub(crate) file: File,
     pub(crate) journal: Journal<Head>,
 }
@@ -51,7 +51,7 @@ impl Folder {
         let path = fs::canonicalize(path).map_err(fail("opening"))?;
         let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
         if !path.join(FORMAT).exists() {
-            // What somebody else keeps there must not be taken for objects, or be removed.
+            // Files of other programs must not be taken for objects, or be removed.
             let is_begun = path.join(LOCK).exists();
             if !is_begun && !is_empty(&path).map_err(fail("reading"))? {
                 return Err(OpenError::Format(path));
@@ -92,8 +92,8 @@ impl Folder {
         &self.objects
     }
 
-    /// Creates the file and the journal of an object, in the place of those that it had.
-    pub(crate) fn create(&self, digest: &Digest, mut head: Head) -> io::Result<Kept> {
+    /// Creates the file and the journal of an object, replacing those of its older version.
+    pub(crate) fn create(&self, digest: &Digest, mut head: Head) -> io::Result<StoredFile> {
         let shard = self.shard(digest)?;
         let before = journal::read::<Head>(&shard, name(digest).as_ref());
         let file = self.create_body(&shard, digest, &mut head)?;
@@ -104,7 +104,7 @@ impl Folder {
                     // Its readers have it open.
                     let _ = unlinkat(&shard, before.subject.body.as_str(), AtFlags::empty());
                 }
-                Ok(Kept { file, journal })
+                Ok(StoredFile { file, journal })
             }
             Err(error) => {
                 let _ = unlinkat(&shard, body.as_str(), AtFlags::empty());
@@ -132,7 +132,11 @@ impl Folder {
     }
 
     /// Opens an object that an earlier process has stored, with the contents of its journal.
-    pub(crate) fn load(&self, digest: &Digest, key: &str) -> Option<(Kept, JournalContents<Head>)> {
+    pub(crate) fn load(
+        &self,
+        digest: &Digest,
+        key: &str,
+    ) -> Option<(StoredFile, JournalContents<Head>)> {
         let shard = self.shard(digest).ok()?;
         let contents = journal::read::<Head>(&shard, name(digest).as_ref())?;
         let opened = self.open_body(&shard, &contents, key);
@@ -142,7 +146,7 @@ impl Folder {
         };
         let again = journal::read::<Head>(&shard, name(digest).as_ref())?;
         let journal = Journal::resume(shard, name(digest).as_ref(), again).ok()?;
-        Some((Kept { file, journal }, contents))
+        Some((StoredFile { file, journal }, contents))
     }
 
     fn open_body(
@@ -189,8 +193,8 @@ impl Folder {
         is_it
     }
 
-    /// Calls `note` with each stored object and the bytes that it takes on the disk, and removes
-    /// what broken processes have left.
+    /// Calls `note` with each stored object and its size on the disk, and removes files that
+    /// terminated processes have left.
     pub(crate) fn scan(&self, note: &mut dyn FnMut(Digest, u64)) {
         let objects = self.path.join(OBJECTS);
         let Ok(shards) = fs::read_dir(objects) else { return };

@@ -1,4 +1,4 @@
-//! What is kept of a response's head.
+//! The metadata of a stored object.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use underpass_client::Response;
 use underpass_client::download::interpret::Version;
 use underpass_protocol::caching::{Freshness, FreshnessRules, Received};
 
-/// What is known of a stored object: the first line of its journal.
+/// The metadata of a stored object: the first line of its journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Its path at the origin.
@@ -16,7 +16,7 @@ pub(crate) struct Head {
     pub(crate) body: String,
     /// The inode of that file.
     pub(crate) inode: u64,
-    /// What tells its version from others, if the origin says that.
+    /// The validator of its version, if the origin has sent one.
     pub(crate) version: Option<Version>,
     /// Its length in bytes; `None` as long as it is not known.
     pub(crate) size: Option<u64>,
@@ -41,12 +41,12 @@ impl Head {
         fields.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Takes over what a 304 says (RFC 9111 3.2).
+    /// Updates the metadata from a 304 (RFC 9111 3.2).
     pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime) {
-        let mut newer = kept_fields(response);
-        // These belong to the bytes that are here.
+        let mut newer = stored_fields(response);
+        // These describe the stored bytes.
         newer.retain(|(name, _)| !OF_BODY.contains(&name.as_str()));
-        // How old it was when it was received, and when it was made, is said of each response anew.
+        // Age and date belong to one response.
         let is_of_response = |name: &str| matches!(name, "age" | "date");
         self.fields.retain(|(name, _)| {
             !is_of_response(name) && !newer.iter().any(|(newer, _)| newer == name)
@@ -56,8 +56,9 @@ impl Head {
     }
 }
 
-/// Returns the fields of a response that are kept: all but those about the connection (RFC 9111 3.1).
-pub(crate) fn kept_fields(response: &Response) -> Vec<(String, String)> {
+/// Returns the fields of a response that are stored: all but those about the connection (RFC 9111
+/// 3.1).
+pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
     let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
     let options: Vec<_> = options.by_ref().map(<[u8]>::trim_ascii).collect();
@@ -77,9 +78,9 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whether a field of the origin, in lower case, is sent to clients as it is.
-pub(crate) fn replayed(name: &str) -> bool {
-    !OWN.contains(&name) && !FOR_ONE.contains(&name) && !name.starts_with("x-amz-")
+/// Returns whether a field of the origin, in lower case, is forwarded to clients unchanged.
+pub(crate) fn is_forwarded(name: &str) -> bool {
+    !SET_BY_SERVER.contains(&name) && !PER_CLIENT.contains(&name) && !name.starts_with("x-amz-")
 }
 
 /// Fields about the connection to the origin (RFC 9110 7.6.1).
@@ -103,7 +104,7 @@ const OF_BODY: [&str; 6] =
     ["content-encoding", "content-length", "content-md5", "content-range", "etag", "last-modified"];
 
 /// Fields that this server writes itself.
-const OWN: [&str; 13] = [
+const SET_BY_SERVER: [&str; 13] = [
     "accept-ranges",
     "age",
     "cache-status",
@@ -120,7 +121,7 @@ const OWN: [&str; 13] = [
 ];
 
 /// Fields for one client, or about the host of the origin, which is another one.
-const FOR_ONE: [&str; 6] = [
+const PER_CLIENT: [&str; 6] = [
     "alt-svc",
     "clear-site-data",
     "public-key-pins",

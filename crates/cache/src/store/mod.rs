@@ -1,10 +1,10 @@
-//! What is on the disk: names, heads, and how much room there is.
+//! Storage on the disk: files, metadata and the quota.
 
+mod eviction_queue;
 mod folder;
 mod head;
-mod queue;
-mod room;
+mod quota;
 
 pub(crate) use folder::Folder;
-pub(crate) use head::{Head, kept_fields, millis, replayed};
-pub(crate) use room::{Full, Room};
+pub(crate) use head::{Head, is_forwarded, millis, stored_fields};
+pub(crate) use quota::{DiskQuota, QuotaExceeded};

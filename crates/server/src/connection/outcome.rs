@@ -32,7 +32,7 @@ pub(crate) enum Failure {
     /// The client has left while the origin was waited for.
     Left,
     /// The rest will not come from the origin.
-    Origin(underpass_cache::Failure),
+    Origin(underpass_cache::CacheError),
     /// The client took nothing for too long.
     Stalled,
     /// The helper that makes the body failed.

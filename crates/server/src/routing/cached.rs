@@ -12,7 +12,7 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use underpass_cache::{Entry, Failure, Reader};
+use underpass_cache::{CacheEntry, CacheError, Reader};
 use underpass_engine::{Chain, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
 
@@ -54,18 +54,18 @@ impl CachedBody {
 
     /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still be
     /// had from the origin.
-    pub(crate) async fn first_byte(&self) -> Result<(), Failure> {
+    pub(crate) async fn first_byte(&self) -> Result<(), CacheError> {
         let Some((_, range)) = self.parts.first() else { return Ok(()) };
-        let end = self.arrive(range.start, range.end).await?;
-        let (file, at, len) = (self.reader.file(), range.start, FIRST.min(end - range.start));
+        let end = self.wait_for(range.start, range.end).await?;
+        let (file, at, len) = (self.reader.file(), range.start, FIRST_READ.min(end - range.start));
         if self.is_relayed() || is_resident(&file, at, len) {
             return Ok(());
         }
-        let read = spawn_blocking(move || bring_in(&file, at, len)).await;
+        let read = spawn_blocking(move || read_into_page_cache(&file, at, len)).await;
         match read {
-            Ok(Err(error)) if is_of_the_disk(&error) => {
-                self.reader.damaged();
-                Err(Failure::Disk)
+            Ok(Err(error)) if is_disk_error(&error) => {
+                self.reader.mark_damaged();
+                Err(CacheError::Disk)
             }
             _ => Ok(()),
         }
@@ -73,18 +73,18 @@ impl CachedBody {
 
     /// Notes why sending it has failed, which may be the disk.
     pub(crate) fn failed(&self, error: &io::Error) {
-        if !self.is_relayed() && is_of_the_disk(error) {
-            self.reader.damaged();
+        if !self.is_relayed() && is_disk_error(error) {
+            self.reader.mark_damaged();
         }
     }
 
     /// Waits for a byte; returns up to where all have come.
-    pub(crate) async fn arrive(&self, at: u64, end: u64) -> Result<u64, Failure> {
-        let mut arriving = pin!(self.reader.arrive(at, end));
+    pub(crate) async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
+        let mut waiting = pin!(self.reader.wait_for(at, end));
         loop {
-            match timeout(TICK, &mut arriving).await {
+            match timeout(STALL_CHECK_INTERVAL, &mut waiting).await {
                 Ok(arrived) => return arrived,
-                Err(_) if self.reader.has_stalled() => return Err(Failure::TimedOut),
+                Err(_) if self.reader.has_stalled() => return Err(CacheError::TimedOut),
                 Err(_) => {}
             }
         }
@@ -96,7 +96,7 @@ impl CachedBody {
     }
 
     /// Returns how many bytes of it are not here.
-    pub(crate) fn missing_at(&self, entry: &Entry) -> u64 {
+    pub(crate) fn missing_bytes(&self, entry: &CacheEntry) -> u64 {
         let missing = |range: &Range<u64>| match range.end {
             u64::MAX => 0,
             end => end - range.start - entry.present(range),
@@ -108,12 +108,12 @@ impl CachedBody {
     pub(crate) fn source(&self, range: Range<u64>) -> io::Result<Source<Arc<OwnedFd>>> {
         match self.reader.pipe() {
             Some(pipe) => Ok(Source::of(pipe)?.len(range.end - range.start)),
-            None => Ok(self.kept(range)),
+            None => Ok(self.stored(range)),
         }
     }
 
     /// Returns a part of the file.
-    fn kept(&self, range: Range<u64>) -> Source<Arc<OwnedFd>> {
+    fn stored(&self, range: Range<u64>) -> Source<Arc<OwnedFd>> {
         Source::range(self.reader.file(), range.start, range.end - range.start)
     }
 
@@ -121,17 +121,17 @@ impl CachedBody {
     pub(crate) fn present_chain(&self, head: &[u8]) -> Option<Chain<Arc<OwnedFd>>> {
         let [(header, range)] = self.parts.as_slice() else { return None };
         let len = range.end - range.start;
-        let is_whole = !self.is_chunked && len <= WHOLE && self.reader.present(range) == len;
+        let is_whole = !self.is_chunked && len <= MAX_WHOLE && self.reader.present(range) == len;
         if !is_whole || !is_resident(self.reader.file(), range.start, len) {
             return None;
         }
-        let chain = Chain::new().bytes([head, header].concat()).source(self.kept(range.clone()));
+        let chain = Chain::new().bytes([head, header].concat()).source(self.stored(range.clone()));
         Some(chain.bytes(self.closing.clone()))
     }
 }
 
 /// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing.
-fn bring_in(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
+fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     let end = at + len;
     while at < end {
@@ -144,15 +144,15 @@ fn bring_in(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
 }
 
 /// Returns whether an error is one of reading from a disk.
-fn is_of_the_disk(error: &io::Error) -> bool {
+fn is_disk_error(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::IO)
 }
 
 /// How much of a body is read before its head is sent.
-const FIRST: u64 = 128 << 10;
+const FIRST_READ: u64 = 128 << 10;
 
 /// The size up to which a body is sent at once, if it is in memory.
-const WHOLE: u64 = 1 << 20;
+const MAX_WHOLE: u64 = 1 << 20;
 
 /// How often a response that waits for a relay checks whether the origin still sends.
-const TICK: Duration = Duration::from_millis(500);
+const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(500);

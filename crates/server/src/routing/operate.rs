@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tokio::task::spawn_blocking;
-use underpass_cache::{Cache, Entry, Failure, Found, Wish};
+use underpass_cache::{Cache, CacheEntry, CacheError, Lookup, ObjectRequest};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::caching::Forward;
 use underpass_protocol::request::target::Target;
@@ -89,27 +89,27 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         return access::denied(ctx);
     }
     let range = (to < u64::MAX && from < to).then_some(from..to);
-    let wish = Wish { range, ..Wish::default() };
-    let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else {
+    let request = ObjectRequest { range, ..ObjectRequest::default() };
+    let Some(found) = ctx.peer.unless_left(cache.find(&key, &request)).await else {
         return ctx.error(503, "");
     };
     match found {
-        Found::Reply { reply, .. } => ctx.error(reply.status, ""),
-        Found::Failed { failure, .. } => ctx.error(failure.status(), &failure.to_string()),
-        Found::Entry(entry) => match ctx.peer.unless_left(fetch(&entry, from, to)).await {
+        Lookup::Response { response, .. } => ctx.error(response.status, ""),
+        Lookup::Failed { error, .. } => ctx.error(error.status(), &error.to_string()),
+        Lookup::Entry(entry) => match ctx.peer.unless_left(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
                 let text = format!("{{\"length\":{length},\"fetched\":{fetched}}}\n");
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }
-            Some(Err(failure)) => ctx.error(failure.status(), &failure.to_string()),
+            Some(Err(error)) => ctx.error(error.status(), &error.to_string()),
             None => ctx.error(503, ""),
         },
     }
 }
 
 /// Waits until a range of an object is here; returns how many bytes of it were not.
-async fn fetch(entry: &Entry, from: u64, to: u64) -> Result<u64, Failure> {
+async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError> {
     let reader = entry.reader();
     // The answer that has just begun to come was begun for this request.
     let present = match entry.cache.forward {
@@ -118,10 +118,10 @@ async fn fetch(entry: &Entry, from: u64, to: u64) -> Result<u64, Failure> {
     };
     let mut at = from;
     while at < to {
-        let arrived = reader.arrive(at, to).await?;
+        let arrived = reader.wait_for(at, to).await?;
         if reader.pipe().is_some() {
             // It would pass this way, and not stay.
-            return Err(Failure::NoRoom);
+            return Err(CacheError::NoRoom);
         }
         if arrived == at {
             break;

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
-use underpass_cache::{Cache, Content, Entry, Failure, Found, Key, Reply, Wish};
+use underpass_cache::{
+    BufferedResponse, Cache, CacheEntry, CacheError, Key, Lookup, ObjectRequest, ResponseContent,
+};
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
@@ -46,29 +48,31 @@ pub(crate) async fn respond(
     if has_passed(&ctx.request, cache.id()) {
         return ctx.error(508, "the origin leads back to this server");
     }
-    let passed = ctx.request.fields("cdn-loop");
-    let passed: Vec<_> = passed.filter_map(|value| str::from_utf8(value).ok()).collect();
-    let passed = passed.join(", ");
-    if passed.len() > MAX_PASSED {
+    let cdn_loop = ctx.request.fields("cdn-loop");
+    let cdn_loop: Vec<_> = cdn_loop.filter_map(|value| str::from_utf8(value).ok()).collect();
+    let cdn_loop = cdn_loop.join(", ");
+    if cdn_loop.len() > MAX_CDN_LOOP {
         return ctx.error(508, "the request has passed too many caches");
     }
     let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
-    let mut wish = Wish {
-        range: wanted(&ctx.request),
-        passed,
+    let mut request = ObjectRequest {
+        range: first_range(&ctx.request),
+        cdn_loop,
         is_relayed: false,
         client: ClientNet::of(client).address(),
     };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
         // There is no one to answer if the client has left.
-        let Some(found) = ctx.peer.unless_left(cache.find(&key, &wish)).await else { break };
+        let Some(found) = ctx.peer.unless_left(cache.find(&key, &request)).await else { break };
         match found {
-            Found::Reply { reply, cache } => return passed_on(ctx, &target.path, &reply, &cache),
-            Found::Failed { failure, retry_after, cache } => {
-                return failed(ctx, failure, retry_after, &cache);
+            Lookup::Response { response, cache } => {
+                return pass_on(ctx, &target.path, &response, &cache);
             }
-            Found::Entry(entry) => match served(ctx, &target.path, &entry).await {
+            Lookup::Failed { error, retry_after, cache } => {
+                return failed(ctx, error, retry_after, &cache);
+            }
+            Lookup::Entry(entry) => match serve_unless_left(ctx, &target.path, &entry).await {
                 None => break,
                 Some(Ok(mut response)) => {
                     let is_hit = entry.cache.forward.is_none();
@@ -78,23 +82,23 @@ pub(crate) async fn respond(
                     return response;
                 }
                 // Nothing was sent, so the new version can be.
-                Some(Err(Failure::Changed)) => {}
+                Some(Err(CacheError::Changed)) => {}
                 // The object was dropped, and is fetched again; if the disk fails then, past it.
-                Some(Err(Failure::Disk)) if attempt == 0 => {}
-                Some(Err(Failure::NoRoom | Failure::Disk)) if !wish.is_relayed => {
-                    wish.is_relayed = true;
+                Some(Err(CacheError::Disk)) if attempt == 0 => {}
+                Some(Err(CacheError::NoRoom | CacheError::Disk)) if !request.is_relayed => {
+                    request.is_relayed = true;
                 }
-                Some(Err(failure)) => return failed(ctx, failure, None, &entry.cache),
+                Some(Err(error)) => return failed(ctx, error, None, &entry.cache),
             },
         }
     }
     let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-    failed(ctx, Failure::Changed, None, &cache)
+    failed(ctx, CacheError::Changed, None, &cache)
 }
 
 /// Returns the part of an object that a request asks for, as far as that is known before its length
 /// is.
-fn wanted(request: &Request<'_, '_>) -> Option<Range<u64>> {
+fn first_range(request: &Request<'_, '_>) -> Option<Range<u64>> {
     if request.method == Method::Head {
         return Some(0..1);
     }
@@ -110,16 +114,20 @@ fn wanted(request: &Request<'_, '_>) -> Option<Range<u64>> {
 }
 
 /// Answers with an object, unless the client leaves before its length or its first bytes have come.
-async fn served(
+async fn serve_unless_left(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    entry: &Entry,
-) -> Option<Result<Response, Failure>> {
+    entry: &CacheEntry,
+) -> Option<Result<Response, CacheError>> {
     ctx.peer.unless_left(serve(ctx, path, entry)).await
 }
 
 /// Answers with an object, as soon as its first bytes have come.
-async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<Response, Failure> {
+async fn serve(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    entry: &CacheEntry,
+) -> Result<Response, CacheError> {
     let reader = entry.reader();
     let needs_len = ctx.request.method == Method::Head
         || ctx.request.has("range")
@@ -128,9 +136,9 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
     while needs_len && entry.len().is_none() {
         if entry.cache.is_relayed {
             // Its length shows when it has all been sent.
-            return Err(Failure::NoRoom);
+            return Err(CacheError::NoRoom);
         }
-        at = reader.arrive(at, u64::MAX).await?;
+        at = reader.wait_for(at, u64::MAX).await?;
     }
     let media_type = ctx.shared().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
@@ -159,7 +167,7 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
             let body = CachedBody::new(reader, content, entry.len());
             origin_bytes = match entry.cache.forward {
                 Some(Forward::UriMiss) => u64::MAX,
-                _ => body.missing_at(entry),
+                _ => body.missing_bytes(entry),
             };
             body.first_byte().await?;
             if body.is_relayed() {
@@ -183,7 +191,7 @@ async fn serve(ctx: &RequestContext<'_>, path: &[u8], entry: &Entry) -> Result<R
 }
 
 /// Returns the plan for an object whose length the last chunk will tell.
-fn unknown_length(entry: &Entry, media_type: &str) -> Plan {
+fn unknown_length(entry: &CacheEntry, media_type: &str) -> Plan {
     let mut fields = Vec::with_capacity(256);
     push_field(&mut fields, "Content-Type", media_type.as_bytes());
     push_field(&mut fields, "Transfer-Encoding", b"chunked");
@@ -196,12 +204,16 @@ fn unknown_length(entry: &Entry, media_type: &str) -> Plan {
 }
 
 /// Adds what the origin says about the object, and what the cache did.
-fn push_fields(ctx: &RequestContext<'_>, (entry, cache): (&Entry, &CacheStatus), plan: &mut Plan) {
+fn push_fields(
+    ctx: &RequestContext<'_>,
+    (entry, cache): (&CacheEntry, &CacheStatus),
+    plan: &mut Plan,
+) {
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
         let is_of_body = matches!(plan.status, 200 | 206);
-        let replayed = entry.replayed().filter(|(name, _)| {
+        let replayed = entry.forwarded_fields().filter(|(name, _)| {
             let is_known =
                 matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
             let is_replaced = own.is_some() && matches!(*name, "cache-control" | "expires");
@@ -229,22 +241,22 @@ fn push_replayed<'f>(
 }
 
 /// Passes on what the origin says instead of an object.
-fn passed_on(
+fn pass_on(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    reply: &Reply,
+    received: &BufferedResponse,
     cache: &CacheStatus,
 ) -> Response {
-    let Some(Content { fields: known, body: text }) = &reply.content else {
-        return refused(ctx, reply.status, "", reply.retry_after, cache);
+    let Some(ResponseContent { fields: known, body: text }) = &received.content else {
+        return refused(ctx, received.status, "", received.retry_after, cache);
     };
     let mut fields = Vec::with_capacity(512);
-    let is_here = |name: &str, value: &str| name == "location" && value.starts_with('/');
+    let is_local = |name: &str, value: &str| name == "location" && value.starts_with('/');
     let lines = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    push_replayed(ctx, &mut fields, lines.clone().filter(|(name, value)| !is_here(name, value)));
-    if let Some((_, place)) = lines.clone().find(|(name, value)| is_here(name, value)) {
-        let place = format!("{}{place}", ctx.settings().path_prefix);
-        push_field(&mut fields, "Location", place.as_bytes());
+    push_replayed(ctx, &mut fields, lines.clone().filter(|(name, value)| !is_local(name, value)));
+    if let Some((_, path)) = lines.clone().find(|(name, value)| is_local(name, value)) {
+        let path = format!("{}{path}", ctx.settings().path_prefix);
+        push_field(&mut fields, "Location", path.as_bytes());
     }
     let media_type = lines.clone().find(|(name, _)| *name == "content-type");
     if ctx.shared().sandboxes
@@ -253,16 +265,16 @@ fn passed_on(
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
     ctx.shared().path_fields.push(path, &mut fields);
-    let has_body = !matches!(reply.status, 204 | 205);
+    let has_body = !matches!(received.status, 204 | 205);
     if has_body {
         push_number_field(&mut fields, "Content-Length", text.len() as u64);
     }
-    push_number_field(&mut fields, "Age", reply.age(ctx.now));
+    push_number_field(&mut fields, "Age", received.age(ctx.now));
     let is_sent = has_body && ctx.request.method != Method::Head;
     let body = if is_sent { Body::Memory(text.clone().into()) } else { Body::Nothing };
-    let mut response = Response::new(reply.status, fields, body, Some(text.len() as u64));
-    response.date = Some(reply.date());
-    tell(response, cache)
+    let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
+    response.date = Some(received.date());
+    add_cache_fields(response, cache)
 }
 
 /// Returns whether one of these lines is a field of this name.
@@ -286,13 +298,13 @@ fn title(name: &str) -> String {
 /// Answers with a failure.
 fn failed(
     ctx: &RequestContext<'_>,
-    failure: Failure,
+    error: CacheError,
     retry_after: Option<Duration>,
     cache: &CacheStatus,
 ) -> Response {
-    let default = matches!(failure.status(), 503 | 504).then_some(Duration::from_secs(1));
-    let cache = CacheStatus { detail: Some(failure.word()), ..*cache };
-    refused(ctx, failure.status(), &failure.to_string(), retry_after.or(default), &cache)
+    let default = matches!(error.status(), 503 | 504).then_some(Duration::from_secs(1));
+    let cache = CacheStatus { detail: Some(error.word()), ..*cache };
+    refused(ctx, error.status(), &error.to_string(), retry_after.or(default), &cache)
 }
 
 /// Answers with a status and an explanation.
@@ -308,11 +320,11 @@ fn refused(
         let seconds = wait.as_millis().div_ceil(1000).max(1);
         response.add_field("Retry-After", &seconds.to_string());
     }
-    tell(response, cache)
+    add_cache_fields(response, cache)
 }
 
 /// Adds to a response without an object what the cache did.
-fn tell(mut response: Response, cache: &CacheStatus) -> Response {
+fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
     response.cache =
@@ -339,7 +351,7 @@ async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key
 const MAX_ATTEMPTS: u32 = 4;
 
 /// The maximum length of the list of caches that a request has passed.
-const MAX_PASSED: usize = 1 << 10;
+const MAX_CDN_LOOP: usize = 1 << 10;
 
 /// The offset in bytes that no file reaches.
 const MAX_LEN: u64 = 1 << 63;

@@ -144,7 +144,7 @@ impl Shared {
             mechanism: report.mechanism,
             elapsed: report.elapsed,
             is_relay: report.is_relay,
-            failure: report.failure.map(|failure| failure.to_string()),
+            failure: report.error.map(|error| error.to_string()),
         });
     }
 

@@ -63,7 +63,7 @@ impl Slow<'_> {
     /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
     async fn arrive(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
         let began = Instant::now();
-        let mut arriving = pin!(body.arrive(at, end));
+        let mut arriving = pin!(body.wait_for(at, end));
         let arrived = loop {
             match timeout(TICK, self.peer.unless_left(arriving.as_mut())).await {
                 Ok(Some(arrived)) => break arrived,

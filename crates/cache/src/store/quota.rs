@@ -1,4 +1,4 @@
-//! The room for objects: what is used, what is reserved for fills, and what may be removed.
+//! The disk quota: what is used, what is reserved for fills, and what is evicted next.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,51 +6,51 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
 
-use super::queue::Queue;
+use super::eviction_queue::EvictionQueue;
 use crate::key::Digest;
 use crate::options::KeepFree;
 
-/// The room of one cache.
+/// The disk space of one cache.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct DiskQuota {
     limit: Option<u64>,
     keep_free: KeepFree,
-    state: Mutex<State>,
+    state: Mutex<QuotaState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    queue: Queue,
+struct QuotaState {
+    queue: EvictionQueue,
     /// The bytes that running fills will still write.
     reserved: u64,
-    /// When the disk has failed lately.
+    /// The times of recent disk failures.
     failed: Vec<Instant>,
 }
 
-/// Why there is no room yet.
+/// Why space cannot be reserved.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// This object is to be removed first.
-    Remove(Digest),
-    /// Nothing can be removed.
-    ForGood,
+pub(crate) enum QuotaExceeded {
+    /// This object must be evicted first.
+    Evict(Digest),
+    /// Nothing can be evicted.
+    Permanently,
 }
 
-impl Room {
+impl DiskQuota {
     pub(crate) fn new(limit: Option<u64>, keep_free: KeepFree) -> Self {
         Self { limit, keep_free, state: Mutex::default() }
     }
 
-    /// Reserves room for bytes that a fill is going to write.
+    /// Reserves space for bytes that a fill is going to write.
     pub(crate) fn try_reserve(
         &self,
         bytes: u64,
         disk: &OwnedFd,
         is_pinned: impl Fn(&Digest) -> bool,
-    ) -> Result<(), Full> {
+    ) -> Result<(), QuotaExceeded> {
         let mut state = self.lock();
         if state.is_read_only() {
-            return Err(Full::ForGood);
+            return Err(QuotaExceeded::Permanently);
         }
         let is_within = self.limit.is_none_or(|limit| {
             state.queue.bytes().saturating_add(state.reserved).saturating_add(bytes) <= limit
@@ -60,13 +60,13 @@ impl Room {
             return Ok(());
         }
         if self.limit.is_some_and(|limit| bytes > limit) {
-            return Err(Full::ForGood);
+            return Err(QuotaExceeded::Permanently);
         }
-        Err(state.queue.next(is_pinned).map_or(Full::ForGood, Full::Remove))
+        Err(state.queue.next(is_pinned).map_or(QuotaExceeded::Permanently, QuotaExceeded::Evict))
     }
 
-    /// Notes that the disk has failed to read what it had.
-    pub(crate) fn damaged(&self) {
+    /// Records that the disk has failed to read a file.
+    pub(crate) fn mark_damaged(&self) {
         let mut state = self.lock();
         state.failed.retain(|failed| failed.elapsed() < FAILURE_TIME);
         if state.failed.len() < MAX_FAILURES {
@@ -74,17 +74,17 @@ impl Room {
         }
     }
 
-    /// Returns whether the disk has failed so often that nothing is stored on it.
+    /// Returns whether nothing is stored, because the disk has failed repeatedly.
     pub(crate) fn is_read_only(&self) -> bool {
         self.lock().is_read_only()
     }
 
-    /// Returns the object to remove next.
+    /// Returns the object to evict next.
     pub(crate) fn next(&self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
         self.lock().queue.next(is_pinned)
     }
 
-    /// Returns whether the file system has this many bytes above what is to be left free.
+    /// Returns whether the file system has this many bytes in excess of the minimum free space.
     fn has_free(&self, disk: &OwnedFd, bytes: u64) -> bool {
         let Ok(found) = fstatvfs(disk) else { return true };
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
@@ -92,12 +92,11 @@ impl Room {
             KeepFree::Bytes(bytes) => bytes,
             KeepFree::Percent(percent) => all / 100 * u64::from(percent),
         };
-        // Some file systems say nothing of their size.
+        // Some file systems do not report their size.
         all == 0 || free >= kept.saturating_add(bytes)
     }
 
-    /// Takes bytes out of a reservation: those that were written to an object that is kept, and
-    /// those that will not be written.
+    /// Releases reserved bytes: those written to a stored object, and those that will not be written.
     pub(crate) fn settle(&self, digest: Option<&Digest>, written: u64, unwritten: u64) {
         let mut state = self.lock();
         state.reserved = state.reserved.saturating_sub(written + unwritten);
@@ -106,20 +105,20 @@ impl Room {
         }
     }
 
-    /// Notes an object that an earlier process has stored, unless it is known.
-    pub(crate) fn found(&self, digest: &Digest, bytes: u64) {
+    /// Adds an object that an earlier process has stored, unless it was added already.
+    pub(crate) fn add_existing(&self, digest: &Digest, bytes: u64) {
         let mut state = self.lock();
         if !state.queue.has(digest) {
             state.queue.add(digest, bytes);
         }
     }
 
-    /// Notes that an object was used.
+    /// Records that an object was used.
     pub(crate) fn touch(&self, digest: &Digest) {
         self.lock().queue.touch(digest);
     }
 
-    /// Forgets an object that was removed; returns its bytes.
+    /// Removes an object from the books; returns its bytes.
     pub(crate) fn removed(&self, digest: &Digest) -> u64 {
         self.lock().queue.remove(digest)
     }
@@ -130,20 +129,20 @@ impl Room {
         (state.queue.bytes(), state.queue.len() as u64, state.reserved)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QuotaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QuotaState {
     fn is_read_only(&self) -> bool {
         let failed = self.failed.iter().filter(|failed| failed.elapsed() < FAILURE_TIME);
         failed.count() >= MAX_FAILURES
     }
 }
 
-/// The number of failures of the disk within [`FAILURE_TIME`] after which nothing is stored.
+/// After this many disk failures within [`FAILURE_TIME`] nothing is stored.
 const MAX_FAILURES: usize = 3;
 
-/// How long a failure of the disk counts.
+/// How long a disk failure counts.
 const FAILURE_TIME: Duration = Duration::from_secs(3600);

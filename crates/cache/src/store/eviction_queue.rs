@@ -1,6 +1,6 @@
 //! Which object is removed next: S3-FIFO (Yang and others, SOSP 2023).
 //!
-//! New objects enter a small queue, and those that nobody asks for again leave from its end; the
+//! New objects enter a small queue, and those that are not requested again leave from its end; the
 //! others move to the main queue. So a scan of everything passes through a tenth of the space and
 //! leaves the rest alone. Objects that were removed from the small queue are remembered for a
 //! while, and enter the main one if they come back.
@@ -11,8 +11,8 @@ use crate::key::Digest;
 
 /// The queues of one cache.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    units: HashMap<Digest, Unit>,
+pub(crate) struct EvictionQueue {
+    entries: HashMap<Digest, QueueEntry>,
     small: VecDeque<Digest>,
     main: VecDeque<Digest>,
     small_bytes: u64,
@@ -22,14 +22,14 @@ pub(crate) struct Queue {
 }
 
 #[derive(Debug)]
-struct Unit {
+struct QueueEntry {
     bytes: u64,
     /// How often it was used lately, at most 3.
     uses: u8,
     is_main: bool,
 }
 
-impl Queue {
+impl EvictionQueue {
     /// Returns the bytes of all objects.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -37,33 +37,33 @@ impl Queue {
 
     /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.units.len()
+        self.entries.len()
     }
 
     /// Returns whether an object is in the queues.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
-        self.units.contains_key(digest)
+        self.entries.contains_key(digest)
     }
 
-    /// Notes that an object was used.
+    /// Records that an object was used.
     pub(crate) fn touch(&mut self, digest: &Digest) {
-        if let Some(unit) = self.units.get_mut(digest) {
-            unit.uses = (unit.uses + 1).min(3);
+        if let Some(entry) = self.entries.get_mut(digest) {
+            entry.uses = (entry.uses + 1).min(3);
         }
     }
 
     /// Adds bytes to an object, which may be new.
     pub(crate) fn add(&mut self, digest: &Digest, bytes: u64) {
-        let is_main = match self.units.get(digest) {
-            Some(unit) => unit.is_main,
+        let is_main = match self.entries.get(digest) {
+            Some(entry) => entry.is_main,
             None => self.remembered.remove(digest),
         };
         let (small, main) = (&mut self.small, &mut self.main);
-        let unit = self.units.entry(*digest).or_insert_with(|| {
+        let entry = self.entries.entry(*digest).or_insert_with(|| {
             if is_main { main } else { small }.push_back(*digest);
-            Unit { bytes: 0, uses: 0, is_main }
+            QueueEntry { bytes: 0, uses: 0, is_main }
         });
-        unit.bytes += bytes;
+        entry.bytes += bytes;
         self.bytes += bytes;
         if !is_main {
             self.small_bytes += bytes;
@@ -72,36 +72,36 @@ impl Queue {
 
     /// Removes an object; returns its bytes.
     pub(crate) fn remove(&mut self, digest: &Digest) -> u64 {
-        // Its place in a queue is passed over when it comes to the front.
-        let Some(unit) = self.units.remove(digest) else { return 0 };
-        self.bytes -= unit.bytes;
-        if !unit.is_main {
-            self.small_bytes -= unit.bytes;
+        // Its slot in a queue is skipped when it comes to the front.
+        let Some(entry) = self.entries.remove(digest) else { return 0 };
+        self.bytes -= entry.bytes;
+        if !entry.is_main {
+            self.small_bytes -= entry.bytes;
         }
-        let queue = if unit.is_main { &mut self.main } else { &mut self.small };
+        let queue = if entry.is_main { &mut self.main } else { &mut self.small };
         queue.retain(|known| known != digest);
-        unit.bytes
+        entry.bytes
     }
 
     /// Returns the object to remove next, which stays until [`remove`](Self::remove); `None` if
     /// there is none that may be removed.
     pub(crate) fn next(&mut self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
         // Each object passes the front at most four times before its uses are gone.
-        for _ in 0..4 * self.units.len() + 4 {
+        for _ in 0..4 * self.entries.len() + 4 {
             let is_small_due = self.small_bytes * SMALL_SHARE >= self.bytes || self.main.is_empty();
             let from_small = is_small_due && !self.small.is_empty();
             let queue = if from_small { &mut self.small } else { &mut self.main };
             let digest = queue.pop_front()?;
-            let Some(unit) = self.units.get_mut(&digest) else { continue };
+            let Some(entry) = self.entries.get_mut(&digest) else { continue };
             if is_pinned(&digest) {
                 queue.push_back(digest);
-                unit.uses = unit.uses.saturating_sub(1);
-            } else if from_small && unit.uses > 1 {
-                (unit.uses, unit.is_main) = (0, true);
-                self.small_bytes -= unit.bytes;
+                entry.uses = entry.uses.saturating_sub(1);
+            } else if from_small && entry.uses > 1 {
+                (entry.uses, entry.is_main) = (0, true);
+                self.small_bytes -= entry.bytes;
                 self.main.push_back(digest);
-            } else if !from_small && unit.uses > 0 {
-                unit.uses -= 1;
+            } else if !from_small && entry.uses > 0 {
+                entry.uses -= 1;
                 self.main.push_back(digest);
             } else {
                 queue.push_front(digest);
@@ -143,7 +143,7 @@ mod tests {
         digest
     }
 
-    fn make_room(queue: &mut Queue, limit: u64) {
+    fn make_room(queue: &mut EvictionQueue, limit: u64) {
         while queue.bytes() > limit {
             let next = queue.next(|_| false).expect("an object");
             queue.remove(&next);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_scan_leaves_what_is_used_often() {
-        let mut queue = Queue::default();
+        let mut queue = EvictionQueue::default();
         let hot = 0..90_u32;
         for round in 0..3 {
             for number in hot.clone() {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_soon_is_kept_longer() {
-        let mut queue = Queue::default();
+        let mut queue = EvictionQueue::default();
         (0..10).for_each(|number| queue.add(&digest(number), 10));
         make_room(&mut queue, 90);
         assert!(!queue.has(&digest(0)));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_pinned_stays_and_all_may_be() {
-        let mut queue = Queue::default();
+        let mut queue = EvictionQueue::default();
         queue.add(&digest(1), 10);
         queue.add(&digest(2), 10);
         assert_eq!(queue.next(|digest| digest[0] == 1), Some(digest(2)));
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(queue.remove(&digest(1)), 10);
         assert_eq!(queue.remove(&digest(1)), 0);
         assert_eq!(queue.bytes(), 10);
-        assert_eq!(Queue::default().next(|_| false), None);
+        assert_eq!(EvictionQueue::default().next(|_| false), None);
     }
 }

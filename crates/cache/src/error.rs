@@ -9,21 +9,21 @@ use underpass_client::ClientError;
 /// Why something could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Failure {
-    /// The origin's answer contradicts the request or itself, or cannot be used.
-    BadAnswer,
-    /// More fills are wanted than may run and wait.
+pub enum CacheError {
+    /// The origin's response contradicts the request or itself, or cannot be used.
+    InvalidResponse,
+    /// More fetches and fills are requested than may run and wait.
     Busy,
     /// The origin has another version now.
     Changed,
-    /// The origin does not let this node in.
-    Denied,
+    /// The origin denies access to this node.
+    AccessDenied,
     /// The disk failed.
     Disk,
-    /// There is no room for it, and nothing can make some.
+    /// The quota has no space for the object, and none can be freed.
     NoRoom,
-    /// The origin answered with a failure of its own.
-    OriginFailed,
+    /// The origin answered with a server error.
+    ServerError,
     /// The origin redirects elsewhere, which is not followed.
     Redirected,
     /// The origin did not answer in time, or stopped in the middle.
@@ -32,15 +32,15 @@ pub enum Failure {
     Unreachable,
 }
 
-impl Failure {
+impl CacheError {
     /// Returns the status for a client that has nothing of the response yet.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::BadAnswer
+            Self::InvalidResponse
             | Self::Changed
-            | Self::Denied
-            | Self::OriginFailed
+            | Self::AccessDenied
+            | Self::ServerError
             | Self::Redirected => 502,
             Self::Busy | Self::Disk => 503,
             Self::NoRoom => 507,
@@ -52,34 +52,34 @@ impl Failure {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::BadAnswer => "origin-invalid",
+            Self::InvalidResponse => "origin-invalid",
             Self::Busy => "busy",
             Self::Changed => "origin-changed",
-            Self::Denied => "origin-denied",
+            Self::AccessDenied => "origin-denied",
             Self::Disk => "disk",
             Self::NoRoom => "no-room",
-            Self::OriginFailed => "origin-failed",
+            Self::ServerError => "origin-failed",
             Self::Redirected => "origin-redirects",
             Self::TimedOut => "origin-timeout",
             Self::Unreachable => "origin-unreachable",
         }
     }
 
-    /// Returns whether the same may succeed in a moment.
-    pub(crate) fn may_pass(self) -> bool {
-        matches!(self, Self::OriginFailed | Self::TimedOut | Self::Unreachable)
+    /// Returns whether a retry may succeed.
+    pub(crate) fn is_transient(self) -> bool {
+        matches!(self, Self::ServerError | Self::TimedOut | Self::Unreachable)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::BadAnswer => "the origin's answer cannot be used",
+            Self::InvalidResponse => "the origin's answer cannot be used",
             Self::Busy => "too many requests to the origin are under way; try again soon",
             Self::Changed => "the file has changed at the origin",
-            Self::Denied => "the origin does not let this server in",
+            Self::AccessDenied => "the origin does not let this server in",
             Self::Disk => "the disk of the cache failed",
-            Self::OriginFailed => "the origin failed",
+            Self::ServerError => "the origin failed",
             Self::NoRoom => "there is no room for it in the cache",
             Self::Redirected => "the origin redirects elsewhere",
             Self::TimedOut => "the origin did not answer in time",
@@ -88,9 +88,9 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CacheError {}
 
-impl From<&ClientError> for Failure {
+impl From<&ClientError> for CacheError {
     fn from(error: &ClientError) -> Self {
         match error {
             ClientError::Stalled => Self::TimedOut,
@@ -100,7 +100,7 @@ impl From<&ClientError> for Failure {
             ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
                 Self::Redirected
             }
-            _ => Self::BadAnswer,
+            _ => Self::InvalidResponse,
         }
     }
 }

@@ -1,76 +1,79 @@
-//! Answers that are no object: an error, a redirect, or a status without a file. They are read into
-//! memory, and believed for a moment.
+//! Responses without an object: errors, redirects and other statuses. They are read into memory and
+//! reused for a short time.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::{Connection, Url};
 use underpass_protocol::caching::{Freshness, FreshnessRules, Received, may_store};
 
-use super::origins::Asked;
-use crate::store::{kept_fields, millis, replayed};
+use super::origins::OriginResponse;
+use crate::store::{is_forwarded, millis, stored_fields};
 
-/// An answer of the origin that is no object.
+/// A response of the origin without an object, read into memory.
 #[derive(Debug)]
-pub struct Reply {
+pub struct BufferedResponse {
     /// The status.
     pub status: u16,
-    /// When to ask again, if the origin says that.
+    /// The `Retry-After` of the origin.
     pub retry_after: Option<Duration>,
-    /// What clients get of it; `None` if the body is too long, breaks off, or is not meant for them.
-    /// Then the status is one of an error.
-    pub content: Option<Content>,
+    /// Its fields and body for clients; `None` if the body is too long, incomplete or not meant for
+    /// them. Then the status is that of an error.
+    pub content: Option<ResponseContent>,
     /// When it was requested: milliseconds since 1970.
     pub(crate) requested: u64,
     freshness: Freshness,
     until: Option<Instant>,
 }
 
-/// The fields and the body of an answer that is no object.
+/// The fields and the body of a response without an object.
 #[derive(Debug)]
-pub struct Content {
+pub struct ResponseContent {
     /// The fields for clients: lower-case names, and values.
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-impl Reply {
-    /// Reads an answer to a request of this moment; returns the connection too if it can be used
-    /// again. The answer may vary by these fields.
+impl BufferedResponse {
+    /// Reads the response to a request sent at this time; returns the connection too if it can be
+    /// reused. The response may vary by these fields.
     pub(super) fn read(
-        found: Asked,
+        received: OriginResponse,
         requested: SystemTime,
         vary_on: &[String],
     ) -> (Self, Option<Connection<'static>>) {
-        let Asked { answer, base, has_secrets, .. } = found;
+        let OriginResponse { answer, base, has_secrets, .. } = received;
         let (mut connection, response) = (answer.connection, answer.response);
         let times = Received { requested, received: SystemTime::now() };
         let body = connection.incoming().memory(response.framing, MAX_BODY);
         let connection = (body.is_ok() && response.keeps_alive).then_some(connection);
         let status = response.status;
-        let mut fields = kept_fields(&response);
+        let mut fields = stored_fields(&response);
         let fresh = matches!(status, 404 | 410).then_some(MAX_TIME);
         let rules = FreshnessRules { fresh, ..FreshnessRules::default() };
         let freshness = Freshness::of_status(status, &fields, times, &rules);
         let lifetime = u64::try_from(freshness.remaining(times.received)).unwrap_or(0);
         let lifetime = Duration::from_secs(lifetime).min(MAX_TIME);
         let is_kept = may_store(status, &fields, vary_on).is_ok() && !lifetime.is_zero();
-        fields.retain(|(name, _)| replayed(name) || OF_MESSAGE.contains(&name.as_str()));
+        fields.retain(|(name, _)| is_forwarded(name) || MESSAGE_FIELDS.contains(&name.as_str()));
         for (_, value) in fields.iter_mut().filter(|(name, _)| name == "location") {
             *value = relative(value, &answer.url, &base);
         }
-        let reply = Self {
+        let response = Self {
             status,
             retry_after: response.retry_after(times.received),
-            content: body.ok().filter(|_| !has_secrets).map(|body| Content { fields, body }),
+            content: body
+                .ok()
+                .filter(|_| !has_secrets)
+                .map(|body| ResponseContent { fields, body }),
             requested: millis(requested),
             freshness,
             until: is_kept.then(|| Instant::now() + lifetime),
         };
-        (reply, connection)
+        (response, connection)
     }
 
-    /// Returns whether it may be used again.
+    /// Returns whether it may be reused.
     pub(crate) fn is_fresh(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() < until)
     }
@@ -81,15 +84,15 @@ impl Reply {
         self.freshness.age(now).as_secs()
     }
 
-    /// Returns the time at which the origin has made it.
+    /// Returns the time at which the origin generated it.
     #[must_use]
     pub fn date(&self) -> SystemTime {
         self.freshness.date()
     }
 }
 
-/// Returns where a redirect leads, seen from this node: below the origin's URL this is a path of
-/// this node, which begins with a slash.
+/// Returns the target of a redirect as clients of this node see it: below the origin's URL this is
+/// a path of this node, which starts with a slash.
 fn relative(location: &str, from: &Url, base: &str) -> String {
     let Ok(mut to) = from.join(location) else { return location.to_owned() };
     // An http address has a host, so both can be removed.
@@ -102,13 +105,13 @@ fn relative(location: &str, from: &Url, base: &str) -> String {
     }
 }
 
-/// Fields that this server writes itself for an object, and that an answer without one needs.
-const OF_MESSAGE: [&str; 3] = ["content-type", "etag", "last-modified"];
+/// Fields that this server sets itself for an object, and forwards from a response without one.
+const MESSAGE_FIELDS: [&str; 3] = ["content-type", "etag", "last-modified"];
 
-/// The maximum size of a body that is passed on from memory, in bytes.
+/// The maximum size of a body in memory, in bytes.
 const MAX_BODY: usize = 16 << 10;
 
-/// The longest time for which an answer without an object is believed: a mistake is over soon.
+/// The maximum time for which a response without an object is reused: errors are often temporary.
 const MAX_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

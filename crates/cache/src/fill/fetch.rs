@@ -1,0 +1,367 @@
+//! Fetches an object from the origin, and validates a stored one.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_client::Response;
+use underpass_client::download::interpret::{
+    FileRequest, Interpretation, Version, interpret_response,
+};
+use underpass_protocol::caching::{Use, may_store};
+use underpass_transport::incoming::BodyFraming;
+
+use super::body::{Fill, relay};
+use super::buffered::BufferedResponse;
+use super::origins::{OriginFailure, OriginResponse};
+use super::relay::Relay;
+use super::request::{ObjectRequest, fields, file_request};
+use crate::error::CacheError;
+use crate::generation::Generation;
+use crate::node::{Counters, Node, Permit};
+use crate::object::{FetchGuard, FetchOutcome, Object};
+use crate::ranges::RangeSet;
+use crate::store::{Head, millis, stored_fields};
+
+/// Loads an object that an earlier process has stored, and fetches it from the origin if there is
+/// no usable one.
+pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
+    let object = &guard.object;
+    let digest = object.key.digest();
+    if let Some((kept, contents)) = node.folder.load(digest, object.key.as_str()) {
+        let present: RangeSet = contents.present.into_iter().collect();
+        node.quota.add_existing(digest, present.count());
+        let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
+        object.state().current = Some(Arc::new(generation));
+    }
+    let current = {
+        let mut state = object.state();
+        state.is_loaded = true;
+        state.current.clone()
+    };
+    let usable = current.filter(|current| node.usage(&object.key, current) == Use::Fresh);
+    match usable {
+        Some(current) => guard.finish(FetchOutcome::Loaded(current)),
+        None => {
+            let for_job = Arc::clone(node);
+            // If the pool is full, dropping the guard ends the fetch.
+            node.fills.run(move || {
+                fetch(&for_job, &guard, &wanted);
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// Fetches an object from the origin, or validates the stored one.
+pub(crate) fn fetch(node: &Arc<Node>, guard: &FetchGuard, wanted: &ObjectRequest) {
+    let fetch_ = Fetch { node, guard, wanted, requested: SystemTime::now() };
+    match guard.object.current().filter(|current| current.broken().is_none()) {
+        Some(current) => fetch_.validate(&current),
+        None => fetch_.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
+    }
+}
+
+struct Fetch<'q> {
+    node: &'q Arc<Node>,
+    guard: &'q FetchGuard,
+    wanted: &'q ObjectRequest,
+    requested: SystemTime,
+}
+
+impl Fetch<'_> {
+    fn object(&self) -> &Arc<Object> {
+        &self.guard.object
+    }
+
+    fn send(
+        &self,
+        request: &FileRequest,
+        more: &[(&'static str, String)],
+    ) -> Result<OriginResponse, OriginFailure> {
+        let mut lines = fields(request, &self.node.origins.id, &self.wanted.cdn_loop);
+        lines.extend_from_slice(more);
+        let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Counters::add(&self.node.counters.requests, 1);
+        self.node.origins.send(&self.object().key, &lines, false)
+    }
+
+    /// Validates the stored version.
+    fn validate(&self, current: &Arc<Generation>) {
+        let head = current.head();
+        let condition = match (head.field("etag"), head.field("last-modified")) {
+            (Some(tag), _) => vec![("If-None-Match", tag.to_owned())],
+            (None, Some(date)) => vec![("If-Modified-Since", date.to_owned())],
+            (None, None) => Vec::new(),
+        };
+        match self.send(&file_request(None, None), &condition) {
+            Ok(received) if received.answer.response.status == 304 && !condition.is_empty() => {
+                let OriginResponse { answer, origin, .. } = received;
+                current.describe(|head| head.freshen(&answer.response, self.requested));
+                if let Some(connection) = answer.connection.finish(&answer.response) {
+                    self.node.origins.recycle(origin, connection);
+                }
+                self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 304));
+            }
+            // The connection is dropped with its body, which is stored already.
+            Ok(received) if self.is_same(&received.answer.response, &head) => {
+                current.describe(|head| head.freshen(&received.answer.response, self.requested));
+                self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
+            }
+            Ok(received) => {
+                self.handle_response(received, &file_request(None, None), Some(current))
+            }
+            Err(failure) => self.handle_failure(failure, Some(current)),
+        }
+    }
+
+    /// Returns whether a 200 from an origin that ignores conditions has the stored version.
+    fn is_same(&self, response: &Response, head: &Head) -> bool {
+        let version = Version::of(response);
+        let BodyFraming::Length(len) = response.framing else { return false };
+        response.status == 200
+            && version.is_some()
+            && version == head.version
+            && head.size == Some(len)
+            && response.coding().is_none()
+            && may_store(200, &stored_fields(response), &self.node.options.vary_on).is_ok()
+    }
+
+    /// Fetches an object that is not stored.
+    fn fetch_new(&self, range: Option<(u64, Option<u64>)>) {
+        let request = file_request(range, None);
+        match self.send(&request, &[]) {
+            // The object is empty or ends before the range.
+            Ok(received) if received.answer.response.status == 416 && range.is_some() => {
+                if let Some(connection) =
+                    received.answer.connection.finish(&received.answer.response)
+                {
+                    self.node.origins.recycle(received.origin, connection);
+                }
+                self.fetch_new(None);
+            }
+            Ok(received) => self.handle_response(received, &request, None),
+            Err(failure) => self.handle_failure(failure, None),
+        }
+    }
+
+    /// Uses the stored version, if that is allowed when the origin fails.
+    fn handle_failure(&self, failure: OriginFailure, current: Option<&Arc<Generation>>) {
+        let OriginFailure { error, retry_after } = failure;
+        self.guard.finish(match current.filter(|current| self.is_usable(current)) {
+            Some(current) => FetchOutcome::Stale(Arc::clone(current), error),
+            None => FetchOutcome::Failed(error, retry_after),
+        });
+    }
+
+    /// Handles a response other than a successful validation.
+    fn handle_response(
+        &self,
+        received: OriginResponse,
+        request: &FileRequest,
+        current: Option<&Arc<Generation>>,
+    ) {
+        let response = &received.answer.response;
+        let retry_after = response.retry_after(SystemTime::now());
+        match response.status {
+            200 | 206 => match interpret_response(request, response) {
+                Ok(Interpretation::Whole { total }) => {
+                    self.start_fill(received, total, 0, request.range.is_some());
+                }
+                Ok(Interpretation::Part { .. })
+                    if !matches!(response.framing, BodyFraming::Length(_))
+                        || response.coding().is_some() =>
+                {
+                    self.failed(CacheError::InvalidResponse);
+                }
+                Ok(Interpretation::Part { range, total }) if Version::of(response).is_some() => {
+                    self.start_fill(received, Some(total), range.start, false);
+                }
+                // Without a validator, parts cannot be combined.
+                Ok(Interpretation::Part { .. }) if request.range.is_some() => {
+                    drop(received);
+                    self.fetch_new(None);
+                }
+                _ => self.handle_failure(
+                    OriginFailure { error: CacheError::InvalidResponse, retry_after: None },
+                    None,
+                ),
+            },
+            404 | 410 => {
+                self.node.remove(self.object().key.digest());
+                self.response(received);
+            }
+            401 | 407 => self.failed(CacheError::AccessDenied),
+            403 if received.has_secrets => self.failed(CacheError::AccessDenied),
+            300..=399 if received.has_secrets => self.failed(CacheError::Redirected),
+            304 => self.failed(CacheError::InvalidResponse),
+            429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
+                self.handle_failure(
+                    OriginFailure { error: CacheError::ServerError, retry_after },
+                    current,
+                );
+            }
+            _ => self.response(received),
+        }
+    }
+
+    /// Forwards a response without an object.
+    fn response(&self, received: OriginResponse) {
+        let origin = received.origin;
+        let names = &self.node.options.vary_on;
+        let (response, connection) = BufferedResponse::read(received, self.requested, names);
+        if let Some(connection) = connection {
+            self.node.origins.recycle(origin, connection);
+        }
+        // With these statuses the body or its location matters, so an error page cannot replace it.
+        if matches!(response.status, 200..=399) && response.content.is_none() {
+            return self.failed(CacheError::InvalidResponse);
+        }
+        let response = Arc::new(response);
+        if response.is_fresh() {
+            self.object().state().response = Some(Arc::clone(&response));
+        }
+        self.guard.finish(FetchOutcome::Response(response));
+    }
+
+    /// Returns whether a stale version may be used because the origin has failed.
+    fn is_usable(&self, current: &Arc<Generation>) -> bool {
+        self.node.is_usable_on_error(&self.object().key, current)
+    }
+
+    fn failed(&self, error: CacheError) {
+        self.guard.finish(FetchOutcome::Failed(error, None));
+    }
+
+    /// Creates a version from a response whose body starts at `start`, and fills it.
+    fn start_fill(
+        &self,
+        received: OriginResponse,
+        total: Option<u64>,
+        start: u64,
+        has_no_ranges: bool,
+    ) {
+        let status = received.answer.response.status;
+        let end = match (&received.answer.response.framing, total) {
+            (BodyFraming::Length(len), Some(_)) => start + len,
+            _ => u64::MAX,
+        };
+        // A body that ends with the connection may be truncated; chunks and lengths show their end.
+        let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
+        let is_stored = is_complete_at_end
+            && may_store(
+                status,
+                &stored_fields(&received.answer.response),
+                &self.node.options.vary_on,
+            )
+            .is_ok();
+        let reserved = if end == u64::MAX { 0 } else { end - start };
+        if self.wanted.is_relayed || self.node.reserve(reserved).is_err() {
+            return self.relay(received, total, start..end);
+        }
+        let generation = match self.create(&received.answer.response, total, is_stored) {
+            Ok(generation) => Arc::new(generation),
+            // The disk is full or broken.
+            Err(_) => {
+                self.node.quota.settle(None, 0, reserved);
+                return self.relay(received, total, start..end);
+            }
+        };
+        if has_no_ranges {
+            generation.set_no_ranges();
+        }
+        let id = generation.begin_fill(start, (end != u64::MAX).then_some(end));
+        let mut fill = Fill::new(
+            self.node,
+            self.object(),
+            &generation,
+            (id, start..end),
+            &self.wanted.cdn_loop,
+        )
+        .reserved(reserved);
+        if is_stored {
+            self.node.quota.removed(self.object().key.digest());
+            if self.object().replace(Some(Arc::clone(&generation)), CacheError::Changed) {
+                Counters::add(&self.node.counters.changed, 1);
+            }
+        } else {
+            self.node.remove(self.object().key.digest());
+            self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
+        }
+        self.guard.finish(FetchOutcome::Sent(Arc::clone(&generation), status));
+        if end == start {
+            // An empty object.
+            generation.set_len(total.unwrap_or(0));
+        } else {
+            fill.run(Some(received));
+        }
+        drop(fill);
+    }
+
+    /// Relays a response to the client that started the fetch. Others start their own.
+    fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
+        let status = received.answer.response.status;
+        let head = self.head(&received.answer.response, total);
+        let file = self.node.null.try_clone().map(OwnedFd::from);
+        let permit = self.node.relaying.acquire(self.wanted.client);
+        let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
+        else {
+            return self.failed(CacheError::Busy);
+        };
+        // The stored version is out of date.
+        self.node.remove(self.object().key.digest());
+        self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
+        let generation = Arc::new(Generation::relayed(Arc::new(file), head));
+        let (node, object) = (Arc::clone(self.node), Arc::clone(self.object()));
+        let (of_job, cdn_loop) = (Arc::clone(&generation), self.wanted.cdn_loop.clone());
+        let job = move || {
+            relay(&node, &object, &of_job, (writer, Some((received, body))), &cdn_loop);
+            drop(permit);
+        };
+        if !self.node.relays.run(job) {
+            return self.failed(CacheError::Busy);
+        }
+        let relay_slot = Arc::new(Mutex::new(Some(for_client)));
+        self.guard.finish(FetchOutcome::Relayed(generation, status, relay_slot));
+    }
+
+    /// Returns the metadata of an object from a response.
+    fn head(&self, response: &Response, size: Option<u64>) -> Head {
+        Head {
+            key: self.object().key.as_str().to_owned(),
+            body: String::new(),
+            inode: 0,
+            version: Version::of(response),
+            size,
+            fields: stored_fields(response),
+            requested: millis(self.requested),
+            received: millis(SystemTime::now()),
+        }
+    }
+
+    fn create(
+        &self,
+        response: &Response,
+        size: Option<u64>,
+        is_stored: bool,
+    ) -> io::Result<Generation> {
+        let mut head = self.head(response, size);
+        let digest = self.object().key.digest();
+        let nothing = RangeSet::default();
+        if !is_stored {
+            let file = self.node.folder.create_unnamed(digest, &mut head)?;
+            return Ok(Generation::new(file, head, None, nothing));
+        }
+        let kept = self.node.folder.create(digest, head)?;
+        let head = kept.journal.subject().clone();
+        Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
+    }
+}
+
+/// How long an object is relayed after it could not be stored.
+const NO_ROOM_TIME: Duration = Duration::from_secs(1);
+
+/// How long a response that must not be shared is fetched for each client separately.
+const PRIVATE_TIME: Duration = Duration::from_secs(10);
