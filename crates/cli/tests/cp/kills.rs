@@ -3,7 +3,7 @@
 //!
 //! `UNDERPASS_KILLS` says how often, instead of a few times; `UNDERPASS_SEED` repeats a run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,10 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::cp_in;
 use crate::rig::{Running, folder, names, noise, underpass};
 
+/// Files of the tree, apart from the large one and its second name: three in each of 210 folders.
+const FILES: usize = 630;
+
 /// A tree of files of all sizes, one of which a later run can go on with.
 fn plant(root: &Path) {
     let bytes = noise(1 << 20);
-    for number in 0..1500_usize {
+    for number in 0..FILES {
         let at = root.join(format!("{}/{}", number % 7, number % 30));
         fs::create_dir_all(&at).unwrap();
         let (from, len) = (number * 37, number * 7919 % 30_000);
@@ -41,6 +44,16 @@ fn files(root: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
+/// What each file of a tree has to be: its bytes and its time, read once.
+fn contents(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+    let facts = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let read = |path: PathBuf| {
+        let at = root.join(&path);
+        (path, (fs::read(&at).unwrap(), facts(&at)))
+    };
+    files(root).into_iter().map(read).collect()
+}
+
 fn is_hidden(path: &Path) -> bool {
     path.components().any(|name| {
         let name = name.as_os_str().to_string_lossy();
@@ -53,6 +66,9 @@ fn killed_copies_leave_no_part_under_a_name_and_are_gone_on_with() {
     let here = folder();
     let (from, to) = (here.path().join("from"), here.path().join("to"));
     plant(&from);
+    let originals = contents(&from);
+    let wanted: BTreeSet<_> = originals.keys().cloned().collect();
+    let total = wanted.len();
     let started = Instant::now();
     cp_in(here.path(), &["-a", "from", "to"]).succeeded();
     let usual = started.elapsed();
@@ -81,28 +97,31 @@ fn killed_copies_leave_no_part_under_a_name_and_are_gone_on_with() {
         copy.child.wait().unwrap();
         let there = files(&to);
         for path in there.iter().filter(|path| !is_hidden(path)) {
-            let (copy, original) = (fs::read(to.join(path)), fs::read(from.join(path)));
-            assert!(copy.unwrap() == original.unwrap(), "round {round}: part of {path:?}");
+            let copy = fs::read(to.join(path)).unwrap();
+            assert!(copy == originals[path].0, "round {round}: part of {path:?}");
         }
-        cut += u32::from(there.len() < 1502);
+        cut += u32::from(there.len() < total);
         hidden += u32::from(there.iter().any(|path| is_hidden(path)));
         // The same command again, of which every other one was to make a new folder.
         // One that was killed when nothing was left to do would be copied into the folder it made.
-        let is_done = there == files(&from);
+        let is_done = there == wanted;
         let again = if round % 2 == 0 && !is_done { "-a" } else { "-aT" };
         let resumed = cp_in(here.path(), &[again, "--resume", "--json", "from", "to"]);
         let receipt = resumed.succeeded().receipt();
         let done = ["files", "hard_links", "resumed"].map(|name| receipt[name].as_u64().unwrap());
-        assert!(done.iter().sum::<u64>() >= 1502, "{receipt}");
-        let (there, wanted) = (files(&to), files(&from));
+        assert!(done.iter().sum::<u64>() >= total as u64, "{receipt}");
+        let copies = contents(&to);
+        let there: BTreeSet<_> = copies.keys().cloned().collect();
         let differs = there.symmetric_difference(&wanted).collect::<Vec<_>>();
         assert!(differs.is_empty(), "round {round}: {differs:?}, {receipt}");
-        for path in files(&to) {
-            let facts = |root: &Path| fs::metadata(root.join(&path)).unwrap().modified().unwrap();
-            assert!(fs::read(to.join(&path)).unwrap() == fs::read(from.join(&path)).unwrap());
-            assert_eq!(facts(&to), facts(&from), "round {round}: time of {path:?}");
+        for (path, (bytes, modified)) in &copies {
+            assert!(*bytes == originals[path].0, "round {round}: other bytes in {path:?}");
+            assert_eq!(*modified, originals[path].1, "round {round}: time of {path:?}");
         }
         assert_eq!(names(here.path()), ["from", "to"], "round {round}");
+        if (round + 1) % 100 == 0 {
+            println!("{} rounds, {cut} of them cut short", round + 1);
+        }
     }
     println!("{cut} of {rounds} were cut short, {hidden} of them left hidden parts");
     assert!(usual > Duration::ZERO);
