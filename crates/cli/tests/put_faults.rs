@@ -143,17 +143,20 @@ fn a_server_that_is_killed_at_the_very_end_has_all_of_it() {
     if !has("strace") {
         return;
     }
-    let stage = Stage::new();
-    let (trace, inject) = (stage.trace(), "inject=fsync:signal=KILL:when=1");
-    let words = ["strace", "-f", "-qq", "-o", trace.to_str().unwrap(), "-e", inject];
-    let mut server = stage.serve_with(&words);
-    let put = stage.put(&[], &["--json"]);
-    server.child.wait().unwrap();
-    assert_eq!(stage.part(), Some(LEN as u64));
-    let _server = stage.serve();
-    let receipt = put.finish().succeeded().receipt();
-    assert_eq!(number(&receipt, "bytes"), LEN as u64, "{receipt}");
-    stage.assert_whole();
+    // The last steps of the server in their order.
+    for (call, when) in [("fsync", 1), ("renameat", 1), ("fremovexattr", 1), ("renameat", 2)] {
+        let stage = Stage::new();
+        let (trace, inject) = (stage.trace(), format!("inject={call}:signal=KILL:when={when}"));
+        let words = ["strace", "-f", "-qq", "-o", trace.to_str().unwrap(), "-e", &inject];
+        let mut server = stage.serve_with(&words);
+        let put = stage.put(&[], &["--json"]);
+        server.child.wait().unwrap();
+        assert_eq!(stage.part(), Some(LEN as u64), "{call} {when}");
+        let _server = stage.serve();
+        let receipt = put.finish().succeeded().receipt();
+        assert_eq!(number(&receipt, "bytes"), LEN as u64, "{call} {when}: {receipt}");
+        stage.assert_whole();
+    }
 }
 
 #[test]

@@ -142,6 +142,20 @@ impl AtomicFile {
         Ok(())
     }
 
+    /// Renames a file that has a hidden name already, and replaces an older file of the new name.
+    /// The file keeps it like the one before. An unnamed file stays unnamed.
+    ///
+    /// # Errors
+    ///
+    /// As rename(2); the file then has the name that it had.
+    pub fn rename_partial(&mut self, partial: &OsStr) -> io::Result<()> {
+        if let Some(hidden) = &mut self.hidden {
+            renameat(&self.folder, &*hidden, &self.folder, partial)?;
+            *hidden = partial.to_owned();
+        }
+        Ok(())
+    }
+
     /// Removes the file, even one that [`partial`](Self::partial) would keep.
     pub fn discard(mut self) {
         self.is_kept = false;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use sha2::{Digest, Sha256};
+
 /// The token by which a client knows an upload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
@@ -64,6 +66,20 @@ impl PartId {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&owner);
         bytes[4..].copy_from_slice(&hash);
+        Self(bytes)
+    }
+
+    /// Returns the id of the same part once all of it has arrived and only its final name is missing.
+    /// It contains a hash of the session in which the part was written: in another session there is
+    /// no part of this name.
+    #[must_use]
+    pub fn complete_in(self, session: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"complete part\0");
+        hash.update(self.0);
+        hash.update(session);
+        let mut bytes = self.0;
+        bytes[4..].copy_from_slice(&hash.finalize()[..12]);
         Self(bytes)
     }
 }

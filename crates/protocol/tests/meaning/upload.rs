@@ -173,6 +173,18 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
 }
 
 #[test]
+fn a_complete_part_is_that_of_one_session_and_the_same_owner() {
+    let me = Owner::Local;
+    let id = me.part_of_name(b"file");
+    let ids = [id, id.complete_in(b"boot 1\n"), id.complete_in(b"boot 2\n")];
+    for (index, one) in ids.iter().enumerate() {
+        assert!(!ids[..index].contains(one));
+        assert_eq!(owner_tag(&partial_name(b"file", *one)), Some(me.tag()));
+    }
+    assert_eq!(ids[1], id.complete_in(b"boot 1\n"));
+}
+
+#[test]
 fn what_is_logged_of_a_target_has_no_token() {
     for (line, shown) in [
         ("/file", "/file"),

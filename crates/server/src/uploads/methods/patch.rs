@@ -52,7 +52,7 @@ pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> 
     if !range.fits(received) {
         return Err(Refusal::new(400, NO_FIT));
     }
-    finish(reception, &target, new_file, false)
+    finish(reception, &target, None, new_file, false)
 }
 
 const NO_FIT: &str = "the body is not as long as its X-Update-Range says";

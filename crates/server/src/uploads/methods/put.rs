@@ -14,11 +14,10 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 use crate::files::open_files;
 use crate::files::version::facts;
 use crate::routing::response::Response;
-use crate::uploads::parts::part;
+use crate::uploads::parts::part::{self, Part};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
-use crate::uploads::state::written;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
@@ -37,7 +36,7 @@ pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     }
     reception.invite()?;
     match reception.body(new_file.file(), 0, changes.limit) {
-        Ok(_) => finish(reception, &target, new_file, false),
+        Ok(_) => finish(reception, &target, None, new_file, false),
         Err(refusal) => {
             let received = reception.received();
             if expected.is_some() && received >= WORTH_KEEPING && reception.is_cut_off() {
@@ -48,11 +47,12 @@ pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     }
 }
 
-/// Gives a complete file its name, and adds its version to the response. With `keeps`, or if the
+/// Gives a complete file, which may be a `part` until now, its name, and adds its version to the response. With `keeps`, or if the
 /// request says so, an existing file must not be replaced.
 pub(crate) fn finish(
     reception: &Reception<'_>,
     target: &UploadTarget,
+    part: Option<&Part<'_>>,
     new_file: AtomicFile,
     keeps: bool,
 ) -> Result<Response, Refusal> {
@@ -74,10 +74,10 @@ pub(crate) fn finish(
     let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
     let replaced = if is_conditional {
         let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
-        name(reception, target, new_file, keeps)?
+        name(reception, target, part, new_file, keeps)?
     } else {
         let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
-        name(reception, target, new_file, keeps)?
+        name(reception, target, part, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     let version = tell_version(&mut response, &file)?;
@@ -89,7 +89,8 @@ pub(crate) fn finish(
 fn name(
     reception: &Reception<'_>,
     target: &UploadTarget,
-    new_file: AtomicFile,
+    part: Option<&Part<'_>>,
+    mut new_file: AtomicFile,
     keeps: bool,
 ) -> Result<bool, Refusal> {
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
@@ -111,10 +112,7 @@ fn name(
         // The new file gets the mode of the old one. A file system without modes ignores it.
         let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
     }
-    if !new_file.is_unnamed() {
-        // As late as possible: a part without its note is not trusted after a crash, and is sent again.
-        written::forget(new_file.file());
-    }
+    let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     Ok(present.is_some())
 }

@@ -39,7 +39,7 @@ pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
         return Err(Refusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {
-        return finish(reception, &target, new_file, false);
+        return finish(reception, &target, Some(&part), new_file, false);
     }
     // RFC 9110 15.3.3: accepted, and not complete yet.
     let mut response = Response::empty(202);

@@ -47,6 +47,7 @@ pub(crate) fn create(
         return finish_step(
             reception,
             &target,
+            &part,
             new_file,
             UploadStep { id, offset: 0, is_complete },
         );
@@ -63,7 +64,7 @@ pub(crate) fn create(
     reception.invite()?;
     reception.first_byte()?;
     let new_file = part.name(&target, new_file, sync)?;
-    append(reception, &target, new_file, UploadStep { id, offset: 0, is_complete })
+    append(reception, &target, &part, new_file, UploadStep { id, offset: 0, is_complete })
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
@@ -133,6 +134,7 @@ fn patch(
     append(
         reception,
         target,
+        &part,
         new_file,
         UploadStep { id: UploadId { length, ..id }, offset, is_complete },
     )
@@ -152,6 +154,7 @@ struct UploadStep {
 fn append(
     reception: &mut Reception<'_>,
     target: &UploadTarget,
+    part: &Part<'_>,
     new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response, Refusal> {
@@ -161,7 +164,7 @@ fn append(
     disk_space::release(new_file.file());
     let offset = step.offset + reception.received();
     match outcome {
-        Ok(_) => finish_step(reception, target, new_file, UploadStep { offset, ..step }),
+        Ok(_) => finish_step(reception, target, part, new_file, UploadStep { offset, ..step }),
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = reception.is_too_long();
@@ -180,6 +183,7 @@ fn append(
 fn finish_step(
     reception: &Reception<'_>,
     target: &UploadTarget,
+    part: &Part<'_>,
     new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response, Refusal> {
@@ -200,7 +204,8 @@ fn finish_step(
         return Err(Refusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: Refusal| refusal.with("Upload-Complete", "?1");
-    let mut response = finish(reception, target, new_file, id.keeps).map_err(refused)?;
+    let mut response =
+        finish(reception, target, Some(part), new_file, id.keeps).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
 }

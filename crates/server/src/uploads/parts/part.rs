@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
 use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::DiskWait;
@@ -20,6 +20,7 @@ use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
+use crate::uploads::state::written;
 use underpass_protocol::upload::{PartId, partial_name};
 
 /// A part of a file, and the lock to resume it.
@@ -28,18 +29,22 @@ pub(crate) struct Part<'a> {
     shared: &'a Shared,
     /// The path from the root.
     path: Vec<u8>,
+    complete_path: Vec<u8>,
     name: Vec<u8>,
+    /// The name while the complete part gets its final name.
+    complete: Vec<u8>,
     lock: UploadLock<'a>,
 }
 
 impl Drop for Part<'_> {
     /// A part that still exists waits for its rest.
     fn drop(&mut self) {
-        if let Ok(Some((folder, name))) = self.shared.root.parent_of(&self.path)
-            && statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-        {
-            let path = std::mem::take(&mut self.path);
-            stale_uploads::note(self.shared, path, &self.name, SystemTime::now());
+        for (path, name) in [(&self.path, &self.name), (&self.complete_path, &self.complete)] {
+            if let Ok(Some((folder, file))) = self.shared.root.parent_of(path)
+                && statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            {
+                stale_uploads::note(self.shared, path.clone(), name, SystemTime::now());
+            }
         }
     }
 }
@@ -55,8 +60,41 @@ impl<'a> Part<'a> {
         let locks = &reception.shared.uploads.locks;
         let lock = locks.take(&target.folder, &name, reception.connection())?;
         let (shared, path) = (reception.shared, target.path_of(&name));
+        let complete = complete_name(shared, target, id);
+        let complete_path = target.path_of(&complete);
         shared.uploads.waiting.remove(&path);
-        Ok(Self { shared, path, name, lock })
+        shared.uploads.waiting.remove(&complete_path);
+        let part = Self { shared, path, complete_path, name, complete, lock };
+        part.take_back(target)?;
+        Ok(part)
+    }
+
+    /// Gives a part back its first name if the server was killed while the complete part got its
+    /// final one.
+    fn take_back(&self, target: &UploadTarget) -> Result<(), Refusal> {
+        let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
+        self.shared.uploads.written.note(&complete, 0);
+        let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
+        match rename_new(&target.folder, from, &target.folder, to) {
+            // A later upload has left a part.
+            Err(Errno::EXIST) => Ok(unlinkat(&target.folder, from, AtFlags::empty())?),
+            renamed => Ok(renamed?),
+        }
+    }
+
+    /// Removes the note of a complete part, which is about to get its final name: a whole file does
+    /// not have it. Its name says meanwhile that it is complete, for as long as the returned lock
+    /// lives.
+    pub(crate) fn complete(
+        &self,
+        target: &UploadTarget,
+        new_file: &mut AtomicFile,
+    ) -> Result<Option<UploadLock<'a>>, Refusal> {
+        let locks = &self.shared.uploads.locks;
+        let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
+        new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
+        written::forget(new_file.file());
+        Ok(lock)
     }
 
     /// Returns the number of bytes; `None` if there is no such part.
@@ -116,15 +154,32 @@ pub(crate) fn len_so_far(
     let name = partial_name(target.name.as_bytes(), id);
     // This comes before the file is checked: an upload that begins later does not count.
     let is_begun = reception.shared.uploads.locks.is_held(&target.folder, &name);
+    let mut len = len_of(reception.shared, target, &name)?;
+    if len.is_none() {
+        let complete = open_part(target, &complete_name(reception.shared, target, id))?;
+        len = complete.map(|part| Ok::<_, Refusal>(part.metadata()?.len())).transpose()?;
+    }
     // The part gets its name with its first byte.
-    Ok(len_of(reception.shared, target, &name)?.or(is_begun.then_some(0)))
+    Ok(len.or(is_begun.then_some(0)))
+}
+
+/// Returns the name of a complete part, until it has its final one.
+fn complete_name(shared: &Shared, target: &UploadTarget, id: PartId) -> Vec<u8> {
+    let session = shared.uploads.written.session(&target.folder);
+    partial_name(target.name.as_bytes(), id.complete_in(session.as_bytes()))
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
 fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
+    let part = open_part(target, name)?;
+    Ok(part.map(|part| shared.uploads.written.believed(&part)).transpose()?)
+}
+
+/// Opens a part; `None` if there is none.
+fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, Refusal> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
-        Ok(part) if part.metadata()?.is_file() => Ok(Some(shared.uploads.written.believed(&part)?)),
+        Ok(part) if part.metadata()?.is_file() => Ok(Some(part)),
         Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno.into()),
     }

@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
@@ -39,6 +40,11 @@ impl Written {
         let own = || format!("{:x?}", random_bytes().unwrap_or_default());
         let started = SystemTime::now() - MAX_TIME_STEP;
         Self { boot: session::boot_id().unwrap_or_else(own), started }
+    }
+
+    /// Returns the present session of the files in a folder.
+    pub(crate) fn session(&self, folder: impl AsFd) -> String {
+        session::of(&self.boot, folder)
     }
 
     /// Returns how many bytes at the front of a part can be trusted.
