@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rig::{Running, folder, names, noise_file, receiver, sender, underpass};
+use rig::{Running, folder, names, noise_file, receiver, sender, underpass, until};
 use serde_json::Value;
 
 /// Bytes of the file.
@@ -206,8 +206,48 @@ fn uploads_that_are_killed_are_gone_on_with() {
         assert!(moved + at <= size() as u64 + TWICE, "{moved} bytes moved: {receipt}");
         assert!(fs::read(&target).unwrap() == expected, "round {round}: other bytes");
         assert_eq!(names(site.path()), ["file"], "round {round}");
+        if (round + 1) % 100 == 0 {
+            println!("{} rounds, {resumed} of them resumed", round + 1);
+        }
     }
     println!("{resumed} uploads went on from where they had been broken off");
+}
+
+/// The bytes that clients of a port have sent and that its server has not acknowledged (proc(5)).
+fn queued_for(port: &str) -> u64 {
+    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let queues = table.lines().filter_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let (sent, _) = words[4].split_once(':').filter(|_| words[2].ends_with(&port))?;
+        u64::from_str_radix(sent, 16).ok()
+    });
+    queues.sum()
+}
+
+#[test]
+fn a_server_that_is_killed_while_all_buffers_are_full_loses_little() {
+    let (site, here, state) = (folder(), folder(), folder());
+    let source = noise_file(here.path(), "file", 64 << 20);
+    let mut server = Server::start(site.path());
+    for round in 0..rounds().min(20) {
+        let _ = fs::remove_file(site.path().join("file"));
+        let client = Running::start(put(&server, &source, state.path()));
+        until("it sends", || queued_for(&server.port) > 0 || site.path().join("file").exists());
+        server.running.signal("STOP");
+        let (mut before, mut same) = (0, 0);
+        until("all buffers are full", || {
+            std::thread::sleep(Duration::from_millis(10));
+            let now = queued_for(&server.port);
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+            same == 20
+        });
+        server.kill();
+        let receipt = finish(client, || put(&server, &source, state.path())).receipt();
+        let (moved, at) = (number(&receipt, "bytes"), number(&receipt, "resumed_at"));
+        assert!(moved + at <= (64 << 20) + TWICE, "round {round}: {moved} bytes: {receipt}");
+    }
 }
 
 #[test]
