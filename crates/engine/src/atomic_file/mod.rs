@@ -11,7 +11,7 @@ mod name;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
@@ -216,6 +216,34 @@ impl AtomicFile {
             Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
             synced => Ok(synced?),
         }
+    }
+
+    /// Gives the file its name by `rename`, which gets the folder, a hidden name that the file has
+    /// until then, and the name. It is for replacing in several steps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `rename`, as linkat(2) in the folder, and as fsync(2) if it is
+    /// [`durable`](Self::durable).
+    ///
+    /// # On failure
+    ///
+    /// The hidden name is removed, if the file still has it.
+    pub fn commit_by<T>(
+        mut self,
+        rename: impl FnOnce(BorrowedFd<'_>, &OsStr, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.is_durable {
+            self.file.sync_all()?;
+        }
+        let hidden = match self.hidden.take() {
+            Some(hidden) => hidden,
+            None => hidden::name(&self.file, &self.folder, &self.name)?,
+        };
+        self.hidden = Some(hidden.clone());
+        let renamed = rename(self.folder.as_fd(), &hidden, &self.name)?;
+        self.hidden = None;
+        Ok(renamed)
     }
 
     /// Gives the file its name, and removes the hidden one.
