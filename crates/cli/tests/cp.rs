@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "cp/backups.rs"]
+mod backups;
 #[path = "cp/bytes.rs"]
 mod bytes;
 #[path = "cp/changing.rs"]

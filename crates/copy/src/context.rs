@@ -225,7 +225,9 @@ impl<'a> CopyContext<'a> {
                 });
             }
             if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
-                && (folder.origin.is_new() || self.settings.preserve || self.settings.resume)
+                && (folder.origin.is_new()
+                    || self.settings.preserve.changes_folders()
+                    || self.settings.resume)
             {
                 let (has_owner, has_attributes, missing) = attributes::finish_folder(
                     &self.settings,
@@ -265,7 +267,8 @@ impl<'a> CopyContext<'a> {
             if self.settings.sync && !self.sync(folder) {
                 return;
             }
-            marker::remove(&folder.target, &folder.source, folder.stat.as_ref());
+            let stat = folder.stat.as_ref().filter(|_| self.settings.preserve.timestamps);
+            marker::remove(&folder.target, &folder.source, stat);
         }
     }
 

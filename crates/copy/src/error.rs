@@ -51,6 +51,23 @@ pub enum CopyError {
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// Something has the name, and nothing is to be replaced.
+    Exists {
+        /// What is there.
+        to: PathBuf,
+    },
+    /// The source is the backup that would be replaced by that of the target.
+    IsBackup {
+        /// The source.
+        from: PathBuf,
+        /// The target.
+        to: PathBuf,
+    },
+    /// A symbolic link to a relative path would lead elsewhere from another folder.
+    RelativeLink {
+        /// The link.
+        to: PathBuf,
+    },
     /// A folder would be copied into itself.
     IntoItself {
         /// The folder.
@@ -132,6 +149,16 @@ impl fmt::Display for CopyError {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Exists { to } => write!(f, "{} exists: not replaced", to.display()),
+            Self::IsBackup { from, to } => {
+                let (from, to) = (from.display(), to.display());
+                write!(f, "{from} would be replaced by the backup of {to}: not copied")
+            }
+            Self::RelativeLink { to } => write!(
+                f,
+                "{} would lead elsewhere: outside of the current folder, links need sources with an absolute path",
+                to.display()
+            ),
             Self::IntoItself { from, to } => {
                 write!(f, "{} cannot be copied into itself, {}", from.display(), to.display())
             }

@@ -23,6 +23,22 @@ pub trait CopyObserver: Sync {
         let _ = (from, to);
     }
 
+    /// Whether [`made`](Self::made) and [`removed`](Self::removed) are to be called.
+    fn lists(&self) -> bool {
+        false
+    }
+
+    /// Takes what was copied or linked to where, and each folder that was made, before what is
+    /// in it. `backup` is the new name of what had the name before.
+    fn made(&self, from: &Path, to: &Path, backup: Option<&Path>) {
+        let _ = (from, to, backup);
+    }
+
+    /// Takes what was removed, or gives way to what is copied to its name.
+    fn removed(&self, path: &Path, is_folder: bool) {
+        let _ = (path, is_folder);
+    }
+
     /// Takes a source that was named twice, and is copied once.
     fn named_twice(&self, from: &Path) {
         let _ = from;

@@ -14,6 +14,7 @@ use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, Refusal};
 use crate::observer::CopyObserver;
+use crate::options::backup::BackupControl;
 use crate::options::{Follow, Settings};
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
@@ -186,6 +187,9 @@ fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathB
         Follow::Never => fs::symlink_metadata(from),
         _ => fs::metadata(from),
     };
+    if settings.removes_existing() || settings.link.is_some() {
+        return Ok(target.to_owned());
+    }
     if is_link && source.is_ok_and(|source| !source.is_symlink() && !source.is_dir()) {
         return fs::canonicalize(target).at("following the link", || target);
     }
@@ -220,10 +224,12 @@ fn entry(
     let new_name = c_string(&new_name)?;
     let named_before = named.entry(new_name.clone()).or_default();
     let own = (found.st_dev, found.st_ino);
-    if named_before.contains(&own) {
+    if named_before.contains(&own) && (kind == FileType::Directory || settings.backup.is_none()) {
         return Ok(None);
     }
-    if kind != FileType::Directory && !named_before.is_empty() {
+    let is_numbered =
+        settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
+    if kind != FileType::Directory && !named_before.is_empty() && !is_numbered {
         let path = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
         return refuse(Refusal::JustMade { from: from.to_owned(), to: path });
     }

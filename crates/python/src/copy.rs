@@ -9,8 +9,8 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use rustix::process::{Resource, getrlimit};
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow, Verify,
-    When, copy as copy_paths,
+    CopyError, CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow,
+    Preserve, Verify, When, copy as copy_paths,
 };
 use underpass_receipt::{CopyReceipt, Receipt};
 
@@ -51,7 +51,10 @@ impl CopyArgs {
         Ok(CopyOptions {
             recursive: self.tree,
             follow: if self.follow_symlinks { Follow::Always } else { Follow::Never },
-            preserve: self.preserve || self.archive,
+            preserve: match self.preserve || self.archive {
+                true => Preserve::ALL,
+                false => Preserve::default(),
+            },
             hard_links: self.archive,
             update: self.update,
             no_clobber: self.no_clobber,

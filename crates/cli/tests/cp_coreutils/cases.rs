@@ -9,24 +9,45 @@ pub(crate) struct Case {
     /// Copied by a user without privileges.
     pub(crate) is_user: bool,
     pub(crate) needs_root: bool,
+    /// What standard input says.
+    pub(crate) input: &'static str,
+    /// A variable of the environment.
+    pub(crate) variable: Option<(&'static str, &'static str)>,
     /// Why the outcome is another one on purpose.
     pub(crate) differs: Option<&'static str>,
 }
 
-const fn case(name: &'static str, setup: &'static str, words: &'static str) -> Case {
-    Case { name, setup, words, is_user: false, needs_root: false, differs: None }
+pub(crate) const fn case(name: &'static str, setup: &'static str, words: &'static str) -> Case {
+    Case {
+        name,
+        setup,
+        words,
+        is_user: false,
+        needs_root: false,
+        input: "",
+        variable: None,
+        differs: None,
+    }
 }
 
 impl Case {
-    const fn by_user(self) -> Self {
+    pub(crate) const fn by_user(self) -> Self {
         Self { is_user: true, ..self }
     }
 
-    const fn by_root(self) -> Self {
+    pub(crate) const fn answered(self, input: &'static str) -> Self {
+        Self { input, ..self }
+    }
+
+    pub(crate) const fn with(self, name: &'static str, value: &'static str) -> Self {
+        Self { variable: Some((name, value)), ..self }
+    }
+
+    pub(crate) const fn by_root(self) -> Self {
         Self { needs_root: true, ..self }
     }
 
-    const fn differs(self, reason: &'static str) -> Self {
+    pub(crate) const fn differs(self, reason: &'static str) -> Self {
         Self { differs: Some(reason), ..self }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) fn cases() -> impl Iterator<Item = Case> {
             words: format!("{options} {source} t").leak(),
             is_user,
             needs_root: false,
+            input: "",
+            variable: None,
             differs: keeps_group_id.then_some(
                 "-p gives a folder the mode of its original, and takes away what it has inherited",
             ),

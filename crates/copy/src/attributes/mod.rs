@@ -20,6 +20,7 @@ use underpass_engine::hint::Action;
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::CopyError;
 use crate::options::Settings;
+use crate::options::preserve::{Preserve, PreserveMode};
 use crate::outcome::CopyTotals;
 
 /// The modes of a new file: the one that it is made with, and the one that it gets when it is
@@ -50,14 +51,15 @@ impl FileModes {
         let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
         // The permissions of a device or FIFO say nothing about bytes that come from it.
         let is_stream = FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile;
-        let mask = if is_stream && !settings.preserve { settings.umask } else { 0 };
+        let keeps_all = settings.preserve.keeps_mode();
+        let mask = if is_stream && !keeps_all { settings.umask } else { 0 };
         // The sticky bit of a file means nothing, and is kept with everything else alone.
-        let sticky = if settings.preserve { 0 } else { 0o1000 };
+        let sticky = if keeps_all { 0 } else { 0o1000 };
         let without_acl = without_acl & !mask & !sticky;
-        let mode = if settings.preserve { settings.mode(stat.st_mode) } else { without_acl };
-        let is_foreign =
-            settings.preserve && (inherited.group || (stat.st_uid, stat.st_gid) != settings.owner);
-        let is_other = is_foreign || mode & 0o6000 != 0 || (settings.preserve && inherited.acl);
+        let mode = if keeps_all { settings.mode(stat.st_mode) } else { without_acl };
+        let is_foreign = settings.preserve.ownership
+            && (inherited.group || (stat.st_uid, stat.st_gid) != settings.owner);
+        let is_other = is_foreign || mode & 0o6000 != 0 || (keeps_all && inherited.acl);
         // Until it has its owner, no other user may open it.
         let first = without_acl & if is_foreign { 0o700 } else { 0o1777 };
         let is_other = is_other || first & settings.process_umask != 0;
@@ -102,31 +104,38 @@ pub(crate) fn keep(
     let (from, to) = ends;
     let mut missing = MissingAttrs::default();
     let (mut mode, mut is_other) = (modes.mode, modes.is_other || !is_new);
-    if settings.preserve {
-        let may_give = settings.may_give_files_away();
-        if (modes.is_foreign || !is_new)
-            && !give_owner(stat, may_give, &mut missing, |uid, gid| fchown(to, uid, gid))
-        {
-            totals.without_owner += 1;
-            mode &= 0o1777;
-        }
-        if inherited.acl {
-            // What it got from the folder; most often nothing else is to be there.
-            let _ = fremovexattr(to, c"system.posix_acl_access");
-        }
-        let copied = copy_open_attributes(from, to, mode, &mut missing);
+    let preserve = settings.preserve;
+    if preserve.ownership
+        && (modes.is_foreign || !is_new)
+        && !give_owner(stat, settings.may_give_files_away(), &mut missing, |uid, gid| {
+            fchown(to, uid, gid)
+        })
+    {
+        totals.without_owner += 1;
+        mode &= 0o1777;
+    }
+    if preserve.keeps_mode() && inherited.acl {
+        // What it got from the folder; most often nothing else is to be there.
+        let _ = fremovexattr(to, c"system.posix_acl_access");
+    }
+    if preserve.keeps_attributes() {
+        let copied = copy_open_attributes(preserve, (from, to), mode, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
         if !copied.is_complete {
             mode &= modes.without_acl;
         }
         is_other |= copied.was_opened;
     }
-    if is_other && (is_new || settings.preserve) {
+    let sets_mode = is_new || settings.attributes_only && preserve.mode != PreserveMode::Nothing;
+    if is_other && (sets_mode || preserve.keeps_mode()) {
         missing.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+    }
+    if !preserve.timestamps {
+        return missing;
     }
     match futimens(to, &times(stat)) {
         // A file that was there and belongs to another user: its times were not asked for.
-        Err(Errno::PERM | Errno::ACCESS) if !is_new && !settings.preserve => {}
+        Err(Errno::PERM | Errno::ACCESS) if !is_new && !preserve.keeps_mode() => {}
         set => _ = missing.note("keeping times of", set),
     }
     missing
@@ -142,13 +151,17 @@ pub(crate) fn keep_by_name(
 ) -> MissingAttrs {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let mut missing = MissingAttrs::default();
-    if settings.preserve {
+    let preserve = settings.preserve;
+    if preserve.ownership {
         let may_give = settings.may_give_files_away();
         let is_owned =
             give_owner(stat, may_give, &mut missing, |uid, gid| chownat(to, new, uid, gid, flags));
         totals.without_owner += u64::from(!is_owned);
+    }
+    if preserve.keeps_attributes() {
         let (from, to) = (path(from, old), path(to, new));
         let copied = copy_attributes(
+            preserve,
             |list| llistxattr(&from, list),
             |name, value| lgetxattr(&from, name, value),
             |name, value| lsetxattr(&to, name, value, XattrFlags::empty()),
@@ -157,7 +170,9 @@ pub(crate) fn keep_by_name(
         );
         totals.without_attributes += u64::from(!copied.is_complete);
     }
-    missing.note("keeping times of", utimensat(to, new, &times(stat), flags));
+    if preserve.timestamps {
+        missing.note("keeping times of", utimensat(to, new, &times(stat), flags));
+    }
     missing
 }
 
@@ -173,22 +188,28 @@ pub(crate) fn finish_folder(
     let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
     let mut mode = settings.mode(stat.st_mode);
     let (mut has_owner, mut has_attributes) = (true, true);
-    if settings.preserve {
+    let preserve = settings.preserve;
+    if preserve.ownership {
         let may_give = settings.may_give_files_away();
         has_owner = give_owner(stat, may_give, &mut missing, |uid, gid| fchown(to, uid, gid));
         if !has_owner {
             mode &= 0o1777;
         }
-        has_attributes = copy_open_attributes(from, to, mode, &mut missing).is_complete;
+    }
+    if preserve.keeps_attributes() {
+        has_attributes = copy_open_attributes(preserve, (from, to), mode, &mut missing).is_complete;
         if !has_attributes {
             mode &= without_acl;
         }
-    } else {
+    }
+    if !preserve.keeps_mode() {
         let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
     missing.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
-    missing.note("keeping times of", futimens(to, &times(stat)));
+    if preserve.timestamps {
+        missing.note("keeping times of", futimens(to, &times(stat)));
+    }
     (has_owner, has_attributes, missing)
 }
 
@@ -226,12 +247,13 @@ struct AttrCopy {
 
 /// Calls [`copy_attributes`] for two open files.
 fn copy_open_attributes(
-    from: BorrowedFd<'_>,
-    to: BorrowedFd<'_>,
+    preserve: Preserve,
+    (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
     mode: u32,
     missing: &mut MissingAttrs,
 ) -> AttrCopy {
     copy_attributes(
+        preserve,
         |list| flistxattr(from, list),
         |name, value| fgetxattr(from, name, value),
         |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
@@ -248,6 +270,7 @@ fn copy_open_attributes(
 /// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
 /// not: many file systems do not take them, and some only from root.
 fn copy_attributes(
+    preserve: Preserve,
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&CStr, &mut [u8]) -> Result<usize, Errno>,
     set: impl Fn(&CStr, &[u8]) -> Result<(), Errno>,
@@ -267,6 +290,9 @@ fn copy_attributes(
     };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if !preserve.keeps_attribute(name) {
+            continue;
+        }
         let (mut short, mut long) = ([0; 512], Vec::new());
         let set_again = |value: &[u8]| match set(name, value) {
             Err(Errno::ACCESS) => match open() {

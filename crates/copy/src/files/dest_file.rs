@@ -1,6 +1,6 @@
 //! The file that a copy's bytes are written to, until it is whole.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +11,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
+use crate::files::replace::rename_over;
+use crate::options::backup::Backup;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 
 /// A file that is being written, and may not have its name yet.
@@ -103,6 +105,17 @@ impl<'a> DestFile<'a> {
         Ok(Self::Existing(file))
     }
 
+    /// Opens the file of this name, which keeps its bytes.
+    pub(crate) fn existing(folder: &DirPair, name: &CStr) -> Result<Self, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |how| openat(&folder.target, name, flags | how, Mode::empty());
+        let file = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => open(OFlags::WRONLY),
+            opened => opened,
+        };
+        Ok(Self::Existing(file?.into()))
+    }
+
     /// Returns the file.
     pub(crate) fn file(&self) -> &File {
         match self {
@@ -124,21 +137,27 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Gives a whole file its name.
-    pub(crate) fn commit(self) -> std::io::Result<()> {
+    /// Gives a whole file its name, and returns the name of the backup of what had it.
+    pub(crate) fn commit(self, backup: Option<&Backup>) -> std::io::Result<Option<CString>> {
         match self {
             Self::Fresh { mut guard, .. } => {
                 guard.is_whole = true;
-                Ok(())
+                Ok(None)
             }
             Self::Unnamed { file, existing } => {
                 if existing == Existing::Replace {
                     // It has a hidden name for a moment, which another process must not sweep up.
                     let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
                 }
-                file.commit(existing)
+                match backup.filter(|_| existing == Existing::Replace) {
+                    Some(backup) => file.commit_by(|folder, hidden, name| {
+                        let (hidden, name) = (c_string(hidden)?, c_string(name)?);
+                        Ok(rename_over(folder, (&hidden, &name), Some(backup))?)
+                    }),
+                    None => file.commit(existing).map(|()| None),
+                }
             }
-            Self::Existing(_) => Ok(()),
+            Self::Existing(_) => Ok(None),
         }
     }
 
@@ -148,6 +167,10 @@ impl<'a> DestFile<'a> {
             file.discard();
         }
     }
+}
+
+fn c_string(name: &OsStr) -> std::io::Result<CString> {
+    Ok(CString::new(name.as_bytes())?)
 }
 
 impl Drop for RemoveOnDrop<'_> {

@@ -2,3 +2,4 @@
 
 pub(crate) mod dest_file;
 pub(crate) mod file_system;
+pub(crate) mod replace;

@@ -1,13 +1,18 @@
 //! What a copy is to be like.
 
+pub(crate) mod backup;
 pub(crate) mod exclude;
+pub(crate) mod preserve;
 
 use std::ops::Deref;
 
+use rustix::fs::FileType;
 use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
+use crate::options::backup::Backup;
 use crate::options::exclude::ExcludePattern;
+use crate::options::preserve::{Preserve, PreserveMode};
 
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,15 @@ impl Follow {
     pub(crate) fn follows_named(self) -> bool {
         self != Self::Never
     }
+}
+
+/// Links that are made instead of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Further names of the originals.
+    Hard,
+    /// Symbolic links to the paths of the originals.
+    Symbolic,
 }
 
 /// When something is done.
@@ -56,15 +70,16 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Which symbolic links are followed.
     pub follow: Follow,
-    /// Keeps owners, attributes, ACLs and all bits of the mode. Times and permissions are always
-    /// kept.
-    pub preserve: bool,
+    /// What copies get of their originals besides bytes.
+    pub preserve: Preserve,
     /// Makes names of one file names of one copy.
     pub hard_links: bool,
     /// Replaces files only by newer ones.
     pub update: bool,
     /// Replaces nothing.
     pub no_clobber: bool,
+    /// Replaces nothing, and reports each file that is there as a problem.
+    pub refuse_existing: bool,
     /// Asks [`CopyObserver::may_replace`](crate::CopyObserver::may_replace) before a file is
     /// replaced.
     pub interactive: bool,
@@ -91,6 +106,15 @@ pub struct CopyOptions {
     pub jobs: usize,
     /// Begins nothing more after the first problem.
     pub stop_early: bool,
+    /// Makes links to the originals instead of copies.
+    pub link: Option<LinkKind>,
+    /// Keeps what is replaced under another name.
+    pub backup: Option<Backup>,
+    /// Replaces what has the name of a copy whatever it is: links themselves, files that are not
+    /// writable, devices, FIFOs and sockets; but no folders.
+    pub remove_destination: bool,
+    /// Gives files that are there, and new ones without bytes, the attributes of their originals.
+    pub attributes_only: bool,
     /// Copies nothing, and calls [`CopyObserver::would_copy`](crate::CopyObserver::would_copy)
     /// for each file instead.
     pub dry_run: bool,
@@ -114,10 +138,11 @@ impl Default for CopyOptions {
         Self {
             recursive: false,
             follow: Follow::default(),
-            preserve: false,
+            preserve: Preserve::default(),
             hard_links: false,
             update: false,
             no_clobber: false,
+            refuse_existing: false,
             interactive: false,
             force: false,
             one_file_system: false,
@@ -130,6 +155,10 @@ impl Default for CopyOptions {
             resume: false,
             jobs: default_jobs(),
             stop_early: false,
+            link: None,
+            backup: None,
+            remove_destination: false,
+            attributes_only: false,
             dry_run: false,
             policy: Policy::Auto,
             integrity: Integrity::Detect,
@@ -162,6 +191,11 @@ impl CopyOptions {
         }
     }
 
+    /// Whether what has the name of a copy is put aside or removed, whatever it is.
+    pub(crate) fn removes_existing(&self) -> bool {
+        self.remove_destination || self.backup.is_some()
+    }
+
     /// Whether files may be copied through a buffer if that costs least.
     pub(crate) fn allows_buffer(&self) -> bool {
         self.reflink != When::Always
@@ -169,10 +203,17 @@ impl CopyOptions {
             && matches!(self.policy, Policy::Auto | Policy::Require(Mechanism::ReadWrite))
     }
 
-    /// Returns the mode of a copy.
+    /// Returns the mode of a copy of something that has this mode.
     pub(crate) fn mode(&self, mode: u32) -> u32 {
-        // Its owner is the one who copies, unless owners are kept: so are the bits that lend rights.
-        mode & if self.preserve { 0o7777 } else { 0o1777 }
+        match self.preserve.mode {
+            PreserveMode::Nothing if FileType::from_raw_mode(mode) == FileType::Directory => {
+                0o777 & !self.umask
+            }
+            PreserveMode::Nothing => 0o666 & !self.umask,
+            // Its owner is the one who copies, who lends no rights.
+            PreserveMode::Permissions => mode & 0o1777,
+            PreserveMode::All => mode & 0o7777,
+        }
     }
 }
 

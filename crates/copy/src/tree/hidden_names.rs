@@ -1,11 +1,11 @@
 //! Hidden names, which files and folders have until they are whole.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{AtFlags, Stat, StatxFlags, fstat, renameat, statx, unlinkat};
+use rustix::fs::{AtFlags, Stat, StatxFlags, fstat, statx};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{fingerprint, hidden_name};
 
@@ -37,32 +37,6 @@ pub(crate) fn claim<T>(
         }
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         number = fingerprint(format!("{}-{next}", std::process::id()).as_bytes()) as u32;
-    }
-    Err(Errno::BUSY)
-}
-
-/// Makes something under a hidden name, and gives it the name `name` in place of what has that.
-///
-/// # Errors
-///
-/// As [`claim`], and those of rename(2).
-pub(crate) fn replace<T>(
-    folder: BorrowedFd<'_>,
-    name: &CStr,
-    mut make: impl FnMut(&CStr) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    for _ in 0..MAX_ATTEMPTS {
-        let (made, hidden) = claim(name, &mut make)?;
-        match renameat(folder, &hidden, folder, name) {
-            Ok(()) => return Ok(made),
-            // Links cannot be locked: another process took it for a leftover.
-            Err(Errno::NOENT) => {}
-            Err(errno) => {
-                // What stays under a hidden name does no harm.
-                let _ = unlinkat(folder, &hidden, AtFlags::empty());
-                return Err(errno);
-            }
-        }
     }
     Err(Errno::BUSY)
 }
@@ -99,4 +73,4 @@ pub(crate) fn identity(source: &OwnedFd) -> u32 {
 }
 
 /// Attempts to find a free name: more than killed processes leave in the way.
-const MAX_ATTEMPTS: usize = 100;
+pub(crate) const MAX_ATTEMPTS: usize = 100;

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
 
+use crate::files::replace::replace;
 use crate::options::Follow;
+use crate::options::backup::Backup;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::hidden_names;
 use crate::tree::path_chain::PathChain;
 
 /// Files with several names that were found so far.
@@ -157,10 +158,15 @@ impl CopyLocation {
         }
     }
 
-    /// Gives the copy one more name.
-    pub(crate) fn link(&self, folder: &DirPair, name: &CStr) -> Result<(), Errno> {
+    /// Gives the copy one more name, and returns that of the backup of what had it.
+    pub(crate) fn link(
+        &self,
+        folder: &DirPair,
+        name: &CStr,
+        backup: Option<&Backup>,
+    ) -> Result<Option<CString>, Errno> {
         if let Some(mine) = self.folder.upgrade() {
-            return link(&mine.target, &self.name, folder, name);
+            return link(&mine.target, &self.name, folder, name, backup);
         }
         // A folder above may get its name at this very moment.
         let mut found = self.open();
@@ -170,7 +176,7 @@ impl CopyLocation {
                 _ => break,
             }
         }
-        link(found?, &self.name, folder, name)
+        link(found?, &self.name, folder, name, backup)
     }
 
     /// Opens the folder, one name after the other.
@@ -185,17 +191,24 @@ impl CopyLocation {
 }
 
 /// Makes a hard link. A file that has the name is replaced in one step.
-fn link(from: impl AsFd, old: &CStr, folder: &DirPair, new: &CStr) -> Result<(), Errno> {
+fn link(
+    from: impl AsFd,
+    old: &CStr,
+    folder: &DirPair,
+    new: &CStr,
+    backup: Option<&Backup>,
+) -> Result<Option<CString>, Errno> {
     let (from, to) = (from.as_fd(), &folder.target);
     match linkat(from, old, to, new, AtFlags::empty()) {
         Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
-        linked => return linked,
+        linked => return linked.map(|()| None),
     }
     let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
     let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
     if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
         // An earlier run has linked them.
-        return Ok(());
+        return Ok(None);
     }
-    hidden_names::replace(to.as_fd(), new, |hidden| linkat(from, old, to, hidden, AtFlags::empty()))
+    let make = |hidden: &CStr| linkat(from, old, to, hidden, AtFlags::empty());
+    replace(to.as_fd(), new, backup, make).map(|((), kept)| kept)
 }

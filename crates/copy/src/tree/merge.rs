@@ -55,7 +55,9 @@ pub(crate) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Re
 /// Whether the options keep what is there.
 fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
     let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    let is_kept = settings.no_clobber || (settings.update && time(mine) <= time(there));
+    let is_kept = settings.no_clobber
+        || settings.refuse_existing
+        || (settings.update && time(mine) <= time(there));
     is_kept && !is_folder(mine) && !is_folder(there)
 }
 

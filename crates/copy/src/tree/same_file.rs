@@ -4,15 +4,32 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
 
+use crate::options::CopyOptions;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 
 /// Checks whether copying `entry` would destroy what it is copied from. `stat` is what would be
 /// copied, `there` what has the name in the target. They are one file if either the link or what it
 /// leads to is the target, and also if the target is a link that leads to the source.
-pub(crate) fn is_same(folder: &DirPair, entry: &SourceEntry, stat: &Stat, there: &Stat) -> bool {
+pub(crate) fn is_same(
+    settings: &CopyOptions,
+    folder: &DirPair,
+    entry: &SourceEntry,
+    (stat, there): (&Stat, &Stat),
+) -> bool {
+    if settings.removes_existing()
+        && let Ok(named) = statat(&folder.source, &entry.name, AtFlags::SYMLINK_NOFOLLOW)
+    {
+        // Only the name is taken away, under which the original may have been opened.
+        if is_one(&named, there) {
+            return there.st_nlink < 2 || is_same_name(folder, entry);
+        }
+        if is_link(there) || settings.backup.is_some() && !(entry.follows && is_link(&named)) {
+            return false;
+        }
+    }
     if is_one(stat, there) {
         return true;
     }
@@ -27,6 +44,23 @@ pub(crate) fn is_same(folder: &DirPair, entry: &SourceEntry, stat: &Stat, there:
         }
         (false, false) => false,
     }
+}
+
+/// Checks whether source and target are one name in one folder.
+fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
+    let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
+    let target = Path::new(OsStr::from_bytes(entry.target().to_bytes()));
+    let above = match source.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // What cannot be known is taken for the same, which is an error and loses nothing.
+    let is_one_folder =
+        match (statat(&folder.source, above, AtFlags::empty()), fstat(&folder.target)) {
+            (Ok(from), Ok(to)) => is_one(&from, &to),
+            _ => true,
+        };
+    is_one_folder && source.file_name() == target.file_name()
 }
 
 /// Checks whether a link leads through `link`: if it were copied over that one, both would lead in

@@ -68,7 +68,7 @@ impl Worker<'_> {
         same(&target, later.target, to)?;
         let inherited = match later.origin {
             DirOrigin::Existing => attributes::inherited::inherited(target.as_fd()),
-            _ if self.context.settings.preserve => InheritedAttrs::default(),
+            _ if self.context.settings.preserve.keeps_mode() => InheritedAttrs::default(),
             _ => attributes::inherited::inherited(target.as_fd()),
         };
         let folder = Arc::new(DirPair {

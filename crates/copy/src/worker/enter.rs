@@ -89,6 +89,9 @@ impl Worker<'_> {
             all: AtomicUsize::new(1),
         });
         self.totals.folders += 1;
+        if folder.origin.is_new() {
+            self.name_made(parent, entry, None);
+        }
         self.push(&folder, listing);
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
         self.context.release(&folder, true);
@@ -214,7 +217,7 @@ impl Worker<'_> {
         match made.origin {
             DirOrigin::Existing => attributes::inherited::inherited(made.folder.as_fd()),
             // As the one above, unless exactly what the original has is to be kept.
-            _ if parent.inherited.acl && self.context.settings.preserve => {
+            _ if parent.inherited.acl && self.context.settings.preserve.keeps_mode() => {
                 for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
                     let _ = fremovexattr(&made.folder, name);
                 }

@@ -87,14 +87,17 @@ impl Worker<'_> {
         }
         let dest = self.dest_file(original, modes, verdict, in_place)?;
         let settings = &self.context.settings;
-        if verdict == Verdict::Replace && !original.is_file() && !settings.preserve {
+        if verdict == Verdict::Replace && !original.is_file() && !settings.preserve.keeps_mode() {
             take_over(folder, entry, &dest).at("keeping mode of", path)?;
         }
-        let copied = self.copy_bytes(original, &dest).and_then(|()| self.verify(original, &dest));
-        let copied = self.check_version(original, copied);
-        if let Err(failure) = copied {
-            self.give_up(dest, &failure);
-            return Err(failure);
+        if !settings.attributes_only {
+            let copied =
+                self.copy_bytes(original, &dest).and_then(|()| self.verify(original, &dest));
+            let copied = self.check_version(original, copied);
+            if let Err(failure) = copied {
+                self.give_up(dest, &failure);
+                return Err(failure);
+            }
         }
         if settings.resume && !folder.is_trusted && original.len() >= MIN_PARTIAL_LEN {
             session::forget(dest.file());
@@ -104,12 +107,16 @@ impl Worker<'_> {
         let inherited = (is_new, folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
         self.context.remember(|| fstat(dest.file()));
-        dest.commit().at(Action::Writing, path)?;
+        if verdict == Verdict::Replace {
+            self.name_removed(folder, entry);
+        }
+        let backup = dest.commit(settings.backup.as_ref()).at(Action::Writing, path)?;
         if let Some(failure) = missing.failure(path) {
             self.context.problem(failure);
         }
         self.totals.files += 1;
         self.totals.between(original.system, original.folder.system).files += 1;
+        self.name_made(folder, entry, backup.as_deref());
         Ok(())
     }
 
@@ -129,6 +136,10 @@ impl Worker<'_> {
             Verdict::Replace => Existing::Replace,
             _ => Existing::Keep,
         };
+        let is_replaced = settings.backup.is_some() || settings.remove_destination;
+        if settings.attributes_only && verdict == Verdict::Replace && !is_replaced {
+            return DestFile::existing(folder, name).at("opening", path);
+        }
         if in_place {
             return DestFile::in_place(folder, name, mode, settings.force, &original.file)
                 .at("opening", path);

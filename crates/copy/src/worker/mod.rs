@@ -4,7 +4,7 @@ mod bytes;
 mod deferred;
 mod enter;
 mod file;
-mod hard_links;
+mod links;
 mod listing;
 mod original;
 mod retry;
@@ -12,6 +12,7 @@ mod special;
 mod verdict;
 mod verify;
 
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -97,6 +98,11 @@ impl<'a> Worker<'a> {
             kind => kind,
         };
         let recursive = self.context.settings.recursive;
+        if kind != FileType::Directory
+            && let Some(link) = self.context.settings.link
+        {
+            return self.link_instead(folder, entry, link);
+        }
         match kind {
             FileType::Directory if recursive => {
                 folder.hold(false);
@@ -154,6 +160,25 @@ impl<'a> Worker<'a> {
         let to = folder.target_path(entry.target());
         self.context.observer.would_copy(&from, &to);
         true
+    }
+
+    /// Tells the observer what was made, if it wants to know.
+    pub(crate) fn name_made(&self, folder: &DirPair, entry: &SourceEntry, backup: Option<&CStr>) {
+        let observer = self.context.observer;
+        if observer.lists() && !self.context.settings.dry_run {
+            let from = folder.source_path(&entry.name);
+            let backup = backup.map(|name| folder.target_path(name));
+            observer.made(&from, &folder.target_path(entry.target()), backup.as_deref());
+        }
+    }
+
+    /// Tells the observer that what has the name of an entry is replaced as if it had been removed.
+    pub(crate) fn name_removed(&self, folder: &DirPair, entry: &SourceEntry) {
+        let settings = &self.context.settings;
+        let is_removed = settings.remove_destination && settings.backup.is_none();
+        if is_removed && self.context.observer.lists() {
+            self.context.observer.removed(&folder.target_path(entry.target()), false);
+        }
     }
 
     /// Counts a file that is done.

@@ -50,7 +50,8 @@ impl Worker<'_> {
             Err(CopyError::Path { action: Action::Creating, source, .. }) => is_refused(source),
             _ => false,
         };
-        if verdict != Verdict::Replace || in_place || !is_refused {
+        let may_write = self.context.settings.backup.is_none();
+        if verdict != Verdict::Replace || in_place || !is_refused || !may_write {
             return made;
         }
         self.make_file_once(original, verdict, true)?;

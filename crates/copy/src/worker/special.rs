@@ -9,9 +9,9 @@ use underpass_engine::hint::Action;
 
 use crate::attributes;
 use crate::error::{At, CopyError};
+use crate::files::replace::replace;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::tree::hidden_names;
 use crate::worker::Worker;
 use crate::worker::verdict::Verdict;
 
@@ -100,6 +100,9 @@ impl Worker<'_> {
         let target = entry.target();
         let path = || folder.target_path(target);
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
+        if verdict == Verdict::Replace {
+            self.name_removed(folder, entry);
+        }
         let (context, totals) = (self.context, &mut self.totals);
         let mut make = |name: &std::ffi::CStr| {
             make(folder, name)?;
@@ -108,13 +111,15 @@ impl Worker<'_> {
             context.remember(|| statat(to, name, AtFlags::SYMLINK_NOFOLLOW));
             Ok(missing)
         };
-        let missing = match verdict {
-            Verdict::Replace => hidden_names::replace(to, target, make),
-            _ => make(target),
+        let made = match verdict {
+            Verdict::Replace => replace(to, target, context.settings.backup.as_ref(), make),
+            _ => make(target).map(|missing| (missing, None)),
         };
-        if let Some(failure) = missing.at(Action::Creating, path)?.failure(path) {
+        let (missing, backup) = made.at(Action::Creating, path)?;
+        if let Some(failure) = missing.failure(path) {
             context.problem(failure);
         }
+        self.name_made(folder, entry, backup.as_deref());
         Ok(())
     }
 }

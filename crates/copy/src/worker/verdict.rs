@@ -1,10 +1,14 @@
 //! Decides what to do with an entry whose name exists in the target.
 
-use rustix::fs::{Access, AtFlags, FileType, Stat, accessat};
+use std::ffi::CString;
+
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, Refusal};
+use crate::options::LinkKind;
+use crate::options::backup::BackupControl;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::is_same;
@@ -38,7 +42,12 @@ impl Worker<'_> {
         if kind == FileType::Directory {
             return Err(Errno::ISDIR).at(Action::Replacing, path);
         }
-        if is_same(folder, entry, stat, &there) {
+        let is_one = (stat.st_dev, stat.st_ino) == (there.st_dev, there.st_ino);
+        if is_one && settings.link == Some(LinkKind::Hard) {
+            // It has that name already.
+            return Ok(Verdict::Leave);
+        }
+        if is_same(settings, folder, entry, (stat, &there)) {
             let from = folder.source_path(&entry.name);
             return Err(CopyError::Refused(Refusal::SameFile { from, to: path() }));
         }
@@ -48,19 +57,33 @@ impl Worker<'_> {
         let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
         // What an earlier run has left in its hidden folder may be a part, and belongs to no other copy.
         let is_kept = settings.no_clobber || (settings.update && time(stat) <= time(&there));
+        if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
+            return Err(CopyError::Refused(Refusal::Exists { to: path() }));
+        }
         if is_kept && folder.origin != DirOrigin::Adopted {
             self.totals.kept += 1;
             return Ok(Verdict::Leave);
         }
-        if self.context.has_made(&there) {
+        let is_numbered =
+            settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
+        if self.context.has_made(&there) && !is_numbered {
             let from = folder.source_path(&entry.name);
             return Err(CopyError::Refused(Refusal::JustMade { from, to: path() }));
         }
         let is_special = !matches!(kind, FileType::RegularFile | FileType::Symlink);
-        if is_special && !settings.force && FileType::from_raw_mode(stat.st_mode) != kind {
+        if self.is_backup(folder, entry, stat) {
+            let from = folder.source_path(&entry.name);
+            return Err(CopyError::Refused(Refusal::IsBackup { from, to: path() }));
+        }
+        let removes = settings.removes_existing() || settings.link.is_some();
+        if is_special
+            && !settings.force
+            && !removes
+            && FileType::from_raw_mode(stat.st_mode) != kind
+        {
             return Err(Errno::EXIST).at("replacing a device, FIFO or socket", path);
         }
-        if kind == FileType::RegularFile && !settings.force {
+        if kind == FileType::RegularFile && !settings.force && !removes {
             let flags = AtFlags::EACCESS;
             accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
                 .at(Action::Replacing, path)?;
@@ -70,6 +93,19 @@ impl Worker<'_> {
             return Ok(Verdict::Leave);
         }
         Ok(Verdict::Replace)
+    }
+}
+
+impl Worker<'_> {
+    /// Whether the backup of what has the name of an entry would replace its original.
+    fn is_backup(&self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> bool {
+        let backup = self.context.settings.backup.as_ref();
+        let Some(backup) = backup.filter(|it| it.control != BackupControl::Numbered) else {
+            return false;
+        };
+        let kept = CString::new(backup.simple(entry.target().to_bytes())).unwrap_or_default();
+        statat(&folder.target, &kept, AtFlags::empty())
+            .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
     }
 }
 

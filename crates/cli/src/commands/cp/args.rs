@@ -1,14 +1,19 @@
 //! What can be typed after `cp`, and the options of a copy that it means.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use underpass_copy::{CopyOptions, ExcludePattern, Follow, default_jobs};
+use underpass_copy::{Backup, CopyOptions, ExcludePattern, Follow, LinkKind, default_jobs};
 use underpass_engine::{Mechanism, Policy};
 
+use super::backup::BackupArgs;
+use super::order::{Kept, Ordered, Update};
 use crate::args::MoveArgs;
 use crate::failure::{Failure, Result};
 
@@ -18,6 +23,10 @@ use crate::failure::{Failure, Result};
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
 #[command(mut_arg("integrity", |arg| arg.default_value("detect")))]
 pub(crate) struct CpArgs {
+    // The first, because it looks at options before the others take them.
+    #[command(flatten)]
+    pub(super) ordered: Ordered,
+
     /// What to copy (- is standard input), and last where to: a new name, a folder, or - for
     /// standard output
     #[arg(value_name = "SOURCE... TARGET", num_args = 1.., required = true)]
@@ -37,41 +46,80 @@ pub(crate) struct CpArgs {
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
 
-    /// Copy everything as it is: -r -P -p, and hard links stay hard links
+    /// Copy everything as it is: the same as -r -d -p
     #[arg(short, long)]
     pub(crate) archive: bool,
 
-    /// Keep owner, group, set-user-id, extended attributes and ACLs; mode and times are always kept
-    #[arg(short, long)]
-    pub(crate) preserve: bool,
+    /// Keep symbolic links, and hard links between the sources: -P --preserve=links
+    #[arg(short = 'd', overrides_with_all = ["dereference", "follow_named"])]
+    no_dereference_links: bool,
 
-    /// Replace a file only if its original is newer
-    #[arg(short, long)]
-    pub(crate) update: bool,
+    /// Keep mode, owner, group, extended attributes and ACLs; permissions and times are always kept
+    #[arg(short = 'p')]
+    keep: bool,
+
+    /// Keep these properties; without a list those of -p
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true)]
+    #[arg(value_delimiter = ',', default_missing_value = "usual")]
+    preserve: Vec<Kept>,
+
+    /// Do not keep these properties, not even permissions and times
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    no_preserve: Vec<Kept>,
+
+    /// Copy mode, times and what -p and --preserve name, and no bytes
+    #[arg(long)]
+    pub(crate) attributes_only: bool,
+
+    /// Choose which existing files are replaced; without WHEN those that are older than their
+    /// originals
+    #[arg(short, long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "older")]
+    update: Option<Update>,
 
     /// Leave existing files as they are
     #[arg(short, long, overrides_with = "interactive")]
-    pub(crate) no_clobber: bool,
+    no_clobber: bool,
 
     /// Ask before replacing a file; the answer is read from standard input
     #[arg(short, long, overrides_with = "no_clobber")]
-    pub(crate) interactive: bool,
+    interactive: bool,
 
     /// Replace files that are not writable; -n and -i still apply
     #[arg(short, long)]
     pub(crate) force: bool,
 
+    /// Replace what has the name of a copy, whatever it is: links themselves, and files that are not
+    /// writable
+    #[arg(long)]
+    remove_destination: bool,
+
+    #[command(flatten)]
+    backup: BackupArgs,
+
+    /// Make hard links instead of copies
+    #[arg(short, long)]
+    link: bool,
+
+    /// Make symbolic links instead of copies
+    #[arg(short, long)]
+    symbolic_link: bool,
+
     /// Follow all symbolic links
     #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "follow_named"])]
-    pub(crate) dereference: bool,
+    dereference: bool,
 
     /// Copy symbolic links as links [default with -r]
     #[arg(short = 'P', long, overrides_with_all = ["dereference", "follow_named"])]
-    pub(crate) no_dereference: bool,
+    no_dereference: bool,
 
     /// Follow symbolic links that are sources, and copy others as links
     #[arg(short = 'H', long, overrides_with_all = ["dereference", "no_dereference"])]
-    pub(crate) follow_named: bool,
+    follow_named: bool,
+
+    /// Remove slashes at the end of each source, which would follow a link
+    #[arg(long)]
+    pub(crate) strip_trailing_slashes: bool,
 
     /// Stay on the file system of each source; mount points become empty folders
     #[arg(short = 'x', long)]
@@ -112,6 +160,10 @@ pub(crate) struct CpArgs {
     /// Copy with this number of threads [default: twice the processors, at most 8]
     #[arg(short, long, value_name = "NUMBER")]
     pub(crate) jobs: Option<NonZeroUsize>,
+
+    /// Print a line for each thing that is copied
+    #[arg(short, long, overrides_with = "quiet")]
+    pub(crate) verbose: bool,
 
     /// Print what would be copied, and copy nothing
     #[arg(long)]
@@ -168,13 +220,96 @@ impl CpArgs {
     /// If two options contradict each other, or `--exclude` was given what is no pattern.
     pub(super) fn options(&self) -> Result<CopyOptions> {
         let recursive = self.recursive || self.archive;
-        let follow = match (self.dereference, self.follow_named) {
-            (true, _) => Follow::Always,
-            (_, true) => Follow::Named,
-            _ if recursive || self.no_dereference => Follow::Never,
-            _ => Follow::Always,
+        let backup = self.backup.backup()?;
+        let link = match (self.link, self.symbolic_link) {
+            (true, _) => Some(LinkKind::Hard),
+            (_, true) => Some(LinkKind::Symbolic),
+            _ => None,
         };
+        let default = if recursive && !self.link { Follow::Never } else { Follow::Always };
         let policy = self.movement.policy();
+        self.refuse_contradictions(policy)?;
+        self.refuse_unlike_copies(backup.as_ref())?;
+        let patterns = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
+        let exclude = patterns.collect::<std::result::Result<_, _>>();
+        let Ordered { preserve, hard_links, follow, .. } = self.ordered;
+        Ok(CopyOptions {
+            recursive,
+            follow: follow.unwrap_or(default),
+            preserve,
+            hard_links,
+            update: self.ordered.update,
+            no_clobber: self.ordered.no_clobber,
+            refuse_existing: self.ordered.refuse_existing,
+            interactive: self.ordered.interactive,
+            force: self.force,
+            one_file_system: self.one_file_system,
+            exclude: exclude.map_err(|error| Failure::Usage(format!("--exclude {error}")))?,
+            reflink: self.reflink.into(),
+            sparse: self.sparse.into(),
+            verify: self.verify.map(Into::into),
+            sync: self.sync,
+            in_place: self.in_place,
+            resume: self.resume,
+            jobs: self.jobs.map_or_else(default_jobs, usize::from),
+            link,
+            backup,
+            remove_destination: self.remove_destination || (self.force && link.is_some()),
+            attributes_only: self.attributes_only,
+            dry_run: self.dry_run,
+            policy,
+            integrity: self.movement.integrity(),
+            step: self.movement.step(),
+            ..CopyOptions::default()
+        })
+    }
+
+    /// Refuses options that contradict links instead of copies, and those that replace files in
+    /// another way than backups can be made.
+    fn refuse_unlike_copies(&self, backup: Option<&Backup>) -> Result<()> {
+        let makes_links = self.link || self.symbolic_link;
+        let Ordered { no_clobber, refuse_existing, .. } = self.ordered;
+        let refused = [
+            (self.link && self.symbolic_link, "-l and -s: a link is either hard or symbolic"),
+            (makes_links && self.resume, "--resume is for copies, and -l and -s make links"),
+            (
+                makes_links && self.verify.is_some(),
+                "--verify is for copies, and -l and -s make links",
+            ),
+            (
+                makes_links && self.attributes_only,
+                "--attributes-only is for copies, and -l and -s make links",
+            ),
+            (makes_links && self.in_place, "--in-place is for copies, and -l and -s make links"),
+            (
+                backup.is_some() && self.in_place,
+                "--in-place writes into the files that --backup would keep",
+            ),
+            (
+                backup.is_some() && (no_clobber || refuse_existing),
+                "--backup is for files that are replaced, and -n and --update=none replace none",
+            ),
+            (
+                self.remove_destination && self.in_place,
+                "--in-place writes into the files that --remove-destination would remove",
+            ),
+        ];
+        match refused.into_iter().find(|(is_refused, _)| *is_refused) {
+            Some((_, message)) => usage(message),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses options that contradict each other.
+    fn refuse_contradictions(&self, policy: Policy) -> Result<()> {
+        if self.verbose && self.movement.show.json {
+            return usage("-v and --json both print on standard output: leave out one of them");
+        }
+        if self.attributes_only && (self.resume || self.verify.is_some()) {
+            return usage(
+                "--attributes-only copies no bytes that --resume and --verify could read",
+            );
+        }
         if self.reflink != When::Auto && policy != Policy::Auto {
             return usage(
                 "--reflink and --mechanism, --prefer or --no-zero-copy say the same thing",
@@ -190,32 +325,7 @@ impl CpArgs {
                 "a copy that shares blocks has the holes of its original: leave out --sparse never, or choose another --mechanism",
             );
         }
-        let patterns = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
-        let exclude = patterns.collect::<std::result::Result<_, _>>();
-        Ok(CopyOptions {
-            recursive,
-            follow,
-            preserve: self.preserve || self.archive,
-            hard_links: self.archive,
-            update: self.update,
-            no_clobber: self.no_clobber,
-            interactive: self.interactive,
-            force: self.force,
-            one_file_system: self.one_file_system,
-            exclude: exclude.map_err(|error| Failure::Usage(format!("--exclude {error}")))?,
-            reflink: self.reflink.into(),
-            sparse: self.sparse.into(),
-            verify: self.verify.map(Into::into),
-            sync: self.sync,
-            in_place: self.in_place,
-            resume: self.resume,
-            jobs: self.jobs.map_or_else(default_jobs, usize::from),
-            dry_run: self.dry_run,
-            policy,
-            integrity: self.movement.integrity(),
-            step: self.movement.step(),
-            ..CopyOptions::default()
-        })
+        Ok(())
     }
 
     /// Returns which words are sources, and which is the target.
@@ -223,20 +333,35 @@ impl CpArgs {
     /// # Errors
     ///
     /// If one of both is missing.
-    pub(super) fn sources_and_target(&self) -> Result<(&[PathBuf], &Path)> {
+    pub(super) fn sources_and_target(&self) -> Result<(Cow<'_, [PathBuf]>, &Path)> {
         if let Some(folder) = &self.target_directory {
-            return Ok((&self.words, folder));
+            return Ok((self.sources(&self.words), folder));
         }
         match self.words.split_last() {
             Some((target, sources)) if !sources.is_empty() => {
                 if self.no_target_directory && sources.len() > 1 {
                     return usage("-T takes one source and its new name");
                 }
-                Ok((sources, target))
+                Ok((self.sources(sources), target))
             }
             _ => usage("name what to copy, and where to"),
         }
     }
+
+    /// Returns the sources as they are to be copied.
+    fn sources<'s>(&self, words: &'s [PathBuf]) -> Cow<'s, [PathBuf]> {
+        match self.strip_trailing_slashes {
+            true => words.iter().map(|word| stripped(word)).collect(),
+            false => Cow::Borrowed(words),
+        }
+    }
+}
+
+/// Returns a path without slashes at its end; that of the root is one.
+fn stripped(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
+    PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
 /// Whether the only mechanism that is allowed is one that may share blocks.

@@ -1,8 +1,11 @@
 //! `underpass cp`: files and whole trees, within this machine.
 
 mod args;
+mod backup;
 mod observer;
+mod order;
 mod print;
+mod quote;
 mod run;
 mod stream;
 

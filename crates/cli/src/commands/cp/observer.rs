@@ -8,6 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
 
+use super::args::CpArgs;
+use super::quote::quoted;
 use crate::args::ShowArgs;
 use crate::output::{self, Meter, Position, plain_path};
 use crate::signals::interruptible;
@@ -17,12 +19,14 @@ pub(super) struct Observer<'a> {
     meter: &'a Meter,
     show: ShowArgs,
     cancel: &'a Arc<AtomicBool>,
+    /// Whether each thing that is copied is printed.
+    lists: bool,
 }
 
 impl<'a> Observer<'a> {
     /// Creates an observer that shows what these arguments request.
-    pub(super) fn new(meter: &'a Meter, show: ShowArgs, cancel: &'a Arc<AtomicBool>) -> Self {
-        Self { meter, show, cancel }
+    pub(super) fn new(meter: &'a Meter, args: &CpArgs, cancel: &'a Arc<AtomicBool>) -> Self {
+        Self { meter, show: args.movement.show, cancel, lists: args.verbose }
     }
 }
 
@@ -38,6 +42,21 @@ impl CopyObserver for Observer<'_> {
         would_copy(self.show, from, to);
     }
 
+    fn lists(&self) -> bool {
+        self.lists
+    }
+
+    fn made(&self, from: &Path, to: &Path, backup: Option<&Path>) {
+        self.meter.clear();
+        made(from, to, backup);
+    }
+
+    fn removed(&self, path: &Path, is_folder: bool) {
+        self.meter.clear();
+        let what = if is_folder { "directory " } else { "" };
+        output::text(&format!("removed {what}{}\n", quoted(path.as_os_str())));
+    }
+
     fn named_twice(&self, from: &Path) {
         output::note(&format!("{} was named twice", from.display()));
     }
@@ -49,6 +68,13 @@ impl CopyObserver for Observer<'_> {
     fn open(&self, open: OpenCall) -> io::Result<OwnedFd> {
         interruptible(self.cancel, open)
     }
+}
+
+/// Prints what was copied to where, and the backup of what was there.
+pub(super) fn made(from: &Path, to: &Path, backup: Option<&Path>) {
+    let backup = backup.map(|backup| format!(" (backup: {})", quoted(backup.as_os_str())));
+    let backup = backup.unwrap_or_default();
+    output::text(&format!("{} -> {}{backup}\n", quoted(from.as_os_str()), quoted(to.as_os_str())));
 }
 
 /// Prints the source and target of a copy that would be made.

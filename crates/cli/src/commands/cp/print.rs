@@ -1,5 +1,6 @@
 //! The summary at the end: what was copied and how, and what was not.
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use indicatif::HumanCount;
@@ -49,7 +50,8 @@ pub(super) fn outcome(
 /// Prints the receipt of a copy.
 fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     output::note_integrity(show, &receipt.receipt);
-    if !show.quiet && !show.json {
+    let is_shown = show.progress || receipt.dry_run || std::io::stderr().is_terminal();
+    if is_shown && !show.quiet && !show.json {
         let would = if receipt.dry_run { "would copy " } else { "" };
         let counts = counts(receipt);
         let colon = if counts.is_empty() { "" } else { ": " };

@@ -21,6 +21,7 @@ use crate::signals;
 pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let mut options = args.options()?;
     let (sources, target) = args.sources_and_target()?;
+    let sources = &*sources;
     if let [from] = sources
         && let Some(to) = stream_target(args, &options, from, target)?
     {
@@ -30,10 +31,12 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         return usage("- is standard input: copy it alone, and name a file for it");
     }
     let target_path = target;
-    let target = match (&args.target_directory, args.no_target_directory) {
-        (Some(_), _) => CopyTarget::Folder(target),
-        (None, true) => CopyTarget::NewName(target),
-        (None, false) => CopyTarget::Either(target),
+    let own_backup = own_backup(args, &mut options, sources, target);
+    let target = match (&own_backup, &args.target_directory, args.no_target_directory) {
+        (Some(own), ..) => CopyTarget::NewName(own),
+        (None, Some(_), _) => CopyTarget::Folder(target),
+        (None, None, true) => CopyTarget::NewName(target),
+        (None, None, false) => CopyTarget::Either(target),
     };
     // The permissions of a copy are those of its original.
     options.umask = umask(Mode::empty()).as_raw_mode();
@@ -45,13 +48,27 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         _ => target_path,
     };
     let meter = Meter::new(show, &short_path(named));
-    let observer = Observer::new(&meter, show, &cancel);
+    let observer = Observer::new(&meter, args, &cancel);
     let started = Instant::now();
     let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
     let elapsed_s = started.elapsed().as_secs_f64();
     meter.clear();
     let outcome = outcome.map_err(|error| Failure::copy(error, show))?;
     print::outcome(args, &options, outcome, elapsed_s)
+}
+
+/// Returns the name of the backup that a forced copy of a file onto itself makes, as coreutils does.
+/// That copy has no backup itself.
+fn own_backup(
+    args: &CpArgs,
+    options: &mut CopyOptions,
+    sources: &[PathBuf],
+    target: &Path,
+) -> Option<PathBuf> {
+    let is_own = options.force && args.target_directory.is_none() && sources == [target];
+    let is_file = || fs::metadata(target).is_ok_and(|found| found.is_file());
+    let backup = options.backup.take_if(|_| is_own && is_file())?;
+    Some(backup.path_of(target))
 }
 
 /// Returns the target of a byte stream if it, or the source, is no regular file.
@@ -74,7 +91,9 @@ fn stream_target(
     let has_bytes = !options.recursive
         || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
     let has_dash = is_dash(from) || is_dash(&target);
-    let is_stream = has_dash || (takes_bytes && has_bytes);
+    // It is put aside or removed, or the link fails.
+    let stays = options.backup.is_none() && !options.remove_destination && options.link.is_none();
+    let is_stream = has_dash || (takes_bytes && has_bytes && stays);
     if !is_stream {
         return Ok(None);
     }

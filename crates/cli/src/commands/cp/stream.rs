@@ -9,12 +9,12 @@ use std::time::Instant;
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
 use rustix::process::umask;
-use underpass_copy::{CopyOptions, permissions, times};
+use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
 
 use super::args::{CpArgs, When, is_dash, usage};
-use super::observer::{may_replace as ask, would_copy};
+use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
@@ -40,7 +40,7 @@ fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Targ
 /// Copies the stream.
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
-    refuse_words(args, path)?;
+    refuse_words(args, options, path)?;
     if args.dry_run {
         would_copy(show, from, path);
         return Ok(());
@@ -52,7 +52,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     if !may_replace(args, &input, path, &cancel)? {
         return Ok(());
     }
-    let overwrite = match (args.no_clobber, args.force) {
+    let overwrite = match (options.no_clobber || options.refuse_existing, args.force) {
         (true, _) => Overwrite::Never,
         (_, true) => Overwrite::Always,
         _ => Overwrite::IfWritable,
@@ -78,6 +78,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     }
     target.finish(report.bytes())?;
     input.finish(report.bytes());
+    if args.verbose && path != Path::new("-") {
+        made(input.path(), path, None);
+    }
     let receipt = Receipt::from(&report).between(from, to);
     output::finished(show, &Receipt { elapsed_s, ..receipt });
     Ok(())
@@ -86,7 +89,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
 /// Returns whether an existing file may be replaced, asking the user if necessary.
 fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
     let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
-    if !args.interactive || args.no_clobber || !is_there() {
+    if !args.ordered.interactive || !is_there() {
         return Ok(true);
     }
     if !input.has_name() {
@@ -129,12 +132,15 @@ fn copy(
 
 /// Refuses options that are impossible for bytes that come only once, or go where they cannot be
 /// read again. Options about trees and metadata have no effect here, and may come from an alias.
-fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
+fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()> {
     let is_file = path != Path::new("-") && !fs::metadata(path).is_ok_and(|found| !found.is_file());
     let refused = [
         (args.verify.is_some(), "--verify"),
         (args.resume, "--resume"),
-        (args.update, "--update"),
+        (args.ordered.update, "--update"),
+        (args.attributes_only, "--attributes-only"),
+        (options.backup.is_some(), "--backup"),
+        (options.link.is_some(), "-l or -s"),
         (args.sparse == When::Always, "--sparse"),
         (args.reflink == When::Always, "--reflink=always"),
         (args.in_place && is_file, "--in-place"),
@@ -181,17 +187,20 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
 fn keep_mode_and_times(
     from: &File,
     to: &File,
-    (preserve, replaces, mask): (bool, bool, u32),
+    (preserve, replaces, mask): (Preserve, bool, u32),
 ) -> rustix::io::Result<()> {
     let stat = fstat(from)?;
     let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
-    if preserve {
+    if preserve.keeps_mode() {
         fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
-    } else if !replaces {
+    } else if !replaces && preserve.mode != PreserveMode::Nothing {
         // At most what the folder's default ACL allows a new file, except the right to execute.
         let new = fstat(to)?.st_mode;
         let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
         fchmod(to, Mode::from_raw_mode(mode))?;
+    }
+    if !preserve.timestamps {
+        return Ok(());
     }
     futimens(to, &times(&stat))
 }

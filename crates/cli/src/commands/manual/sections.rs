@@ -96,6 +96,11 @@ const CP: Entries = &[
         "Copy to a removable disk and read everything back:",
         "underpass cp -a --verify=direct --sync photos /media/disk/",
     ),
+    (
+        "Replace files and keep the old ones, with numbers:",
+        "underpass cp --backup=numbered a.conf /etc/",
+    ),
+    ("Make a tree of hard links:", "underpass cp -al photos photos-selected"),
 ];
 
 const FILL: Entries = &[

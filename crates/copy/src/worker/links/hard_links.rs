@@ -42,7 +42,7 @@ impl Worker<'_> {
         stat: &Stat,
     ) -> Result<bool, CopyError> {
         let name = entry.target();
-        match location.link(folder, name) {
+        let backup = match location.link(folder, name, self.context.settings.backup.as_ref()) {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
             // a limited number, and none from one mount to another.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
@@ -50,8 +50,9 @@ impl Worker<'_> {
                 return Ok(false);
             }
             linked => linked.at("linking", || folder.target_path(name))?,
-        }
+        };
         self.totals.hard_links += 1;
+        self.name_made(folder, entry, backup.as_deref());
         if self.context.settings.resume && folder.origin != DirOrigin::Fresh {
             // An earlier run may have found this name first, and begun to copy here.
             let _ = unlinkat(&folder.target, partial_name(name, stat), AtFlags::empty());

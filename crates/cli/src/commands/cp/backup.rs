@@ -1,0 +1,88 @@
+//! Which backups the options and the environment ask for.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::{Args, ValueEnum};
+use underpass_copy::{Backup, BackupControl};
+
+use crate::failure::{Failure, Result};
+
+/// The options about backups.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// Keep what is replaced under another name
+    #[arg(short = 'b')]
+    simply: bool,
+
+    /// The same, with names chosen by CONTROL, or by VERSION_CONTROL of the environment [default:
+    /// existing]
+    #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true)]
+    backup: Option<Option<Control>>,
+
+    /// The same, with this suffix for simple backups [default: SIMPLE_BACKUP_SUFFIX, or ~]
+    #[arg(short = 'S', long, value_name = "SUFFIX")]
+    suffix: Option<OsString>,
+}
+
+/// The names of backups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Control {
+    /// No backups
+    #[value(alias = "off")]
+    None,
+    /// NAME.~N~
+    #[value(alias = "t")]
+    Numbered,
+    /// Numbered if there are numbered ones, simple otherwise
+    #[value(alias = "nil")]
+    Existing,
+    /// NAME with the suffix
+    #[value(alias = "never")]
+    Simple,
+}
+
+impl BackupArgs {
+    /// Returns which backups are made.
+    ///
+    /// # Errors
+    ///
+    /// If VERSION_CONTROL would have to be known, and has an unknown value.
+    pub(super) fn backup(&self) -> Result<Option<Backup>> {
+        if !self.simply && self.backup.is_none() && self.suffix.is_none() {
+            return Ok(None);
+        }
+        let control = match self.backup.flatten() {
+            Some(control) => control,
+            None => of_environment()?,
+        };
+        let control = match control {
+            Control::None => return Ok(None),
+            Control::Numbered => BackupControl::Numbered,
+            Control::Existing => BackupControl::Existing,
+            Control::Simple => BackupControl::Simple,
+        };
+        let suffix = self.suffix.clone().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
+        // As with coreutils, one that would be another path is none.
+        let suffix = suffix.filter(|suffix| is_suffix(suffix)).unwrap_or_else(|| "~".into());
+        Ok(Some(Backup { control, suffix }))
+    }
+}
+
+fn is_suffix(suffix: &OsStr) -> bool {
+    !suffix.is_empty() && !suffix.as_bytes().contains(&b'/')
+}
+
+/// Returns the control that VERSION_CONTROL names.
+fn of_environment() -> Result<Control> {
+    let Some(value) = std::env::var_os("VERSION_CONTROL").filter(|value| !value.is_empty()) else {
+        return Ok(Control::Existing);
+    };
+    let known = value.to_str().and_then(|value| Control::from_str(value, false).ok());
+    known.ok_or_else(|| {
+        Failure::Usage(format!(
+            "VERSION_CONTROL is '{}': it can be none, numbered, existing or simple",
+            value.display()
+        ))
+    })
+}

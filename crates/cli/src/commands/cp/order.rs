@@ -1,0 +1,181 @@
+//! Options whose order on the command line matters, as in `-a --no-preserve=mode`.
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+
+use underpass_copy::{Follow, Preserve, PreserveMode};
+
+/// What the options mean whose order matters: each of them changes what those before it mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ordered {
+    /// What is kept of the originals.
+    pub(super) preserve: Preserve,
+    /// Whether names of one file become names of one copy.
+    pub(super) hard_links: bool,
+    /// Which links are followed, if that was said.
+    pub(super) follow: Option<Follow>,
+    /// Whether the user is asked before a file is replaced.
+    pub(super) interactive: bool,
+    /// Whether nothing is replaced.
+    pub(super) no_clobber: bool,
+    /// Whether a file that is not replaced is an error.
+    pub(super) refuse_existing: bool,
+    /// Whether only older files are replaced.
+    pub(super) update: bool,
+}
+
+/// What can be kept of an original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kept {
+    /// Mode and ACLs
+    Mode,
+    /// Owner and group
+    Ownership,
+    /// Times
+    Timestamps,
+    /// Hard links between the sources
+    Links,
+    /// The SELinux context
+    Context,
+    /// Extended attributes
+    Xattr,
+    /// All of these
+    All,
+    /// What -p keeps.
+    #[value(hide = true)]
+    Usual,
+}
+
+/// Which existing files are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Update {
+    /// All
+    All,
+    /// None
+    None,
+    /// None, and each of them is an error
+    NoneFail,
+    /// Those that are older than their originals
+    Older,
+}
+
+/// One of the options.
+#[derive(Clone, Copy)]
+enum Word {
+    Archive,
+    Links,
+    Preserve,
+    Keep(Kept, bool),
+    Follow(Follow),
+    Interactive,
+    NoClobber,
+    Update(Update),
+}
+
+impl Ordered {
+    fn apply(&mut self, word: Word) {
+        match word {
+            Word::Archive => {
+                (self.follow, self.hard_links) = (Some(Follow::Never), true);
+                self.preserve = Preserve::ALL;
+            }
+            Word::Links => (self.follow, self.hard_links) = (Some(Follow::Never), true),
+            Word::Preserve | Word::Keep(Kept::Usual, _) => self.preserve = Preserve::ALL,
+            Word::Keep(kept, is_kept) => self.keep(kept, is_kept),
+            Word::Follow(follow) => self.follow = Some(follow),
+            Word::Interactive => {
+                (self.interactive, self.no_clobber, self.refuse_existing) = (true, false, false);
+            }
+            Word::NoClobber => {
+                (self.interactive, self.no_clobber, self.refuse_existing) = (false, true, false);
+            }
+            Word::Update(update) => {
+                self.update = update == Update::Older;
+                self.refuse_existing = update == Update::NoneFail;
+                self.no_clobber = update == Update::None;
+                self.interactive &= matches!(update, Update::All | Update::Older);
+            }
+        }
+    }
+
+    fn keep(&mut self, kept: Kept, is_kept: bool) {
+        let mode = if is_kept { PreserveMode::All } else { PreserveMode::Nothing };
+        match kept {
+            Kept::Mode => self.preserve.mode = mode,
+            Kept::Ownership => self.preserve.ownership = is_kept,
+            Kept::Timestamps => self.preserve.timestamps = is_kept,
+            Kept::Links => self.hard_links = is_kept,
+            Kept::Context => self.preserve.context = is_kept,
+            Kept::Xattr => self.preserve.xattrs = is_kept,
+            Kept::All | Kept::Usual => {
+                self.hard_links = is_kept;
+                self.preserve = Preserve {
+                    mode,
+                    ownership: is_kept,
+                    timestamps: is_kept,
+                    xattrs: is_kept,
+                    context: is_kept,
+                };
+            }
+        }
+    }
+}
+
+impl FromArgMatches for Ordered {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = [
+            ("archive", Word::Archive),
+            ("no_dereference_links", Word::Links),
+            ("keep", Word::Preserve),
+            ("dereference", Word::Follow(Follow::Always)),
+            ("no_dereference", Word::Follow(Follow::Never)),
+            ("follow_named", Word::Follow(Follow::Named)),
+            ("interactive", Word::Interactive),
+            ("no_clobber", Word::NoClobber),
+        ];
+        let is_given = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let mut words: Vec<(usize, Word)> = flags
+            .into_iter()
+            .filter(|(id, _)| is_given(id))
+            .flat_map(|(id, word)| matches.index_of(id).map(|index| (index, word)))
+            .collect();
+        for (id, is_kept) in [("preserve", true), ("no_preserve", false)] {
+            let values = matches.get_many::<Kept>(id).into_iter().flatten();
+            let indices = matches.indices_of(id).into_iter().flatten();
+            let kept = indices.zip(values).map(|(index, kept)| (index, Word::Keep(*kept, is_kept)));
+            words.extend(kept);
+        }
+        if let (Some(index), Some(update)) =
+            (matches.index_of("update"), matches.get_one::<Update>("update"))
+        {
+            words.push((index, Word::Update(*update)));
+        }
+        words.sort_by_key(|(index, _)| *index);
+        // As with coreutils, only -i takes back -n.
+        let is_last =
+            |id, other| matches.index_of(id) > matches.index_of(other) || !is_given(other);
+        let is_sticky = is_given("no_clobber") && is_last("no_clobber", "interactive");
+        let mut ordered = Self::default();
+        words.into_iter().for_each(|(_, word)| ordered.apply(word));
+        if is_sticky {
+            ordered.apply(Word::NoClobber);
+        }
+        Ok(ordered)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// It declares no option: it reads those of the command.
+impl Args for Ordered {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}

@@ -1,0 +1,77 @@
+//! What copies get of their originals besides bytes.
+
+use std::ffi::CStr;
+
+/// What copies get of their originals besides bytes. The default is permissions and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    /// Their mode.
+    pub mode: PreserveMode,
+    /// Owner and group, as far as this user may set them.
+    pub ownership: bool,
+    /// Times of the last access and the last change.
+    pub timestamps: bool,
+    /// Extended attributes (xattr(7)) but ACLs and the SELinux context.
+    pub xattrs: bool,
+    /// The SELinux context.
+    pub context: bool,
+}
+
+/// What copies get of the mode of their originals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreserveMode {
+    /// Nothing: they have the mode of a new file, which is that of the umask.
+    Nothing,
+    /// Its permissions, as far as the folder they are in allows them.
+    Permissions,
+    /// All of it, and ACLs.
+    All,
+}
+
+impl Preserve {
+    /// Everything.
+    pub const ALL: Self = Self {
+        mode: PreserveMode::All,
+        ownership: true,
+        timestamps: true,
+        xattrs: true,
+        context: true,
+    };
+
+    /// Whether all of the mode and ACLs are kept.
+    #[must_use]
+    pub fn keeps_mode(self) -> bool {
+        self.mode == PreserveMode::All
+    }
+
+    /// Whether existing folders get anything of the folders that are copied to them.
+    pub(crate) fn changes_folders(self) -> bool {
+        self.keeps_mode() || self.ownership || self.xattrs || self.context
+    }
+
+    /// Whether any extended attribute is kept.
+    pub(crate) fn keeps_attributes(self) -> bool {
+        self.keeps_mode() || self.xattrs || self.context
+    }
+
+    /// Whether the extended attribute of this name is kept.
+    pub(crate) fn keeps_attribute(self, name: &CStr) -> bool {
+        match name.to_bytes() {
+            b"security.selinux" => self.context,
+            name if name.starts_with(b"system.posix_acl_") => self.keeps_mode(),
+            _ => self.xattrs,
+        }
+    }
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self {
+            mode: PreserveMode::Permissions,
+            ownership: false,
+            timestamps: true,
+            xattrs: false,
+            context: false,
+        }
+    }
+}

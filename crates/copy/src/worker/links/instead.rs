@@ -1,0 +1,106 @@
+//! Makes links to the originals instead of copies.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Stat, fstat, linkat, statat, symlinkat};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+
+use crate::error::{At, CopyError, Refusal};
+use crate::files::replace::replace;
+use crate::options::LinkKind;
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::worker::Worker;
+use crate::worker::verdict::Verdict;
+
+impl Worker<'_> {
+    /// Gives an entry that is no folder another name, or makes a symbolic link to it.
+    pub(crate) fn link_instead(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        kind: LinkKind,
+    ) -> Result<(), CopyError> {
+        let stat = self.stat(folder, entry)?;
+        let (target, to) = (entry.target(), folder.target.as_fd());
+        let path = || folder.target_path(target);
+        let verdict = self.verdict(folder, entry, &stat)?;
+        if verdict == Verdict::Leave {
+            return Ok(());
+        }
+        if verdict == Verdict::Replace && !self.may_replace_by_link(folder, entry, &stat, kind)? {
+            return Err(CopyError::Refused(Refusal::Exists { to: path() }));
+        }
+        let leads = folder.source_path(&entry.name);
+        if kind == LinkKind::Symbolic && leads.is_relative() && !self.is_current(folder) {
+            return Err(CopyError::Refused(Refusal::RelativeLink { to: path() }));
+        }
+        if self.is_dry(folder, entry) {
+            self.count_link(kind);
+            return Ok(());
+        }
+        let make = |name: &CStr| match kind {
+            LinkKind::Hard => {
+                let flags = match entry.follows {
+                    true => AtFlags::SYMLINK_FOLLOW,
+                    false => AtFlags::empty(),
+                };
+                linkat(&folder.source, &entry.name, to, name, flags)
+            }
+            LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),
+        };
+        let backup = match verdict {
+            Verdict::Replace => {
+                let backup = self.context.settings.backup.as_ref();
+                self.name_removed(folder, entry);
+                replace(to, target, backup, make).at("linking", path)?.1
+            }
+            _ => make(target).map(|()| None).at("linking", path)?,
+        };
+        self.count_link(kind);
+        self.count_file();
+        self.name_made(folder, entry, backup.as_deref());
+        Ok(())
+    }
+
+    /// Whether an existing file may give way to a link. As with coreutils that has to be asked for,
+    /// but for what every copy would remove first.
+    fn may_replace_by_link(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+        kind: LinkKind,
+    ) -> Result<bool, CopyError> {
+        let settings = &self.context.settings;
+        if settings.remove_destination || settings.force || settings.backup.is_some() {
+            return Ok(true);
+        }
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if (settings.interactive && kind == LinkKind::Hard) || (!entry.follows && !is_file) {
+            return Ok(true);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let there = statat(&folder.target, entry.target(), flags);
+        let there = there.at(Action::Replacing, || folder.target_path(entry.target()))?;
+        Ok(settings.hard_links && there.st_nlink > 1)
+    }
+
+    /// Whether a folder is the one that relative paths begin in.
+    fn is_current(&self, folder: &DirPair) -> bool {
+        let own = |stat: Result<Stat, Errno>| stat.map(|stat| (stat.st_dev, stat.st_ino));
+        folder.parent.is_none()
+            && own(fstat(&folder.target)).is_ok_and(|it| own(fstat(&folder.source)) == Ok(it))
+    }
+
+    fn count_link(&mut self, kind: LinkKind) {
+        match kind {
+            LinkKind::Hard => self.totals.hard_links += 1,
+            LinkKind::Symbolic => self.totals.links += 1,
+        }
+    }
+}
