@@ -35,7 +35,7 @@ pub(super) fn file_request(
     range: Option<(u64, Option<u64>)>,
     version: Option<(Version, Option<u64>)>,
 ) -> FileRequest {
-    FileRequest { range, version, wants_digest: None }
+    FileRequest { range, version, ..FileRequest::default() }
 }
 
 /// Returns the fields of a request; `own` is the identifier of this node.

@@ -75,6 +75,8 @@ pub struct FileRequest {
     pub version: Option<(Version, Option<u64>)>,
     /// The value of `Want-Repr-Digest`.
     pub wants_digest: Option<String>,
+    /// The value of `If-None-Match`: the entity tag of the version that is here.
+    pub unless: Option<String>,
 }
 
 impl FileRequest {
@@ -102,6 +104,8 @@ pub enum Interpretation {
     },
     /// The answer is a failure or of no use.
     Refused,
+    /// The version that is here is that of the server.
+    Unmodified,
     /// The file is empty or shorter than the range.
     Unsatisfiable,
     /// The whole file follows.
@@ -124,6 +128,7 @@ pub fn interpret_response(
     match response.status {
         206 => part(asked, response),
         200 => Ok(whole(asked, response)),
+        304 if asked.unless.is_some() => Ok(Interpretation::Unmodified),
         // Our own server says 409 for a part of a file that was replaced.
         409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
         416 if asked.range.is_some() => Ok(Interpretation::Unsatisfiable),

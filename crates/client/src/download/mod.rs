@@ -11,6 +11,7 @@ mod check;
 mod error;
 pub mod interpret;
 mod name;
+mod note;
 mod options;
 mod partial_file;
 mod rate_limit;
@@ -19,6 +20,7 @@ mod scheduler;
 mod workers;
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use underpass_engine::PipePool;
 use underpass_protocol::response::disposition::file_name;
@@ -30,6 +32,7 @@ use run::Download;
 pub use error::{Done, DownloadError, Failed, Kept};
 pub use name::name_of;
 pub use options::{DownloadOptions, Event, Gauge, IfExists, Target};
+pub use rate_limit::RateLimit;
 
 /// Fetches files.
 #[derive(Debug)]
@@ -37,13 +40,21 @@ pub struct Downloader<'a> {
     client: HttpClient<'a>,
     options: DownloadOptions,
     pipes: PipePool,
+    rate_limit: Arc<RateLimit>,
 }
 
 impl<'a> Downloader<'a> {
     /// Creates a downloader with these options.
     #[must_use]
     pub fn new(client: HttpClient<'a>, options: DownloadOptions) -> Self {
-        Self { client, options, pipes: PipePool::default() }
+        let rate_limit = Arc::new(RateLimit::new(options.rate));
+        Self { client, options, pipes: PipePool::default(), rate_limit }
+    }
+
+    /// Shares this limit with others, instead of the one of its options.
+    #[must_use]
+    pub fn with_rate_limit(self, rate_limit: Arc<RateLimit>) -> Self {
+        Self { rate_limit, ..self }
     }
 
     /// Asks the server for a name of the file at `url`, by `HEAD`; `None` if it suggests none that
@@ -74,7 +85,6 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         on_event: &(dyn Fn(&Event<'_>) + Sync),
     ) -> Result<Done, Failed> {
-        let Self { client, options, pipes } = self;
-        Download::new(client, options, pipes, url, target, gauge, on_event).run()
+        Download::new(self, url, target, gauge, on_event).run()
     }
 }

@@ -63,6 +63,9 @@ pub enum IfExists {
     SameIsFine,
     /// It is replaced atomically, once the new file is complete.
     Replace,
+    /// It is replaced atomically if the server has another version, once that is complete: one with
+    /// another entity tag than the file was fetched with, or of another size or time.
+    Update,
 }
 
 /// The destination of a download.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::backoff::sleep;
 
-/// A rate limit, shared by the connections of a download.
+/// A limit of bytes per second, shared by connections: those of one download, or of several.
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub struct RateLimit {
     rate: Option<u64>,
     /// When the bytes received so far would have arrived at the limit's rate.
     paid: Mutex<Option<Instant>>,
@@ -19,24 +19,34 @@ pub(super) struct RateLimit {
 
 impl RateLimit {
     /// Creates a limit in bytes per second; `None` for no limit.
-    pub(super) fn new(rate: Option<u64>) -> Self {
+    #[must_use]
+    pub fn new(rate: Option<u64>) -> Self {
         Self { rate, paid: Mutex::new(None) }
     }
 
     /// Returns the bytes of a short moment, if there is a limit.
-    pub(super) fn portion(&self) -> Option<u64> {
+    pub(crate) fn portion(&self) -> Option<u64> {
         self.rate.map(|rate| (rate / 16).clamp(4 << 10, 1 << 20))
+    }
+
+    /// Returns the bytes per system call that keep to the limit, if these are asked for.
+    pub(crate) fn step(&self, step: Option<usize>) -> Option<usize> {
+        let portion = self.portion().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        match (step, portion) {
+            (Some(step), Some(portion)) => Some(step.min(portion)),
+            (step, portion) => step.or(portion),
+        }
     }
 
     /// Returns the size of the receive buffer, if there is a limit: a larger one would fill faster
     /// than the rate.
-    pub(super) fn window(&self) -> Option<usize> {
+    pub(crate) fn window(&self) -> Option<usize> {
         self.rate
             .map(|rate| usize::try_from((rate / 4).clamp(16 << 10, 4 << 20)).unwrap_or(4 << 20))
     }
 
     /// Accounts for received bytes, and sleeps until the limit allows them.
-    pub(super) fn spend(&self, bytes: u64, cancel: &[&AtomicBool]) {
+    pub(crate) fn spend(&self, bytes: u64, cancel: &[&AtomicBool]) {
         let Some(rate) = self.rate else { return };
         let now = Instant::now();
         let until = {

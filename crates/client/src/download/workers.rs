@@ -166,7 +166,7 @@ impl<'c> Workers<'c> {
         let asked = FileRequest {
             range: Some((piece.start, Some(piece.end))),
             version,
-            wants_digest: None,
+            ..FileRequest::default()
         };
         // Where a redirect led may have been for a while only.
         let (url, is_trusted) = match has_failed {
@@ -185,6 +185,7 @@ impl<'c> Workers<'c> {
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed
+            | Interpretation::Unmodified
             | Interpretation::Unsatisfiable
             | Interpretation::Part { .. }
             | Interpretation::Whole { .. } => Err(DownloadError::Changed),
@@ -341,6 +342,9 @@ pub(super) fn ask<'w>(
     let mut fields = Vec::new();
     if let Some(wanted) = &asked.wants_digest {
         fields.push(("Want-Repr-Digest", wanted.as_str()));
+    }
+    if let Some(tag) = &asked.unless {
+        fields.push(("If-None-Match", tag.as_str()));
     }
     if let Some(range) = &range {
         fields.push(("Range", range.as_str()));

@@ -34,7 +34,7 @@ pub(crate) fn check(data: &[u8]) {
     let asked = FileRequest {
         range: is_set(0).then_some((from, end)),
         version: is_set(2).then_some((version, is_set(4).then_some(known))),
-        wants_digest: None,
+        ..FileRequest::default()
     };
     let Ok(response) = Response::parse(input.0, "GET") else { return };
     match interpret_response(&asked, &response) {

@@ -8,6 +8,7 @@ use underpass_engine::hint::Action;
 use super::state::Download;
 use crate::download::check::check;
 use crate::download::error::{DownloadError, Failed, Kept};
+use crate::download::note;
 use crate::download::options::{IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
 
@@ -35,7 +36,12 @@ impl Download<'_, '_> {
     /// Completes the file: checks it and gives it its time and its name.
     pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
         let file = match &self.partial {
-            None | Some(PartialFile::Stream { .. }) => return Ok(()),
+            None => {
+                // Of another version, which the server had for a while.
+                self.name().filter(|_| self.has_partial).inspect(|name| name.forget(true));
+                return Ok(());
+            }
+            Some(PartialFile::Stream { .. }) => return Ok(()),
             Some(partial) => partial.file(),
         };
         let total = self.total.unwrap_or_default();
@@ -60,6 +66,11 @@ impl Download<'_, '_> {
         let atomic = if options.durable { atomic.durable() } else { atomic };
         let existing = match self.target {
             Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
+            Target::Named { if_exists: IfExists::Update, .. } => {
+                let version = self.version.as_ref();
+                version.inspect(|version| note::remember(atomic.file(), self.url, version));
+                Existing::Replace
+            }
             _ => Existing::Keep,
         };
         atomic.commit(existing).map_err(|error| match error.kind() {

@@ -1,6 +1,7 @@
 //! The first requests: whether the file is here already, what an earlier process left, what the
 //! server has.
 
+use std::fs::File;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +15,7 @@ use crate::download::error::DownloadError;
 use crate::download::interpret::{
     FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
 };
+use crate::download::note;
 use crate::download::options::{Event, IfExists, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::workers::ask;
@@ -38,17 +40,30 @@ impl<'j, 'a> Download<'j, 'a> {
             (IfExists::Replace, None) => return Ok(false),
             _ => {}
         }
+        let mut noted = None;
+        if if_exists == IfExists::Update && finished.is_none() {
+            let file = name.open()?;
+            match self.check_here(&file, size) {
+                Err(DownloadError::Digest(_)) => return Ok(false),
+                checked => checked?,
+            }
+            noted = note::recall(&file, self.url);
+            if let Some(Version::Tag(tag)) = noted {
+                self.unless = Some((tag, size));
+                return Ok(false);
+            }
+        }
         let answer = self.ask_about()?;
         if !answer.response.is_success() {
             return match if_exists {
                 // The request for the file will fail in the same way.
-                IfExists::Replace => Ok(false),
+                IfExists::Replace | IfExists::Update => Ok(false),
                 _ => Err(answer.connection.refusal(&answer.response).into()),
             };
         }
         let fields = &answer.response.fields;
         let is_same = answer.response.status == 200
-            && match &finished {
+            && match finished.as_ref().or(noted.as_ref()) {
                 Some(version) => Version::of(&answer.response).as_ref() == Some(version),
                 None => {
                     let since = modified(&answer.response)
@@ -62,14 +77,33 @@ impl<'j, 'a> Download<'j, 'a> {
                 name.forget(false);
             }
             (self.total, self.resumed_at) = (Some(size), size);
-            let options = self.options;
-            if !options.expected.is_empty() || !options.shown.is_empty() {
-                let file = name.open()?;
-                self.facts = check(&file, size, options, &[], self.client.cancel)?;
+            let file = name.open()?;
+            if if_exists == IfExists::Update {
+                let version = Version::of(&answer.response);
+                version.inspect(|version| note::remember(&file, self.url, version));
+            }
+            if self.facts.is_empty() {
+                self.check_here(&file, size)?;
             }
             return Ok(true);
         }
-        if if_exists == IfExists::Replace { Ok(false) } else { Err(DownloadError::Exists) }
+        match if_exists {
+            IfExists::Replace | IfExists::Update => {
+                // None of them is of the file that comes.
+                self.facts.clear();
+                Ok(false)
+            }
+            _ => Err(DownloadError::Exists),
+        }
+    }
+
+    /// Computes the digests of the file that is here, if any are expected or to be shown.
+    fn check_here(&mut self, file: &File, size: u64) -> Result<(), DownloadError> {
+        let options = self.options;
+        if !options.expected.is_empty() || !options.shown.is_empty() {
+            self.facts = check(file, size, options, &[], self.client.cancel)?;
+        }
+        Ok(())
     }
 
     /// Requests the head of the file: by GET where the server refuses HEAD, and the body is not
@@ -130,6 +164,9 @@ impl<'j, 'a> Download<'j, 'a> {
             let connection = client.connect(self.url)?;
             let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
             asked.wants_digest = wanted(self.options);
+            // A part of another version is gone on with.
+            let unless = self.unless.as_ref().filter(|_| asked.version.is_none());
+            asked.unless = unless.map(|(tag, _)| tag.clone());
             let answer = ask(client, Some(connection), &asked, self.url, true)?;
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
@@ -138,6 +175,12 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Changed => return Err(DownloadError::Changed),
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
+                }
+                Interpretation::Unmodified => {
+                    let size = self.unless.as_ref().map(|(_, size)| *size);
+                    (self.total, self.resumed_at) = (size, size.unwrap_or_default());
+                    self.is_unmodified = true;
+                    return Ok(None);
                 }
                 // An empty file has no first byte to request.
                 Interpretation::Unsatisfiable => self.is_plain = true,

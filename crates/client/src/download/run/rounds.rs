@@ -63,7 +63,7 @@ impl<'a> Download<'_, 'a> {
             self.wait(&mut backoff, error)?;
         }
         self.finish()?;
-        Ok(false)
+        Ok(self.is_unmodified)
     }
 
     /// Requests and fetches what is missing, until something fails.
@@ -89,7 +89,7 @@ impl<'a> Download<'_, 'a> {
             cuts: &cuts,
             cancel: self.client.cancel,
             receive_options: self.receive_options(),
-            rate_limit: &self.rate_limit,
+            rate_limit: self.rate_limit,
             retries: options.retries,
             file: partial.file(),
             base: partial.base(),

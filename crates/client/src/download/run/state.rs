@@ -10,6 +10,7 @@ use underpass_transport::tls::SessionFacts;
 use url::Url;
 
 use crate::backoff::Backoff;
+use crate::download::Downloader;
 use crate::download::error::DownloadError;
 use crate::download::interpret::Version;
 use crate::download::options::{DownloadOptions, Event, Gauge, Target};
@@ -27,7 +28,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) target: &'j Target<'j>,
     pub(super) gauge: &'j Gauge,
     pub(super) on_event: &'j (dyn Fn(&Event<'_>) + Sync),
-    pub(super) rate_limit: RateLimit,
+    pub(super) rate_limit: &'j RateLimit,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
     pub(super) version: Option<Version>,
@@ -41,6 +42,11 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) has_answered: bool,
     /// Whether the whole file is requested at once, because ranges failed.
     pub(super) is_plain: bool,
+    /// The entity tag of the version that is here, and its size, if the server is to send another
+    /// one only.
+    pub(super) unless: Option<(String, u64)>,
+    /// Whether the version that is here is that of the server.
+    pub(super) is_unmodified: bool,
     pub(super) report: Report,
     pub(super) connections: u32,
     pub(super) resumed_at: u64,
@@ -52,14 +58,13 @@ pub(in crate::download) struct Download<'j, 'a> {
 
 impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
-        client: &'j HttpClient<'a>,
-        options: &'j DownloadOptions,
-        pipes: &'j PipePool,
+        downloader: &'j Downloader<'a>,
         url: &'j Url,
         target: &'j Target<'j>,
         gauge: &'j Gauge,
         on_event: &'j (dyn Fn(&Event<'_>) + Sync),
     ) -> Self {
+        let Downloader { client, options, pipes, rate_limit } = downloader;
         Self {
             client,
             options,
@@ -68,7 +73,7 @@ impl<'j, 'a> Download<'j, 'a> {
             target,
             gauge,
             on_event,
-            rate_limit: RateLimit::new(options.rate),
+            rate_limit,
             partial: None,
             version: None,
             total: None,
@@ -77,6 +82,8 @@ impl<'j, 'a> Download<'j, 'a> {
             has_partial: false,
             has_answered: false,
             is_plain: false,
+            unless: None,
+            is_unmodified: false,
             report: Report::default(),
             connections: 0,
             resumed_at: 0,
