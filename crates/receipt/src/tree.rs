@@ -30,6 +30,8 @@ pub struct TreeReceipt {
     pub links: u64,
     /// Entries that could not be created.
     pub left_out: u64,
+    /// Files, links and folders that were removed, because the server does not list them.
+    pub removed: u64,
     /// The most simultaneous connections.
     pub connections: u32,
     /// Bytes of the archive that were present before.
@@ -55,6 +57,7 @@ impl TreeReceipt {
             folders: done.folders,
             links: done.links,
             left_out: done.left_out,
+            removed: done.removed,
             connections: done.connections,
             resumed_at: done.resumed_at,
             receipt: Receipt {

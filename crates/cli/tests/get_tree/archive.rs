@@ -149,7 +149,7 @@ fn without_archives_the_listing_of_our_server_does() {
 
 #[test]
 fn what_is_for_single_files_is_refused() {
-    for option in ["--rate=1M", "--sync", "--no-mtime", "--verify", "--digest-print"] {
+    for option in ["--sync", "--no-mtime", "--verify", "--digest-print"] {
         let finished = crate::rig::run(["get", "-r", option, "http://127.0.0.1:1/"]);
         finished.failed(2, &["cannot be used with"]);
     }

@@ -345,6 +345,12 @@ impl DestFolder {
         self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
     }
 
+    /// Removes a file, a link or an empty folder.
+    pub(super) fn remove(&self, path: &[u8], is_folder: bool) -> Result<(), Errno> {
+        let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        self.within(path, |parent, name| unlinkat(parent, name, flags))
+    }
+
     /// Sets the permissions of a file that was here already.
     pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
         self.within(path, |parent, name| {

@@ -40,6 +40,8 @@ pub struct TreeDone {
     pub links: u64,
     /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
+    /// The number of files, links and folders that were removed here.
+    pub removed: u64,
     /// Bytes of the archive, or of large files, from earlier runs.
     pub resumed_at: u64,
     /// The number of connections used.
@@ -116,6 +118,11 @@ pub enum TreeError {
     },
     /// No key of the bucket begins with the address.
     NotThere,
+    /// Everything was fetched, and nothing was removed.
+    NothingRemoved {
+        /// Why.
+        reason: String,
+    },
     /// The archive cannot be read.
     Tar(TarError),
     /// The folder has too many members.
@@ -173,6 +180,9 @@ impl fmt::Display for TreeError {
                  neither an archive nor a listing"
             ),
             Self::NotThere => f.write_str("the bucket has nothing there: no key begins so"),
+            Self::NothingRemoved { reason } => {
+                write!(f, "everything was fetched, but nothing removed: {reason}")
+            }
             Self::Tar(error) => error.fmt(f),
             Self::TooManyNames { limit } => write!(
                 f,

@@ -19,16 +19,18 @@ mod task;
 mod write_log;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use url::Url;
 
+use super::download::RateLimit;
 use super::error::ClientError;
 use super::http::{HttpClient, Request};
 use task::TreeFetch;
 
 pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
-pub use options::{OnEvent, Reason, TreeEvent, TreeGauge, TreeOptions};
+pub use options::{OnEvent, PathFilter, Reason, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
@@ -54,8 +56,18 @@ pub fn fetch(
 ) -> Result<TreeDone, TreeFailed> {
     let mut done = TreeDone::default();
     let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));
-    let mut tree =
-        TreeFetch { client, options, url, path, gauge, on_event, has_answered, done: &mut done };
+    let rate_limit = Arc::new(RateLimit::new(options.rate));
+    let mut tree = TreeFetch {
+        client,
+        options,
+        url,
+        path,
+        gauge,
+        on_event,
+        has_answered,
+        rate_limit,
+        done: &mut done,
+    };
     match run(&mut tree) {
         Ok(()) => Ok(done),
         Err(error) => {

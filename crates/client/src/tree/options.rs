@@ -1,6 +1,7 @@
 //! Options, progress and events of fetching a folder.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,8 +23,17 @@ pub struct TreeOptions {
     pub step: Option<usize>,
     /// Whether different files that exist are replaced.
     pub replaces: bool,
-    /// Whether the server is asked for an archive first.
+    /// Whether the server is asked for an archive first. It has everything, so `filter` and
+    /// `deletes` hold for listings alone.
     pub archive: bool,
+    /// The maximum rate in bytes per second, of all connections together.
+    pub rate: Option<u64>,
+    /// Which files and folders are fetched; by default all.
+    pub filter: Option<PathFilter>,
+    /// Whether what the server does not list is removed here, after all listings were read.
+    pub deletes: bool,
+    /// The maximum number of files and folders that are removed: if there are more, none is.
+    pub max_delete: Option<u64>,
     /// The URL of the bucket, if the server is an object store.
     pub bucket: Option<Url>,
 }
@@ -37,8 +47,41 @@ impl Default for TreeOptions {
             step: None,
             replaces: false,
             archive: true,
+            rate: None,
+            filter: None,
+            deletes: false,
+            max_delete: None,
             bucket: None,
         }
+    }
+}
+
+/// Decides which paths are fetched, and which of those here may be removed.
+#[derive(Clone)]
+pub struct PathFilter(Arc<Wants>);
+
+type Wants = dyn Fn(&[u8], bool) -> bool + Send + Sync;
+
+impl PathFilter {
+    /// Creates a filter from a function of a path relative to the folder, and whether that is of a
+    /// folder. What is in a folder that it refuses is refused, too.
+    pub fn new(wants: impl Fn(&[u8], bool) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wants))
+    }
+}
+
+impl fmt::Debug for PathFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PathFilter")
+    }
+}
+
+impl TreeOptions {
+    /// Returns whether a path is fetched whose first `known` bytes are a folder that is.
+    pub(super) fn wants(&self, path: &[u8], known: usize, is_folder: bool) -> bool {
+        let Some(PathFilter(wants)) = &self.filter else { return true };
+        let slashes = (known + 1..path.len()).filter(|at| path[*at] == b'/');
+        slashes.into_iter().all(|at| wants(&path[..at], true)) && wants(path, is_folder)
     }
 }
 
@@ -107,6 +150,13 @@ pub enum TreeEvent<'e> {
     },
     /// The folder on the server has changed.
     StartingOver,
+    /// A file, link or folder was removed, because the server does not list it.
+    Removed {
+        /// Its path.
+        path: &'e [u8],
+    },
+    /// Nothing is removed, because something was left out.
+    NothingRemoved,
 }
 
 /// A reason that can be printed.

@@ -93,6 +93,11 @@ pub(super) fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
+/// Returns the path of a name in a folder.
+pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
 /// Why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -146,7 +151,8 @@ pub(super) const PARTIAL: &str = ".underpass-get.part";
 /// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 
-const RESERVED: [&[u8]; 3] = [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
+pub(super) const RESERVED: [&[u8]; 3] =
+    [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
 
 /// The maximum length of a path in bytes: a thousand folders of 256 bytes each, as our server has
 /// it.

@@ -1,12 +1,14 @@
 //! A folder that is being fetched.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use url::Url;
 
 use super::error::TreeDone;
 use super::options::{OnEvent, TreeGauge, TreeOptions};
+use crate::download::RateLimit;
 use crate::http::HttpClient;
 
 /// A folder that is being fetched, and what was done.
@@ -19,6 +21,8 @@ pub(super) struct TreeFetch<'j, 'a> {
     pub(super) on_event: OnEvent<'j>,
     /// Whether the server has ever answered.
     pub(super) has_answered: &'j AtomicBool,
+    /// The limit that all connections share.
+    pub(super) rate_limit: Arc<RateLimit>,
     pub(super) done: &'j mut TreeDone,
 }
 
@@ -26,6 +30,11 @@ impl TreeFetch<'_, '_> {
     /// Notes that the server has answered.
     pub(super) fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Accounts for received bytes, and waits until the limit allows them.
+    pub(super) fn spend(&self, bytes: u64) {
+        self.rate_limit.spend(bytes, self.client.cancel.as_slice());
     }
 
     /// Returns a URL without credentials, as it may be shown and noted.

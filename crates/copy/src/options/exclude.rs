@@ -45,6 +45,14 @@ impl ExcludePattern {
         Ok(Self { glob: glob.compile_matcher(), is_path, is_folder })
     }
 
+    /// Whether it matches a path below a source: the path, or its last name if the pattern has no
+    /// slash.
+    #[must_use]
+    pub fn matches_path(&self, path: &[u8], is_folder: bool) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        self.matches(if self.is_path { path } else { name }, is_folder)
+    }
+
     /// Whether it is compared with a path, and not with a name.
     pub(crate) fn is_path(&self) -> bool {
         self.is_path

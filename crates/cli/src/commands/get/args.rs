@@ -1,5 +1,6 @@
 //! The options of `underpass get`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -33,12 +34,35 @@ pub(crate) struct GetArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
 
+    /// Fetch only what has changed: replace a file if the server has another version of it; with -r
+    /// by the listings
+    #[arg(short = 'N', long, conflicts_with = "force")]
+    pub(crate) update: bool,
+
+    /// With -r --update, remove what the server does not list, after all listings were read
+    #[arg(long, requires = "recursive", requires = "update")]
+    pub(crate) delete: bool,
+
+    /// Remove nothing if it would be more than N files and folders
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(crate) max_delete: Option<u64>,
+
+    /// With -r, fetch only files that match; without a slash the name is compared, otherwise the
+    /// path below the folder
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) include: Vec<OsString>,
+
+    /// With -r, leave out files and folders that match, also what --include matches; a slash at
+    /// the end matches folders alone
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) exclude: Vec<OsString>,
+
     /// Use up to N connections [default: by size; 1 for servers on this machine]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) connections: Option<u32>,
 
     /// Limit the download to SIZE bytes per second, such as 10M
-    #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "recursive")]
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(crate) rate: Option<Size>,
 
     /// Do not set the file's time to that of its last change on the server

@@ -38,6 +38,11 @@ impl Destination {
     ) -> Result<Self> {
         match &args.output {
             Some(path) if is_stream(path) => {
+                if args.update {
+                    let path = path.display();
+                    let message = format!("--update compares with a file, which {path} is not");
+                    return Err(Failure::Usage(message));
+                }
                 if args.show.json && path == Path::new("-") {
                     let message =
                         "--json prints on standard output, where the bytes go: name a FILE";
@@ -45,7 +50,10 @@ impl Destination {
                 }
                 Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
             }
-            Some(path) => Self::named(&followed(path)?, IfExists::Replace),
+            Some(path) => {
+                let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };
+                Self::named(&followed(path)?, if_exists)
+            }
             None => {
                 // The end of a path is the name that the user expects, without another request.
                 let is_named = name_of(url).is_some() && !is_vague(url);
@@ -53,7 +61,11 @@ impl Destination {
                 let name = suggested.or_else(|| name_of(url)).ok_or_else(|| {
                     Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
                 })?;
-                let if_exists = if args.force { IfExists::Replace } else { IfExists::SameIsFine };
+                let if_exists = match (args.update, args.force) {
+                    (true, _) => IfExists::Update,
+                    (false, true) => IfExists::Replace,
+                    (false, false) => IfExists::SameIsFine,
+                };
                 let path = match &args.dir {
                     Some(dir) => {
                         if !dir.exists() {

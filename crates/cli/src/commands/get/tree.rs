@@ -1,14 +1,16 @@
 //! `underpass get -r`: a whole folder.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use indicatif::{BinaryBytes, HumanCount};
-use underpass_client::tree::{self, TreeEvent, TreeGauge, TreeOptions, name_of};
+use underpass_client::tree::{self, PathFilter, TreeEvent, TreeGauge, TreeOptions, name_of};
 use underpass_client::{TlsSetup, Url};
+use underpass_copy::ExcludePattern;
+use underpass_engine::Size;
 
 use super::args::GetArgs;
 use super::{print, progress};
@@ -20,8 +22,15 @@ use underpass_receipt::{TreeReceipt, shown};
 /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
 fn summary(receipt: &TreeReceipt) -> String {
     let mut text = output::counted(receipt.files, "file", "files");
+    let mut more = Vec::new();
     if receipt.here > 0 {
-        text += &format!(" ({} more were here already)", HumanCount(receipt.here));
+        more.push(format!("{} more were here already", HumanCount(receipt.here)));
+    }
+    if receipt.removed > 0 {
+        more.push(format!("{} removed", HumanCount(receipt.removed)));
+    }
+    if !more.is_empty() {
+        text += &format!(" ({})", more.join(", "));
     }
     format!("{text}: {}", output::summary(&receipt.receipt))
 }
@@ -29,15 +38,21 @@ fn summary(receipt: &TreeReceipt) -> String {
 /// Fetches the folder at one URL.
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
+    let filter = filter(args)?;
     let remote = args.http.remote(url, tls, cancel)?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.http.retries(),
         policy: args.engine.policy(),
         step: args.engine.step(),
-        replaces: args.force,
-        archive: remote.bucket.is_none(),
+        replaces: args.force || args.update,
+        // An archive has everything.
+        archive: remote.bucket.is_none() && !args.update && filter.is_none(),
         bucket: remote.bucket,
+        rate: args.rate.map(|Size(bytes)| bytes),
+        filter,
+        deletes: args.delete,
+        max_delete: args.max_delete,
     };
     let gauge = TreeGauge::default();
     let started = Instant::now();
@@ -75,6 +90,25 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     }
 }
 
+/// Returns which paths are fetched: files that an --include matches, if there is one, and nothing
+/// that an --exclude matches.
+fn filter(args: &GetArgs) -> Result<Option<PathFilter>> {
+    let patterns = |option: &str, globs: &[OsString]| {
+        let patterns = globs.iter().map(|glob| ExcludePattern::new(glob));
+        let patterns = patterns.collect::<std::result::Result<Vec<_>, _>>();
+        patterns.map_err(|error| Failure::Usage(format!("{option} {error}")))
+    };
+    let include = patterns("--include", &args.include)?;
+    let exclude = patterns("--exclude", &args.exclude)?;
+    let wants = move |path: &[u8], is_folder: bool| {
+        let matches = |pattern: &ExcludePattern| pattern.matches_path(path, is_folder);
+        let is_included = is_folder || include.is_empty() || include.iter().any(matches);
+        is_included && !exclude.iter().any(matches)
+    };
+    let has_patterns = !args.include.is_empty() || !args.exclude.is_empty();
+    Ok(has_patterns.then(|| PathFilter::new(wants)))
+}
+
 /// Returns the folder for a fetched folder; the named one if the server's has no name.
 fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -95,6 +129,9 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         TreeEvent::LeftOut { path, reason } => {
             output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
         }
+        TreeEvent::NothingRemoved => {
+            output::note("nothing is removed, because something was left out");
+        }
         _ if show.quiet => {}
         TreeEvent::Resuming { have, total } => {
             let (have, total) = (BinaryBytes(*have), BinaryBytes(*total));
@@ -103,6 +140,12 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         TreeEvent::Retrying { error, after } => {
             let after = after.as_secs_f64();
             output::note(&format!("{error}; trying again in {after:.1} s"));
+        }
+        TreeEvent::Removed { path } => {
+            output::note(&format!(
+                "{} is removed: the server does not list it",
+                path.escape_ascii()
+            ));
         }
         TreeEvent::StartingOver => {
             output::note("the server's folder is another one now: starting over");

@@ -69,6 +69,10 @@ const GET: Entries = &[
          sha-256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     ),
     ("Fetch a folder into the folder here:", "underpass get -r http://host:5000/folder/ -d here"),
+    (
+        "Keep a copy of a folder, without what is gone there:",
+        "underpass get -r --update --delete http://host/folder/ -d here",
+    ),
 ];
 
 const PUT: Entries = &[

@@ -1,10 +1,15 @@
 //! Reads the bytes of an archive as they arrive, and none before it is certain what it is.
 
-use underpass_engine::{PipePool, Policy, Progress};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use underpass_engine::{PipePool, Progress};
 use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions, Received};
 
+use crate::download::RateLimit;
 use crate::error::ClientError;
 use crate::http::Connection;
+use crate::tree::task::TreeFetch;
 
 /// The unread rest of an archive.
 #[derive(Debug)]
@@ -15,11 +20,17 @@ pub(super) struct Stream<'a> {
     used: usize,
     /// Bytes of the body that are still to be read.
     unread: u64,
+    rate_limit: Arc<RateLimit>,
+    cancel: Option<&'a AtomicBool>,
 }
 
 impl<'a> Stream<'a> {
-    pub(super) fn new(connection: Connection<'a>, len: u64) -> Self {
-        Self { connection, buffer: Vec::new(), used: 0, unread: len }
+    pub(super) fn new(connection: Connection<'a>, len: u64, tree: &TreeFetch<'_, 'a>) -> Self {
+        let (rate_limit, cancel) = (Arc::clone(&tree.rate_limit), tree.client.cancel);
+        if let Some(bytes) = rate_limit.window() {
+            connection.set_window(bytes);
+        }
+        Self { connection, buffer: Vec::new(), used: 0, unread: len, rate_limit, cancel }
     }
 
     /// Returns the number of bytes that have not been taken.
@@ -42,6 +53,7 @@ impl<'a> Stream<'a> {
                 return Err(ClientError::receiving(self.connection.address(), error));
             }
             self.unread -= read as u64;
+            self.rate_limit.spend(read as u64, self.cancel.as_slice());
             if self.buffer.len() < len {
                 return Err(ClientError::Closed);
             }
@@ -72,12 +84,19 @@ impl<'a> Stream<'a> {
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Received {
         debug_assert_eq!(self.used, self.buffer.len());
+        let (rate_limit, cancel) = (&self.rate_limit, self.cancel.as_slice());
+        let mut spent = 0;
+        let mut on_progress = |progress: &Progress| {
+            on_progress(progress);
+            rate_limit.spend(progress.bytes - spent, cancel);
+            spent = progress.bytes;
+        };
         let received = self.connection.incoming().body(
             BodyFraming::Length(len),
             file,
             at,
             receive_options,
-            on_progress,
+            &mut on_progress,
         );
         self.unread -= received.report.bytes();
         received
@@ -91,16 +110,16 @@ impl<'a> Stream<'a> {
 
 /// Returns how large files are received.
 pub(super) fn receive_options<'m>(
-    policy: Policy,
-    step: Option<usize>,
+    tree: &TreeFetch<'_, '_>,
     pipes: &'m PipePool,
     progress_every: u64,
 ) -> ReceiveOptions<'m> {
+    let rate_limit = &tree.rate_limit;
     ReceiveOptions {
-        policy,
-        step,
+        policy: tree.options.policy,
+        step: rate_limit.step(tree.options.step),
         pipes: Some(pipes),
-        progress_every: Some(progress_every),
+        progress_every: Some(rate_limit.portion().unwrap_or(progress_every).min(progress_every)),
         reserve: true,
         ..ReceiveOptions::default()
     }

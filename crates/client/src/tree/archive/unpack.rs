@@ -113,7 +113,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Unpacks the body of an answer.
     pub(super) fn run(&mut self, answer: Answer<'a>) -> Result<Flow, TreeError> {
         let len = self.origin.len - self.position;
-        let mut stream = Stream::new(answer.connection, len);
+        let mut stream = Stream::new(answer.connection, len, self.tree);
         if let Some(large) = self.large.take()
             && let Flow::Jump = self.take_large(&mut stream, &large)?
         {
@@ -361,12 +361,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         file: &File,
         done: u64,
     ) -> Result<(), TreeError> {
-        let receive_options = receive_options(
-            self.tree.options.policy,
-            self.tree.options.step,
-            &self.pipes,
-            REPORT_EVERY,
-        );
+        let receive_options = receive_options(self.tree, &self.pipes, REPORT_EVERY);
         let (journal, gauge) = (&self.journal, self.tree.gauge);
         let begins = large.data + done;
         let mut unnoted = None;

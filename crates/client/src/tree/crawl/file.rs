@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
@@ -77,7 +78,8 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             step: tree.options.step,
             ..DownloadOptions::default()
         };
-        let downloader = Downloader::new(tree.client.clone(), options);
+        let downloader = Downloader::new(tree.client.clone(), options)
+            .with_rate_limit(Arc::clone(&tree.rate_limit));
         let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
         let done = match outcome {
             Ok(done) => done,
@@ -144,7 +146,8 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         let atomic = dest.land(path, 0o666).map_err(failed(Action::Creating))?;
         let receive_options = ReceiveOptions {
             policy: tree.options.policy,
-            step: tree.options.step,
+            step: tree.rate_limit.step(tree.options.step),
+            progress_every: tree.rate_limit.portion(),
             pipes: Some(&self.crawl.pipes),
             reserve: true,
             ..ReceiveOptions::default()
@@ -152,8 +155,12 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         let mut reported = 0;
         let mut on_progress = |progress: &underpass_engine::Progress| {
             tree.gauge.done.fetch_add(progress.bytes - reported, Ordering::Relaxed);
+            tree.spend(progress.bytes - reported);
             reported = progress.bytes;
         };
+        if let Some(bytes) = tree.rate_limit.window() {
+            answer.connection.set_window(bytes);
+        }
         let framing = answer.response.framing;
         let incoming = answer.connection.incoming();
         let received = incoming.body(framing, atomic.file(), 0, &receive_options, &mut on_progress);
@@ -179,6 +186,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             return Err(ClientError::BadResponse(what).into());
         }
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
+        tree.spend(bytes - reported);
         DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
         let existing = dest.existing();

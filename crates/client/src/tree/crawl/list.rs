@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
-use super::state::{Task, lock};
+use super::queue::lock;
+use super::state::Task;
 use super::worker::Worker;
 use crate::error::ClientError;
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
-use crate::tree::paths::as_path;
+use crate::tree::paths::{as_path, joined};
 use crate::tree::task::TreeFetch;
 
 impl Worker<'_, '_, '_, '_> {
@@ -49,6 +51,9 @@ impl Worker<'_, '_, '_, '_> {
         if listing.is_too_long {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
+        if let Some(prune) = &crawl.prune {
+            prune.note(&task.entry.url, &task.entry.path, task.depth == 0, &listing);
+        }
         let bytes = |entry: &ListingEntry| {
             (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
         };
@@ -64,6 +69,9 @@ impl Worker<'_, '_, '_, '_> {
             entry.path = joined(&task.entry.path, &entry.path);
             Task { entry, depth: task.depth + 1 }
         });
+        let (options, known) = (crawl.tree.options, task.entry.path.len());
+        let tasks =
+            tasks.filter(|Task { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
         let (folders, files) = tasks.partition(|task: &Task| task.entry.is_folder);
         crawl.queue.add(files, folders);
         Ok(())
@@ -87,14 +95,22 @@ impl Worker<'_, '_, '_, '_> {
         let body = body.map_err(|error| ClientError::receiving(&address, error))?;
         self.keep(answer.connection, &answer.response);
         // Where the server says the folder is: its links are relative to that.
-        listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)
+        let mut listing =
+            listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)?;
+        // It may have been cut off, or go on elsewhere (RFC 8288).
+        let goes_on = answer.response.fields.all("link").any(|link| {
+            String::from_utf8_lossy(link).to_ascii_lowercase().replace('"', "").contains("rel=next")
+        });
+        listing.is_whole &= framing != BodyFraming::UntilEnd && !goes_on;
+        Ok(listing)
     }
 
     /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
     /// that a store cannot go on without end.
     fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing, TreeError> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
-        let (mut listing, mut from) = (listing::Listing::default(), None::<String>);
+        let mut listing = listing::Listing { is_whole: true, ..listing::Listing::default() };
+        let mut from = None::<String>;
         let (mut tokens, mut has_own, mut bytes) = (HashSet::new(), false, 0);
         loop {
             let client = self.crawl.tree.client;
@@ -128,10 +144,6 @@ impl Worker<'_, '_, '_, '_> {
             false => Ok(listing),
         }
     }
-}
-
-fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 /// The maximum size of a listing in bytes: a million names.

@@ -2,6 +2,7 @@
 
 mod file;
 mod list;
+mod prune;
 mod queue;
 mod state;
 mod worker;
@@ -44,6 +45,7 @@ fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
     all.here += one.here;
     all.folders += one.folders;
     all.left_out += one.left_out;
+    all.removed += one.removed;
     all.connections += one.connections;
     all.resumed_at += one.resumed_at;
     all.report.add(&one.report);

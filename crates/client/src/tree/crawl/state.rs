@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::PipePool;
 
-use super::queue::Queue;
+use super::prune::Prune;
+use super::queue::{Queue, lock};
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
@@ -41,6 +42,8 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     /// Bytes of their paths and addresses.
     pub(super) found_bytes: AtomicU64,
     pub(super) pipes: PipePool,
+    /// What is removed at the end, if anything.
+    pub(super) prune: Option<Prune>,
 }
 
 impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
@@ -69,11 +72,17 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             found: AtomicU64::new(0),
             found_bytes: AtomicU64::new(0),
             pipes: PipePool::default(),
+            prune: tree.options.deletes.then(Prune::default),
         })
     }
 
     /// Sets permissions and times of the folders, deepest first, after everything else.
     pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
+        let fetched = self.queue.finish();
+        let pruned = match &self.prune {
+            Some(prune) if fetched.is_ok() => prune.run(self.tree, &self.dest, &mut done),
+            _ => Ok(()),
+        };
         let mut folders = std::mem::take(&mut *lock(&self.folders));
         folders.sort_by_key(|(path, _)| {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
@@ -84,10 +93,11 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
                 (self.tree.on_event)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }
         }
-        let outcome = self.queue.finish().and_then(|()| {
+        let outcome = fetched.and_then(|()| {
             let finished = self.dest.finish(done.left_out > 0);
             finished.map_err(|errno| TreeError::io("removing the log of", self.tree.path, errno))
         });
+        let outcome = outcome.and(pruned);
         if outcome.is_err() && self.found.load(Ordering::Relaxed) == 0 {
             self.dest.abandon();
             // One that is not empty stays, and so do those around it.
@@ -95,9 +105,4 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         }
         (outcome, done)
     }
-}
-
-/// Locks what a thread that panicked may have held.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

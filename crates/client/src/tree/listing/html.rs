@@ -12,17 +12,31 @@ pub(super) struct Links {
     pub(super) links: Vec<String>,
     /// Whether it is a page of dufs, in which a script puts the names.
     pub(super) is_scripted: bool,
+    /// Whether its title or heading is that of a listing.
+    pub(super) is_listing: bool,
 }
 
 /// Reads the links of the page at `base`.
 pub(super) fn links(base: &Url, page: &[u8]) -> Links {
-    let mut links = Links { base: base.clone(), links: Vec::new(), is_scripted: false };
+    let mut links =
+        Links { base: base.clone(), links: Vec::new(), is_scripted: false, is_listing: false };
     let mut emitter = DefaultEmitter::default();
     // What is in a script is no tag.
     emitter.naively_switch_states(true);
-    let mut has_base = false;
+    let (mut has_base, mut is_heading) = (false, false);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
-        let Token::StartTag(tag) = token else { continue };
+        let tag = match token {
+            Token::StartTag(tag) => tag,
+            Token::String(text) => {
+                links.is_listing |= is_heading && is_of_listing(&text);
+                continue;
+            }
+            _ => {
+                is_heading = false;
+                continue;
+            }
+        };
+        is_heading = matches!(tag.name.as_slice(), b"title" | b"h1");
         if links.links.len() > MAX_LINKS {
             break;
         }
@@ -47,3 +61,12 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     }
     links
 }
+
+/// Checks whether a heading is that of a listing: of nginx, Apache and lighttpd, or of Python and
+/// rclone.
+fn is_of_listing(heading: &[u8]) -> bool {
+    let heading = heading.trim_ascii_start().to_ascii_lowercase();
+    HEADINGS.iter().any(|start| heading.starts_with(start))
+}
+
+const HEADINGS: [&[u8]; 2] = [b"index of ", b"directory listing "];

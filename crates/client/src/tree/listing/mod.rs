@@ -23,6 +23,9 @@ pub struct Listing {
     pub is_scripted: bool,
     /// Whether it has too many entries.
     pub is_too_long: bool,
+    /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
+    /// and it is whole.
+    pub is_whole: bool,
 }
 
 impl Listing {
@@ -76,6 +79,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     if media_type.eq_ignore_ascii_case("application/json") {
         let mut collector = LinkCollector::new(base);
         let entries = json::entries(body)?;
+        listing.is_whole = true;
         if entries.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
@@ -88,6 +92,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     {
         let links = html::links(base, body);
         listing.is_scripted = links.is_scripted;
+        listing.is_whole = links.is_listing;
         if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }

@@ -1,0 +1,164 @@
+//! `get --update`: one file.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::origin::{Origin, Page};
+use crate::peers::Peer;
+use crate::rig::{Finished, Running, folder, names, noise, underpass};
+
+const OLD: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// `get` in a folder.
+fn get(here: &Path, args: &[&str]) -> Finished {
+    let mut command = underpass();
+    command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");
+    command.current_dir(here).arg("get").args(args);
+    Running::start(command).finish()
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn an_entity_tag_makes_one_request_without_a_body() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    origin.set("/file", Page::new(b"one", &["ETag: \"1\"", OLD]));
+    get(here.path(), &["--update", &url]).succeeded();
+    assert_eq!(origin.log(), ["GET /file 200 3"]);
+    let path = here.path().join("file");
+    assert_eq!(modified(&path), UNIX_EPOCH + Duration::from_secs(784_111_777));
+    let again = get(here.path(), &["-N", &url, "--json"]).succeeded();
+    let log = origin.log();
+    // A file system without attributes keeps no tags; size and time are compared then.
+    assert!(log == ["GET /file 304 0"] || log == ["HEAD /file 200 0"], "{log:?}");
+    let has_tags = log[0].starts_with("GET");
+    let receipt = again.receipt();
+    assert_eq!((&receipt["was_here"], &receipt["bytes"]), (&true.into(), &0.into()));
+    let said = get(here.path(), &["-N", &url]).succeeded();
+    assert_eq!(said.stderr, "file is here already\n");
+    origin.log();
+    // Another version replaces it, with its time, by one request.
+    let new = "Last-Modified: Sun, 06 Nov 1994 08:49:38 GMT";
+    origin.set("/file", Page::new(b"three", &["ETag: \"2\"", new]));
+    let receipt = get(here.path(), &["-N", &url, "--json"]).succeeded().receipt();
+    assert_eq!((&receipt["was_here"], &receipt["bytes"]), (&false.into(), &5.into()));
+    assert_eq!(fs::read(&path).unwrap(), b"three");
+    assert_eq!(modified(&path), UNIX_EPOCH + Duration::from_secs(784_111_778));
+    assert_eq!(origin.log().last().unwrap(), "GET /file 200 5");
+    // The time of another version may be the same, and be earlier.
+    for (body, tag) in [(b"THREE", "ETag: \"3\""), (b"tHREE", "ETag: \"4\"")] {
+        if has_tags {
+            origin.set("/file", Page::new(body, &[tag, OLD]));
+            get(here.path(), &["-N", &url]).succeeded();
+            assert_eq!(fs::read(&path).unwrap(), body);
+            assert_eq!(origin.log(), ["GET /file 200 5"]);
+        }
+    }
+    // What was changed here is not the version that the tag names.
+    fs::write(&path, "mine!").unwrap();
+    get(here.path(), &["-N", &url]).succeeded();
+    assert_ne!(fs::read(&path).unwrap(), b"mine!");
+    assert_eq!(names(here.path()), ["file"]);
+    get(here.path(), &["-N", &url, "-o", "-"]).failed(2, &["--update", "not"]);
+    get(here.path(), &["-N", "-f", &url]).failed(2, &["--force"]);
+}
+
+#[test]
+fn size_and_time_are_compared_where_there_is_no_tag() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    let path = here.path().join("file");
+    origin.set("/file", Page::new(b"one", &[OLD]));
+    fs::write(&path, "two").unwrap();
+    // It has the size, and not the time.
+    get(here.path(), &["-N", &url]).succeeded();
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    assert_eq!(origin.log(), ["HEAD /file 200 0", "GET /file 200 3"]);
+    get(here.path(), &["-N", &url]).succeeded();
+    assert_eq!(origin.log(), ["HEAD /file 200 0"]);
+    // A server that says neither sends it each time.
+    origin.set("/file", Page::new(b"six", &[]));
+    for _ in 0..2 {
+        get(here.path(), &["-N", &url]).succeeded();
+        assert_eq!(origin.log(), ["HEAD /file 200 0", "GET /file 200 3"]);
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"six");
+}
+
+#[test]
+fn the_old_file_stays_until_the_new_one_is_whole() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    let path = here.path().join("file");
+    let (old, new) = (noise(3 << 20), noise(5 << 20));
+    let fields = |tag: &'static str| [tag, "Accept-Ranges: bytes"];
+    origin.set("/file", Page::new(&old, &fields("ETag: \"1\"")));
+    get(here.path(), &["-N", &url]).succeeded();
+    let mut page = Page::new(&new, &fields("ETag: \"2\""));
+    page.cut = Some(2 << 20);
+    origin.set("/file", page.clone());
+    get(here.path(), &["-N", &url, "--retries", "0"]).failed(1, &["file"]);
+    assert!(fs::read(&path).unwrap() == old);
+    // The server goes back to what is here: nothing is left of the other version.
+    origin.set("/file", Page::new(&old, &fields("ETag: \"1\"")));
+    get(here.path(), &["-N", &url]).succeeded();
+    assert!(fs::read(&path).unwrap() == old);
+    assert_eq!(names(here.path()), ["file"]);
+    page.cut = None;
+    origin.set("/file", page);
+    get(here.path(), &["-N", &url]).succeeded();
+    assert!(fs::read(&path).unwrap() == new);
+    // One that is gone there stays here, and that is said.
+    origin.set("/file", None);
+    get(here.path(), &["-N", &url]).failed(1, &["404"]);
+    assert!(fs::read(&path).unwrap() == new);
+    assert_eq!(names(here.path()), ["file"]);
+}
+
+#[test]
+fn a_file_without_the_digest_is_fetched_again() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    origin.set("/file", Page::new(b"hello\n", &["ETag: \"1\"", OLD]));
+    let right = "sha-256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    get(here.path(), &["-N", &url, "--digest", right]).succeeded();
+    origin.log();
+    let again = get(here.path(), &["-N", &url, "--digest", right, "--json"]).succeeded().receipt();
+    assert_eq!((&again["was_here"], &again["digest"]["matches"]), (&true.into(), &true.into()));
+    assert_eq!(origin.asked()[0].sent, 0);
+    // Damage that neither size nor time shows.
+    let path = here.path().join("file");
+    let time = modified(&path);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_at(&file, b"jello", 0).unwrap();
+    file.set_modified(time).unwrap();
+    get(here.path(), &["-N", &url, "--digest", right]).succeeded();
+    assert_eq!(fs::read(&path).unwrap(), b"hello\n");
+}
+
+#[test]
+fn servers_that_people_run_send_nothing_twice() {
+    let root = folder();
+    fs::write(root.path().join("file"), noise(70_000)).unwrap();
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = fs::File::options().append(true).open(root.path().join("file")).unwrap();
+    file.set_modified(time).unwrap();
+    let peers = [
+        Some(Peer::ours(root.path())),
+        Peer::nginx(root.path(), "html"),
+        Peer::python(root.path()),
+        Peer::rclone(root.path()),
+    ];
+    for peer in peers.into_iter().flatten() {
+        let (here, name) = (folder(), peer.name);
+        let url = format!("{}file", peer.url);
+        get(here.path(), &["-N", &url]).succeeded();
+        assert_eq!(modified(&here.path().join("file")), time, "{name}");
+        let again = get(here.path(), &["-N", &url, "--json"]).succeeded().receipt();
+        assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()), "{name}");
+    }
+}

@@ -1,0 +1,261 @@
+//! `get -r --update`: folders by their listings, and what is removed here.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use crate::origin::{Origin, Page};
+use crate::peers::Peer;
+use crate::rig::{Finished, folder, names, noise, run};
+
+/// `get -r --update` of a folder into `dir`.
+fn update(url: &str, dir: &Path, args: &[&str]) -> Finished {
+    run(["get", "-r", "--update", url, "-d", dir.to_str().unwrap()].iter().chain(args))
+}
+
+/// Writes a file whose time is this many seconds after another.
+fn put(root: &Path, path: &str, bytes: &[u8], age: u64) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, bytes).unwrap();
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000 + age);
+    File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+}
+
+/// The listing of a folder as JSON, as nginx has it.
+fn listing(entries: &[(&str, &[u8])]) -> Page {
+    let entry = |(name, bytes): &(&str, &[u8])| match name.strip_suffix('/') {
+        Some(name) => format!(
+            r#"{{"name":"{name}","type":"directory","mtime":"Sun, 06 Nov 1994 08:49:37 GMT"}}"#
+        ),
+        None => format!(
+            r#"{{"name":"{name}","type":"file","mtime":"Sun, 06 Nov 1994 08:49:37 GMT","size":{}}}"#,
+            bytes.len()
+        ),
+    };
+    let text = entries.iter().map(entry).collect::<Vec<_>>().join(",");
+    Page::new(format!("[{text}]").as_bytes(), &["Content-Type: application/json"])
+}
+
+#[test]
+fn an_unchanged_mirror_costs_a_request_for_each_folder() {
+    let root = folder();
+    for (at, path) in ["a", "b", "one/c", "one/d", "one/two/e"].iter().enumerate() {
+        put(root.path(), path, &noise(1_000 * (at + 1)), at as u64);
+    }
+    let peers = [
+        (Some(Peer::ours(root.path())), 3),
+        (Peer::nginx(root.path(), "json"), 3),
+        (Peer::nginx(root.path(), "html"), 3 + 5),
+        (Peer::python(root.path()), 3 + 5),
+    ];
+    for (peer, requests) in peers {
+        let Some(peer) = peer else { continue };
+        let (here, name) = (folder(), peer.name);
+        let first = update(&peer.url, here.path(), &["--json"]).succeeded().receipt();
+        assert_eq!((&first["files"], &first["way"]), (&5.into(), &"listing".into()), "{name}");
+        let before = peer.requests().len();
+        let again = update(&peer.url, here.path(), &["--json"]).succeeded().receipt();
+        assert_eq!((&again["files"], &again["here"]), (&0.into(), &5.into()), "{name}");
+        assert_eq!((&again["bytes"], &again["removed"]), (&0.into(), &0.into()), "{name}");
+        let asked = peer.requests().split_off(before);
+        assert_eq!(asked.len(), requests, "{name}: {asked:?}");
+        // What has changed, what is new and what is missing here comes.
+        put(root.path(), "one/c", b"changed", 9);
+        put(root.path(), "one/new", b"new", 9);
+        fs::remove_file(here.path().join("a")).unwrap();
+        let changed = update(&peer.url, here.path(), &["--json"]).succeeded().receipt();
+        assert_eq!((&changed["files"], &changed["here"]), (&3.into(), &3.into()), "{name}");
+        assert_eq!(fs::read(here.path().join("one/c")).unwrap(), b"changed");
+        put(root.path(), "one/c", &noise(3_000), 2);
+        fs::remove_file(root.path().join("one/new")).unwrap();
+    }
+}
+
+#[test]
+fn what_the_server_does_not_list_is_removed_and_nothing_else() {
+    let (root, place) = (folder(), folder());
+    put(root.path(), "keep", b"keep", 0);
+    put(root.path(), "one/gone", b"gone", 0);
+    put(root.path(), "gone/deep/file", b"gone", 0);
+    let peers = [
+        Some(Peer::ours(root.path())),
+        Peer::nginx(root.path(), "html"),
+        Peer::python(root.path()),
+    ];
+    for peer in peers.into_iter().flatten() {
+        let name = peer.name;
+        put(root.path(), "one/gone", b"gone", 0);
+        put(root.path(), "gone/deep/file", b"gone", 0);
+        let here = place.path().join(name);
+        update(&peer.url, &here, &["--delete"]).succeeded();
+        assert_eq!(names(&here), ["gone", "keep", "one"]);
+        fs::remove_file(root.path().join("one/gone")).unwrap();
+        fs::remove_dir_all(root.path().join("gone")).unwrap();
+        // Links lead nowhere, in and out of the folder, and go themselves.
+        let outside = place.path().join("outside");
+        put(&outside, "file", b"mine", 0);
+        symlink(&outside, here.join("link")).unwrap();
+        symlink(&outside, here.join("gone/link")).unwrap();
+        put(&here, "mine.tmp", b"mine", 0);
+        put(&here, "gone/deep/more", b"more", 0);
+        // Without the option all stays.
+        update(&peer.url, &here, &[]).succeeded();
+        assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
+        update(&peer.url, &here, &["--delete", "--max-delete", "7"])
+            .failed(1, &["8 of what is here", "nothing removed"]);
+        assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
+        let args = ["--delete", "--max-delete", "7", "--exclude", "*.tmp"];
+        let done = update(&peer.url, &here, &args).succeeded();
+        assert!(done.stderr.contains("one/gone is removed"), "{}", done.stderr);
+        assert!(done.stderr.contains("7 removed"), "{}", done.stderr);
+        assert_eq!(names(&here), ["keep", "mine.tmp", "one"], "{name}");
+        assert_eq!(names(&here.join("one")), [""; 0]);
+        let done = update(&peer.url, &here, &["--delete", "--json"]).succeeded().receipt();
+        assert_eq!(done["removed"], 1);
+        assert_eq!(names(&here), ["keep", "one"], "{name}");
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
+    }
+}
+
+#[test]
+fn nothing_is_removed_unless_every_listing_was_read() {
+    let (origin, here) = (Origin::start(), folder());
+    let file = |bytes: &[u8]| Page::new(bytes, &["Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"]);
+    let whole = listing(&[("a", b"one"), ("sub/", b"")]);
+    origin.set("/", whole.clone());
+    origin.set("/a", file(b"one"));
+    origin.set("/sub/", listing(&[("b", b"two")]));
+    origin.set("/sub/b", file(b"two"));
+    let dir = here.path();
+    update(&origin.url("/"), dir, &["--delete"]).succeeded();
+    put(dir, "mine", b"mine", 0);
+    put(dir, "sub/mine", b"mine", 0);
+    let html = |text: &str, fields: &[&str]| {
+        Page::new(text.as_bytes(), &[&["Content-Type: text/html"], fields].concat())
+    };
+    let index = "<title>Index of /</title><a href=a>a</a><a href=sub/>sub</a>";
+    let mut cut = whole.clone();
+    cut.cut = Some(whole.body.len() - 9);
+    let refused = Page { status: Some(403), ..Page::default() };
+    let gone = Page { status: Some(404), ..Page::default() };
+    for (path, page, words) in [
+        ("/", cut, "closed the connection"),
+        ("/", html(index, &["Connection: close"]), "may not list everything"),
+        ("/", html(index, &["Link: </?page=2>; rel=\"next\""]), "may not list everything"),
+        ("/", html("<h1>Welcome</h1><a href=a>a</a><a href=sub/>sub</a>", &[]), "may not list"),
+        ("/", html("<h1>Log in</h1>", &[]), "may not list everything"),
+        ("/", listing(&[]), "lists nothing"),
+        ("/sub/", refused, "nothing is removed"),
+        ("/sub/", html("<p>Moved", &[]), "may not list everything"),
+        ("/a", gone, "nothing is removed"),
+    ] {
+        let before = match path {
+            "/" => whole.clone(),
+            "/a" => file(b"one"),
+            _ => listing(&[("b", b"two")]),
+        };
+        if path == "/a" {
+            fs::remove_file(dir.join("a")).unwrap();
+        }
+        origin.set(path, page);
+        let failed = update(&origin.url("/"), dir, &["--delete", "--retries", "0"]);
+        let failed = failed.failed(1, &[]);
+        assert!(failed.stderr.contains(words), "{words}: {}", failed.stderr);
+        assert!(dir.join("mine").exists() && dir.join("sub/mine").exists(), "{}", failed.stderr);
+        assert!(dir.join("sub/b").exists(), "{}", failed.stderr);
+        origin.set(path, before);
+    }
+    // An unreachable server, and one that is there again.
+    update("http://127.0.0.1:1/", dir, &["--delete", "--retries", "0"]).failed(1, &["refused"]);
+    assert!(dir.join("mine").exists());
+    update(&origin.url("/"), dir, &["--delete"]).succeeded();
+    assert_eq!(
+        (names(dir), names(&dir.join("sub"))),
+        (vec!["a".into(), "sub".into()], vec!["b".into()])
+    );
+}
+
+#[test]
+fn patterns_choose_what_is_fetched() {
+    let root = folder();
+    for path in ["a.iso", "b.txt", "one/c.iso", "one/d.tmp", "tmp/e.iso", "one/tmp/f.iso"] {
+        put(root.path(), path, path.as_bytes(), 0);
+    }
+    let peer = Peer::ours(root.path());
+    let all = |dir: &Path| {
+        let mut found = Vec::new();
+        let mut left = vec![dir.to_path_buf()];
+        while let Some(path) = left.pop() {
+            match path.is_dir() {
+                true => left.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path())),
+                false => found.push(path.strip_prefix(dir).unwrap().display().to_string()),
+            }
+        }
+        found.sort();
+        found.join(" ")
+    };
+    for (args, expected) in [
+        (vec!["--include", "*.iso"], "a.iso one/c.iso one/tmp/f.iso tmp/e.iso"),
+        (vec!["--exclude", "tmp/"], "a.iso b.txt one/c.iso one/d.tmp"),
+        (vec!["--exclude", "/tmp"], "a.iso b.txt one/c.iso one/d.tmp one/tmp/f.iso"),
+        (
+            vec!["--include", "*.iso", "--include", "b.*", "--exclude", "one/*.iso"],
+            "a.iso b.txt one/tmp/f.iso tmp/e.iso",
+        ),
+    ] {
+        let here = folder();
+        let before = peer.requests().len();
+        run(["get", "-r", &peer.url, "-d", here.path().to_str().unwrap()].iter().chain(&args))
+            .succeeded();
+        assert_eq!(all(here.path()), expected, "{args:?}");
+        let asked = peer.requests().split_off(before);
+        let enters = asked.iter().any(|line| line == "GET /tmp/");
+        assert_eq!(enters, expected.contains("tmp/e"), "{args:?} {asked:?}");
+    }
+    let wrong = ["get", "-r", &peer.url, "--include", "["];
+    run(wrong).failed(2, &["--include", "unclosed"]);
+    run(["get", &peer.url, "--exclude", "x"]).failed(2, &["--recursive"]);
+    run(["get", "-r", &peer.url, "--delete"]).failed(2, &["--update"]);
+}
+
+#[test]
+fn one_rate_holds_for_the_whole_folder() {
+    let root = folder();
+    for name in ["a", "b", "c", "d"] {
+        put(root.path(), name, &noise(256 << 10), 0);
+    }
+    let peer = Peer::ours(root.path());
+    for args in [vec!["--update"], vec![]] {
+        let here = folder();
+        let started = Instant::now();
+        let words = ["get", "-r", &peer.url, "--rate", "512K", "-d", here.path().to_str().unwrap()];
+        run(words.iter().chain(&args)).succeeded();
+        // A mebibyte takes two seconds, less what may be made up for.
+        assert!(started.elapsed() >= Duration::from_millis(1_500), "{args:?}");
+        assert_eq!(names(here.path()), ["a", "b", "c", "d"]);
+    }
+}
+
+#[test]
+fn an_update_that_was_broken_off_goes_on() {
+    let (origin, here) = (Origin::start(), folder());
+    let time = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    let (one, two) = (noise(300_000), noise(200_000));
+    origin.set("/", listing(&[("a", &one), ("b", &two)]));
+    origin.set("/a", Page::new(&one, &[time]));
+    let mut cut = Page::new(&two, &[time]);
+    cut.cut = Some(100_000);
+    origin.set("/b", cut);
+    put(here.path(), "b", b"old", 0);
+    update(&origin.url("/"), here.path(), &["--retries", "0", "-j", "1"])
+        .failed(1, &["closed the connection"]);
+    assert_eq!(fs::read(here.path().join("b")).unwrap(), b"old");
+    origin.set("/b", Page::new(&two, &[time]));
+    origin.asked();
+    update(&origin.url("/"), here.path(), &[]).succeeded();
+    assert_eq!(origin.log()[1..], ["GET /b 200 200000"]);
+    assert!(fs::read(here.path().join("b")).unwrap() == two);
+    assert_eq!(names(here.path()), ["a", "b"]);
+}

@@ -1,0 +1,182 @@
+//! Removes what the server does not list, after everything else.
+//!
+//! Nothing is removed unless every listing was read, and each is certain to be whole: a page that
+//! only links to some of the files would cost all others. Links are removed and never followed, and
+//! what is mounted below the folder stays.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+use underpass_sys::open_beneath;
+use url::Url;
+
+use super::queue::lock;
+use crate::error::ClientError;
+use crate::tree::dest::DestFolder;
+use crate::tree::error::{TreeDone, TreeError, explain};
+use crate::tree::listing::Listing;
+use crate::tree::options::TreeEvent;
+use crate::tree::paths::{RESERVED, joined};
+use crate::tree::task::TreeFetch;
+
+/// What the listings have had.
+#[derive(Debug, Default)]
+pub(super) struct Prune {
+    /// The paths of everything in them.
+    listed: Mutex<HashSet<Vec<u8>>>,
+    /// Why nothing is removed, if so.
+    doubt: Mutex<Option<String>>,
+}
+
+impl Prune {
+    /// Notes the listing of a folder, before what is not wanted of it is dropped.
+    pub(super) fn note(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
+        let doubt = match listing {
+            Listing { is_whole: false, .. } => "may not list everything",
+            Listing { entries, .. } if is_root && entries.is_empty() => "lists nothing",
+            _ => "",
+        };
+        if !doubt.is_empty() {
+            let url = TreeFetch::shown(url);
+            lock(&self.doubt).get_or_insert_with(|| format!("{url} {doubt}"));
+        }
+        let mut listed = lock(&self.listed);
+        for entry in &listing.entries {
+            let path = joined(folder, &entry.path);
+            // A link may lead several folders down.
+            let slashes = (folder.len() + 1..path.len()).filter(|at| path[*at] == b'/');
+            listed.extend(slashes.map(|at| path[..at].to_vec()).collect::<Vec<_>>());
+            listed.insert(path);
+        }
+    }
+
+    /// Removes what was not listed.
+    pub(super) fn run(
+        &self,
+        tree: &TreeFetch<'_, '_>,
+        dest: &DestFolder,
+        done: &mut TreeDone,
+    ) -> Result<(), TreeError> {
+        let nothing = |reason| Err(TreeError::NothingRemoved { reason });
+        if let Some(doubt) = lock(&self.doubt).take() {
+            return nothing(doubt);
+        }
+        if done.left_out > 0 {
+            (tree.on_event)(&TreeEvent::NothingRemoved);
+            return Ok(());
+        }
+        let failed = |errno| TreeError::io(Action::Reading, tree.path, errno);
+        let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
+        let device = fstat(&root).map_err(failed)?.st_dev;
+        let listed = lock(&self.listed);
+        let mut walk = Walk { tree, listed: &listed, device, found: Vec::new(), done };
+        walk.folder(&root, &[], true, 0).map_err(failed)?;
+        let Walk { found, .. } = walk;
+        let count = found.len() as u64;
+        if let Some(most) = tree.options.max_delete.filter(|most| count > *most) {
+            return nothing(format!(
+                "the server does not list {count} of what is here, over {most}"
+            ));
+        }
+        for (path, is_folder) in found {
+            if tree.client.is_cancelled() {
+                return Err(ClientError::Cancelled.into());
+            }
+            match dest.remove(&path, is_folder) {
+                Ok(()) => {
+                    done.removed += 1;
+                    (tree.on_event)(&TreeEvent::Removed { path: &path });
+                }
+                Err(Errno::NOENT) => {}
+                Err(errno) => leave(tree, done, &path, errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Finds what was not listed.
+struct Walk<'w, 'j, 'a> {
+    tree: &'w TreeFetch<'j, 'a>,
+    listed: &'w HashSet<Vec<u8>>,
+    /// The file system of the folder.
+    device: u64,
+    /// What is to be removed, and whether it is a folder; the contents of folders before them.
+    found: Vec<(Vec<u8>, bool)>,
+    done: &'w mut TreeDone,
+}
+
+impl Walk<'_, '_, '_> {
+    /// Walks through a folder; returns whether nothing in it stays.
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        path: &[u8],
+        is_listed: bool,
+        depth: u32,
+    ) -> Result<bool, Errno> {
+        let mut is_emptied = true;
+        for entry in Dir::read_from(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let below = joined(path, name);
+            let outcome = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                Ok(stat) => self.entry(folder, (name, &below), &stat, is_listed, depth),
+                Err(errno) => Err(errno),
+            };
+            is_emptied &= outcome.unwrap_or_else(|errno| {
+                leave(self.tree, self.done, &below, errno);
+                false
+            });
+        }
+        Ok(is_emptied)
+    }
+
+    /// Looks at an entry of a folder; returns whether it does not stay.
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        (name, path): (&[u8], &[u8]),
+        stat: &Stat,
+        is_listed: bool,
+        depth: u32,
+    ) -> Result<bool, Errno> {
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let known = path.len() - name.len();
+        if RESERVED.contains(&name) || !self.tree.options.wants(path, known, is_folder) {
+            return Ok(false);
+        }
+        let is_listed = is_listed && self.listed.contains(path);
+        let mut goes = !is_listed;
+        if is_folder {
+            if stat.st_dev != self.device || depth >= MAX_DEPTH {
+                return Ok(false);
+            }
+            let below = open_beneath(folder.as_fd(), name, FOLDER)?;
+            goes &= self.folder(&below, path, is_listed, depth + 1)?;
+        }
+        if goes {
+            self.found.push((path.to_vec(), is_folder));
+        }
+        Ok(goes)
+    }
+}
+
+/// Reports what stays though it was to be removed.
+fn leave(tree: &TreeFetch<'_, '_>, done: &mut TreeDone, path: &[u8], errno: Errno) {
+    done.left_out += 1;
+    (tree.on_event)(&TreeEvent::LeftOut { path, reason: &explain(errno) });
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+/// The maximum depth of folders: the program has a descriptor for each.
+const MAX_DEPTH: u32 = 256;
