@@ -9,3 +9,4 @@ mod peers;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod tree;
+mod upload;

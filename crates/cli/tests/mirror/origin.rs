@@ -1,7 +1,7 @@
 //! A server whose files and faults a test decides, and which remembers what it was asked.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -102,6 +102,12 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) {
                 return;
             }
         }
+        let is_put = head.starts_with("PUT ");
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+        if is_put && reader.read_exact(&mut vec![0; length]).is_err() {
+            return;
+        }
         if !answer(stream, state, head) {
             let _ = stream.shutdown(Shutdown::Both);
             return;
@@ -119,6 +125,9 @@ fn answer(mut stream: &TcpStream, state: &Mutex<State>, head: String) -> bool {
     };
     let page = lock(state).pages.get(&path).cloned();
     let mut page = page.unwrap_or(Page { status: Some(404), ..Page::default() });
+    if method == "PUT" {
+        page = Page { status: Some(201), ..Page::default() };
+    }
     let tag = page.fields.iter().find_map(|field| field.strip_prefix("ETag: "));
     if tag.is_some() && field("if-none-match").as_deref() == tag {
         (page.status, page.cut) = (Some(304), None);

@@ -101,7 +101,7 @@ impl Peer {
         stream.write_all(head.as_bytes()).unwrap();
         stream.read_to_end(&mut Vec::new()).unwrap();
         let log = || fs::read_to_string(self.state.path().join("log")).unwrap();
-        until("the log has the request", || log().contains(&format!("{mark} ")));
+        until("the log has the request", || log().contains(&mark));
         let text = log();
         let methods = ["GET", "HEAD", "PUT", "MKCOL", "PROPFIND", "OPTIONS", "DELETE"];
         let request = |line: &str| {
@@ -109,8 +109,7 @@ impl Peer {
             let at = words.iter().position(|word| methods.contains(word))?;
             Some(format!("{} {}", words[at], words.get(at + 1)?))
         };
-        let requests = text.lines().filter_map(request);
-        requests.filter(|line| !line.contains(" /mark-")).collect()
+        text.lines().filter(|line| !line.contains("/mark-")).filter_map(request).collect()
     }
 }
 

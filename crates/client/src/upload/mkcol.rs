@@ -37,3 +37,36 @@ pub fn make_folder<'a>(
     };
     Ok((made, answer.connection.finish(&answer.response)))
 }
+
+/// Creates the folder at `url`, which ends in `/`, and those above it that are missing (RFC 4918
+/// 9.3.1: 409 if one is).
+///
+/// # Errors
+///
+/// [`ClientError`].
+pub fn make_parents<'a>(
+    client: &HttpClient<'a>,
+    url: &Url,
+    mut idle: Option<Connection<'a>>,
+) -> Result<Option<Connection<'a>>, ClientError> {
+    let mut missing = vec![url.clone()];
+    while let Some(next) = missing.last().filter(|next| next.path() != "/") {
+        match make_folder(client, next, idle.take()) {
+            Ok((_, rest)) => {
+                idle = rest;
+                missing.pop();
+            }
+            Err(error @ ClientError::Status { status: 409, .. }) => {
+                let above = next.join("..").ok().filter(|above| above.path() != "/");
+                // One that is created, and another still missing below it.
+                let is_new = |above: &Url| missing.len() <= MAX_DEPTH && !missing.contains(above);
+                missing.push(above.filter(is_new).ok_or(error)?);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(idle)
+}
+
+/// The maximum number of folders that are created one within the other.
+const MAX_DEPTH: usize = 256;

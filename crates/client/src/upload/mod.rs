@@ -26,8 +26,8 @@ pub(crate) use journal::{Journal, is_version, version};
 pub(crate) use resume_state::ResumeState;
 
 pub use error::{UploadError, UploadFailed, Uploaded};
-pub use mkcol::{Made, make_folder};
-pub use options::{Condition, Event, OnEvent, RESUMABLE_FROM, SendOptions, Upload};
+pub use mkcol::{Made, make_folder, make_parents};
+pub use options::{Condition, Event, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
 /// left is returned with the outcome.

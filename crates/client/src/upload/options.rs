@@ -99,6 +99,10 @@ pub enum Event<'e> {
 /// The observer of events.
 pub type OnEvent<'t> = dyn FnMut(&Event<'_>) + Send + 't;
 
+/// The name of the field that gives a file its modification time, in seconds since 1970: that of
+/// ownCloud, which our server knows, too.
+pub const MODIFIED: &str = "X-OC-Mtime";
+
 /// The minimum size of an upload that can be resumed, in bytes: to begin a smaller one anew costs
 /// less.
 pub const RESUMABLE_FROM: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::error::UploadError;
 use super::journal::{Journal, is_version, version};
-use super::options::{Event, RESUMABLE_FROM};
+use super::options::{Event, MODIFIED, RESUMABLE_FROM};
 use super::uploader::{AttemptEnd, Uploader};
 use crate::error::ClientError;
 use crate::http::Request;
@@ -89,8 +89,8 @@ impl<'a> Uploader<'_, 'a, '_> {
             ("Upload-Complete", "?1"),
         ];
         // Of the whole, which this request completes; the server has not kept what was said before.
-        let is_digest = |(name, _): &&(&str, &str)| *name == "Repr-Digest";
-        fields.extend(self.upload.fields.iter().filter(is_digest));
+        let is_of_whole = |(name, _): &&(&str, &str)| ["Repr-Digest", MODIFIED].contains(name);
+        fields.extend(self.upload.fields.iter().filter(is_of_whole));
         let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
         let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
         match response.status {

@@ -78,6 +78,7 @@ const GET: Entries = &[
 const PUT: Entries = &[
     ("Upload a file into a folder:", "underpass put disk.img http://host:5000/inbox/"),
     ("Upload a folder:", "underpass put -r photos https://host/inbox/"),
+    ("Upload what is new in it:", "underpass put -r --update photos https://host/inbox/"),
     ("Upload what a pipe holds:", "underpass put - http://host:5000/inbox/folder.tar"),
 ];
 

@@ -35,6 +35,15 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "ETAG", value_parser = entity_tag)]
     pub(crate) if_match: Option<String>,
 
+    /// Send only what the server lacks: not a file that has the size there, and the same time or a
+    /// later one. Sends the time along
+    #[arg(short = 'N', long, conflicts_with_all = ["no_clobber", "if_match"])]
+    pub(crate) update: bool,
+
+    /// Create the folders that the URL names, where the server can (MKCOL)
+    #[arg(long)]
+    pub(crate) create_parents: bool,
+
     /// Send the digest of each file along for the server to check: sha-256 or sha-512; reads each
     /// file first
     #[arg(long, value_name = "ALGORITHM", value_parser = algorithm(), ignore_case = true,

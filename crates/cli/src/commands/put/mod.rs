@@ -5,6 +5,7 @@ mod plan;
 mod print;
 mod run;
 mod session;
+mod update;
 
 pub(crate) use args::PutArgs;
 pub(crate) use run::run;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use underpass_client::environment::journal_path;
 use underpass_client::s3;
+use underpass_client::tree::listing::RemoteFolders;
 use underpass_client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
     make_folder, upload,
@@ -29,12 +30,12 @@ use underpass_receipt::{EndKind, Receipt, shown};
 
 /// The state that all uploads of one command share.
 pub(super) struct Session<'s> {
-    args: &'s PutArgs,
+    pub(super) args: &'s PutArgs,
     cancel: &'s AtomicBool,
-    client: HttpClient<'s>,
+    pub(super) client: HttpClient<'s>,
     /// The URL of the bucket, if the server is an object store.
-    bucket: Option<Url>,
-    idle: Option<Connection<'s>>,
+    pub(super) bucket: Option<Url>,
+    pub(super) idle: Option<Connection<'s>>,
     pipes: PipePool,
     meter: Meter,
     /// The total so far.
@@ -44,6 +45,12 @@ pub(super) struct Session<'s> {
     has_sent: bool,
     /// Whether the server does not support creating folders.
     makes_no_folders: bool,
+    /// What the server has.
+    pub(super) remote: RemoteFolders,
+    /// How many files were there already.
+    pub(super) there: u64,
+    /// The folder whose parents were created last.
+    pub(super) created: Option<Url>,
 }
 
 /// Why one of the uploads failed.
@@ -92,6 +99,9 @@ impl<'s> Session<'s> {
             // The keys of objects are all that a store has of folders.
             makes_no_folders: remote.bucket.is_some(),
             bucket: remote.bucket,
+            remote: RemoteFolders::default(),
+            there: 0,
+            created: None,
         })
     }
 
@@ -99,8 +109,11 @@ impl<'s> Session<'s> {
     pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), Stop> {
         let PutStep::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
+        if self.there > 0 && !self.args.show.quiet {
+            self.note(&format!("{}: already there: {}", path.display(), shown(&url)));
+        }
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
-            // The failure was already reported.
+            // That was already reported.
             true => output::receipt(self.args.show, &receipt),
             false => output::finished(self.args.show, &receipt),
         }
@@ -128,6 +141,11 @@ impl<'s> Session<'s> {
         if self.has_sent {
             output::sum(self.args.show, &receipt);
         }
+        if self.there > 0 && !self.args.show.quiet && !self.args.show.json {
+            let there = output::counted(self.there, "file was", "files were");
+            let what = if self.has_sent { "" } else { ", so nothing was sent" };
+            output::error_line(&format!("{there} there already{what}"));
+        }
     }
 
     /// Prints something next to the progress.
@@ -136,7 +154,8 @@ impl<'s> Session<'s> {
     }
 
     fn make(&mut self, url: &Url) -> Result<(), Stop> {
-        if self.makes_no_folders || url.path() == "/" {
+        self.create_parents(url)?;
+        if self.is_there(url)? || self.makes_no_folders || url.path() == "/" {
             return Ok(());
         }
         let (made, idle) = make_folder(&self.client, url, self.idle.take())
@@ -148,15 +167,16 @@ impl<'s> Session<'s> {
 
     /// Sends a file.
     fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, Stop> {
+        if let Some(receipt) = self.has(path, url)? {
+            return Ok(receipt);
+        }
+        self.create_parents(url)?;
         let input = Input::open(path, self.cancel)?;
         let source = input.source()?;
         let kind = EndKind::from(source.kind());
         let journal = self.journal(&input, &source, url);
         let digest = self.digest(&input, &source)?;
-        let said = digest.as_ref().map(|computed| match self.bucket {
-            None => ("Repr-Digest", write_digests(&computed.digests)),
-            Some(_) => (s3::CHECKSUM, s3::checksum(&computed.digests)),
-        });
+        let said = self.fields(path, digest.as_ref());
         let fields: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let what = Upload {
             source: &source,
@@ -212,8 +232,17 @@ impl<'s> Session<'s> {
         Ok(receipt)
     }
 
+    /// Returns the fields that are sent with a file: its digest and its time.
+    fn fields(&self, path: &Path, digest: Option<&Computed>) -> Vec<(&'static str, String)> {
+        let digest = digest.map(|computed| match self.bucket {
+            None => ("Repr-Digest", write_digests(&computed.digests)),
+            Some(_) => (s3::CHECKSUM, s3::checksum(&computed.digests)),
+        });
+        digest.into_iter().chain(self.time(path)).collect()
+    }
+
     /// Returns the URL of requests for this one.
-    fn asked(&self, url: &Url) -> Result<Url, Failure> {
+    pub(super) fn asked(&self, url: &Url) -> Result<Url, Failure> {
         let Some(bucket) = &self.bucket else { return Ok(url.clone()) };
         let key = url.path().strip_prefix('/').unwrap_or_default();
         s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.to_string()))
@@ -277,7 +306,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
+    pub(super) fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
         let receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
         let is_fatal = match failed.error.status() {
             Some(status) => matches!(status, 401 | 407 | 507),
@@ -290,6 +319,6 @@ impl<'s> Session<'s> {
 }
 
 /// Returns the failure of an upload that has moved nothing.
-fn failed(error: ClientError) -> UploadFailed {
+pub(super) fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
 }

@@ -4,11 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
 
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
-use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
@@ -16,10 +14,10 @@ use super::state::Task;
 use super::worker::Worker;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::ClientError;
-use crate::http::{Answer, Response};
+use crate::http::Answer;
 use crate::tree::dest::{DestFolder, IfExists, errno};
 use crate::tree::error::{TreeError, local};
-use crate::tree::listing::EntryFacts;
+use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
 
 impl<'a> Worker<'_, '_, '_, 'a> {
@@ -199,17 +197,6 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         }
         Ok(())
     }
-}
-
-/// Completes what is known of a file by the head of an answer.
-fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
-    let modified = || {
-        let time = parse_date(response.fields.get("last-modified")?)?;
-        let time = time.duration_since(UNIX_EPOCH).ok()?;
-        Some((i64::try_from(time.as_secs()).ok()?, 0))
-    };
-    let size = known.size.or_else(|| response.fields.number("content-length"));
-    EntryFacts { size, modified: known.modified.or_else(modified), ..known }
 }
 
 /// Checks whether the URL that answered is that of a folder of the same name.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
 use super::queue::lock;
@@ -14,7 +13,6 @@ use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
 use crate::tree::paths::{as_path, joined};
-use crate::tree::task::TreeFetch;
 
 impl Worker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
@@ -82,26 +80,9 @@ impl Worker<'_, '_, '_, '_> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
             return self.read_bucket(bucket, url);
         }
-        let fields = [("Accept", "application/json, text/html;q=0.9, */*;q=0.1")];
-        let mut answer = self.ask("GET", &fields, url)?;
-        let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
-        let (framing, address) = (answer.response.framing, answer.connection.address().to_owned());
-        let not_a_folder =
-            || TreeError::NotAFolder { url: TreeFetch::shown(url), media_type: media_type.clone() };
-        if !media_type.contains("html") && !media_type.contains("json") {
-            return Err(not_a_folder());
-        }
-        let body = answer.connection.incoming().memory(framing, MAX_LISTING);
-        let body = body.map_err(|error| ClientError::receiving(&address, error))?;
-        self.keep(answer.connection, &answer.response);
-        // Where the server says the folder is: its links are relative to that.
-        let mut listing =
-            listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)?;
-        // It may have been cut off, or go on elsewhere (RFC 8288).
-        let goes_on = answer.response.fields.all("link").any(|link| {
-            String::from_utf8_lossy(link).to_ascii_lowercase().replace('"', "").contains("rel=next")
-        });
-        listing.is_whole &= framing != BodyFraming::UntilEnd && !goes_on;
+        let answer = self.ask("GET", &[("Accept", listing::ACCEPT)], url)?;
+        let (listing, idle) = listing::receive(answer)?;
+        self.idle = idle;
         Ok(listing)
     }
 
@@ -145,9 +126,6 @@ impl Worker<'_, '_, '_, '_> {
         }
     }
 }
-
-/// The maximum size of a listing in bytes: a million names.
-const MAX_LISTING: usize = 256 << 20;
 
 /// The maximum number of files and folders, which also ends circles of links.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;

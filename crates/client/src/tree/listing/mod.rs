@@ -1,8 +1,10 @@
 //! Reads folder listings of nginx, Apache, Caddy, Python, dufs and miniserve, and other pages that
 //! link to the files of a folder. Pure.
 
+mod answer;
 mod html;
 mod json;
+mod remote;
 
 use std::collections::HashSet;
 
@@ -11,6 +13,9 @@ use url::Url;
 
 use super::paths::{Refusal, relative};
 use crate::s3::Listed;
+
+pub(super) use answer::{ACCEPT, completed, receive};
+pub use remote::RemoteFolders;
 
 /// The contents of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

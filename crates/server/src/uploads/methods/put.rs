@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
 use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
@@ -66,6 +66,7 @@ pub(crate) fn finish(
             return Err(refusal);
         }
     };
+    let is_timed = set_time(reception, &file)?;
     if shared.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
@@ -80,9 +81,24 @@ pub(crate) fn finish(
         name(reception, target, part, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
+    if is_timed {
+        response.add_field("X-OC-MTime", "accepted");
+    }
     let version = tell_version(&mut response, &file)?;
     reception.remember(file, version, digests);
     Ok(response)
+}
+
+/// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
+/// rclone understand it; returns whether there is one.
+fn set_time(reception: &Reception<'_>, file: &File) -> io::Result<bool> {
+    let said = reception.request.field("x-oc-mtime");
+    let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
+    let Some(seconds) = seconds else { return Ok(false) };
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let modified = Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+    futimens(file, &Timestamps { last_access: omitted, last_modification: modified })?;
+    Ok(true)
 }
 
 /// Checks the existing file once more, and takes the name; returns whether a file was replaced.

@@ -1,0 +1,81 @@
+//! What is there already, and what is to be created around it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use underpass_client::Url;
+use underpass_client::upload::{MODIFIED, Uploaded, make_parents};
+use underpass_engine::Report;
+use underpass_receipt::{EndKind, Receipt};
+
+use super::session::{Session, Stop, failed};
+
+impl Session<'_> {
+    /// With --update, checks whether the server has a folder, and notes what it lists in it.
+    pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, Stop> {
+        if !self.args.update || self.bucket.is_some() {
+            return Ok(false);
+        }
+        let found = self.remote.enter(&self.client, self.idle.take(), url);
+        let (is_there, idle) =
+            found.map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
+        self.idle = idle;
+        Ok(is_there)
+    }
+
+    /// With --update, checks whether the server has a file; returns its receipt then.
+    pub(super) fn has(&mut self, path: &Path, url: &Url) -> Result<Option<Receipt>, Stop> {
+        let local = fs::metadata(path).ok().filter(|it| self.args.update && it.is_file());
+        let Some(local) = local else { return Ok(None) };
+        let started = Instant::now();
+        let name = path.display().to_string();
+        let found = self.remote.has(&self.client, self.idle.take(), &self.asked(url)?, &local);
+        let (is_there, idle) =
+            found.map_err(|error| self.failure(name.clone(), url, failed(error)))?;
+        self.idle = idle;
+        if !is_there {
+            return Ok(None);
+        }
+        self.there += 1;
+        let done = Uploaded {
+            status: 200,
+            was_there: true,
+            is_suspicious: false,
+            url: url.clone(),
+            report: Report::default(),
+            resumed_at: 0,
+            is_resumable: false,
+            tls: None,
+        };
+        let receipt = Receipt::of_upload(name, EndKind::File, &done, None, started.elapsed());
+        Ok(Some(receipt))
+    }
+
+    /// Returns the field that gives a file on the server the time of the one here.
+    pub(super) fn time(&self, path: &Path) -> Option<(&'static str, String)> {
+        let local = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        let is_sent = self.args.update && self.bucket.is_none() && local.mtime() >= 0;
+        is_sent.then(|| (MODIFIED, local.mtime().to_string()))
+    }
+
+    /// With --create-parents, creates the folder of a file or folder, and those above it.
+    pub(super) fn create_parents(&mut self, url: &Url) -> Result<(), Stop> {
+        if !self.args.create_parents || self.bucket.is_some() {
+            return Ok(());
+        }
+        let above = if url.path().ends_with('/') { ".." } else { "." };
+        let Ok(folder) = url.join(above) else { return Ok(()) };
+        let is_below = |it: &Url| folder.path().starts_with(it.path());
+        if self.created.as_ref().is_some_and(is_below) {
+            // Everything further down is created as it is met.
+            return Ok(());
+        }
+        let made = make_parents(&self.client, &folder, self.idle.take());
+        self.idle =
+            made.map_err(|error| self.failure("a folder".to_owned(), &folder, failed(error)))?;
+        self.created = Some(folder);
+        Ok(())
+    }
+}

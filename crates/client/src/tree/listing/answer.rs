@@ -1,0 +1,56 @@
+//! Receives a listing from a server.
+
+use std::time::UNIX_EPOCH;
+
+use underpass_protocol::response::validator::parse_date;
+use underpass_transport::incoming::BodyFraming;
+
+use super::{EntryFacts, Listing, read};
+use crate::error::ClientError;
+use crate::http::{Answer, Connection, Response};
+use crate::tree::error::TreeError;
+use crate::tree::task::TreeFetch;
+
+/// The media types of listings.
+pub(in crate::tree) const ACCEPT: &str = "application/json, text/html;q=0.9, */*;q=0.1";
+
+/// Reads the listing that an answer has; returns the connection if it can be used again.
+pub(in crate::tree) fn receive(
+    mut answer: Answer<'_>,
+) -> Result<(Listing, Option<Connection<'_>>), TreeError> {
+    let response = &answer.response;
+    let media_type = response.fields.text("content-type").unwrap_or_default().to_owned();
+    let (framing, address) = (response.framing, answer.connection.address().to_owned());
+    let not_a_folder = || TreeError::NotAFolder {
+        url: TreeFetch::shown(&answer.url),
+        media_type: media_type.clone(),
+    };
+    if !media_type.contains("html") && !media_type.contains("json") {
+        return Err(not_a_folder());
+    }
+    let body = answer.connection.incoming().memory(framing, MAX_LISTING);
+    let body = body.map_err(|error| ClientError::receiving(&address, error))?;
+    // Where the server says the folder is: its links are relative to that.
+    let mut listing = read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)?;
+    // It may have been cut off, or go on elsewhere (RFC 8288).
+    let goes_on = response.fields.all("link").any(|link| {
+        String::from_utf8_lossy(link).to_ascii_lowercase().replace('"', "").contains("rel=next")
+    });
+    listing.is_whole &= framing != BodyFraming::UntilEnd && !goes_on;
+    let keeps_alive = response.keeps_alive;
+    Ok((listing, keeps_alive.then_some(answer.connection)))
+}
+
+/// Completes what is known of a file by the head of an answer.
+pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
+    let modified = || {
+        let time = parse_date(response.fields.get("last-modified")?)?;
+        let time = time.duration_since(UNIX_EPOCH).ok()?;
+        Some((i64::try_from(time.as_secs()).ok()?, 0))
+    };
+    let size = known.size.or_else(|| response.fields.number("content-length"));
+    EntryFacts { size, modified: known.modified.or_else(modified), ..known }
+}
+
+/// The maximum size of a listing in bytes: a million names.
+const MAX_LISTING: usize = 256 << 20;

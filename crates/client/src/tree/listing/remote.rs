@@ -1,0 +1,205 @@
+//! What a server has already, by its listings and heads, so that only what differs is sent.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use percent_encoding::percent_decode_str;
+use underpass_protocol::response::validator::parse_date;
+use url::Url;
+
+use super::answer::{ACCEPT, completed, receive};
+use super::{EntryFacts, Listing};
+use crate::error::ClientError;
+use crate::http::{Answer, Connection, HttpClient, Request, Response};
+
+/// The folders on the way to the one that files are sent to, as the server lists them.
+#[derive(Debug, Default)]
+pub struct RemoteFolders(Vec<RemoteFolder>);
+
+/// A folder of the server.
+#[derive(Debug)]
+struct RemoteFolder {
+    /// Its path in URLs, which ends in `/`.
+    path: String,
+    /// What is in it by name.
+    entries: HashMap<Vec<u8>, EntryFacts>,
+    /// Whether nothing else is in it.
+    is_whole: bool,
+    clock: ClockOffset,
+}
+
+/// What a request about the server's files found, and the connection that can be used again.
+type Found<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
+
+impl RemoteFolders {
+    /// Requests the listing of a folder into which files are sent next; its URL ends in `/`.
+    /// Returns whether the server has the folder. What has no listing is asked for by
+    /// [`has`](Self::has).
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], if the server does not answer, or not for reasons of this folder.
+    pub fn enter<'a>(
+        &mut self,
+        client: &HttpClient<'a>,
+        idle: Option<Connection<'a>>,
+        url: &Url,
+    ) -> Found<'a, bool> {
+        self.0.retain(|folder| url.path().starts_with(&folder.path));
+        let request = Request { method: "GET", fields: &[("Accept", ACCEPT)] };
+        let answer = client.ask(idle, &request, url)?;
+        let mut folder = RemoteFolder {
+            path: url.path().to_owned(),
+            entries: HashMap::new(),
+            is_whole: false,
+            clock: ClockOffset::of(&answer.response),
+        };
+        let status = answer.response.status;
+        let (exists, idle) = match status {
+            200..300 => match receive(answer) {
+                Ok((listing, idle)) => {
+                    folder.take(listing);
+                    (true, idle)
+                }
+                // Such as a page in place of a listing.
+                Err(_) => (false, None),
+            },
+            404 | 410 => {
+                folder.is_whole = true;
+                (false, answer.connection.finish(&answer.response))
+            }
+            _ => (false, refused(answer)?),
+        };
+        self.0.push(folder);
+        Ok((exists, idle))
+    }
+
+    /// Checks whether the server has this file: of the same size, and of the same time to the second
+    /// or a later one than that of the last change of the file here. It is asked by `HEAD` where a
+    /// listing does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], if the server does not answer, or not for reasons of this file.
+    pub fn has<'a>(
+        &self,
+        client: &HttpClient<'a>,
+        idle: Option<Connection<'a>>,
+        url: &Url,
+        local: &Metadata,
+    ) -> Found<'a, bool> {
+        let (folder, name) = url.path().rsplit_once('/').unwrap_or_default();
+        let listed = self.0.iter().find(|it| it.path.strip_suffix('/') == Some(folder));
+        if let Some(listed) = listed {
+            let name: Vec<u8> = percent_decode_str(name).collect();
+            match listed.entries.get(&name) {
+                None if listed.is_whole => return Ok((false, idle)),
+                Some(facts @ EntryFacts { size: Some(_), modified: Some(_), .. }) => {
+                    return Ok((listed.clock.is_same(facts, local), idle));
+                }
+                _ => {}
+            }
+        }
+        let answer = client.ask(idle, &Request { method: "HEAD", fields: &[] }, url)?;
+        let response = &answer.response;
+        match response.status {
+            200 => {
+                let facts = completed(response, EntryFacts::default());
+                let is_same = ClockOffset::of(response).is_same(&facts, local);
+                Ok((is_same, answer.connection.finish(&answer.response)))
+            }
+            404 | 410 => Ok((false, answer.connection.finish(&answer.response))),
+            _ => Ok((false, refused(answer)?)),
+        }
+    }
+}
+
+impl RemoteFolder {
+    fn take(&mut self, listing: Listing) {
+        self.is_whole = listing.is_whole;
+        let files = listing.entries.into_iter().filter(|entry| !entry.is_folder);
+        self.entries = files.map(|entry| (entry.path, entry.facts)).collect();
+    }
+}
+
+/// How far the server's clock is ahead of ours, in seconds, if it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClockOffset(Option<i64>);
+
+impl ClockOffset {
+    fn of(response: &Response) -> Self {
+        let date = response.fields.get("date").and_then(parse_date);
+        Self(date.and_then(|date| Some(seconds(date)? - seconds(SystemTime::now())?)))
+    }
+
+    /// Checks whether what the server has is what is here.
+    fn is_same(self, theirs: &EntryFacts, ours: &Metadata) -> bool {
+        let Some((modified, _)) = theirs.modified else { return false };
+        // Times are kept to the second, and that of the answer is rounded.
+        let is_later = |ahead: i64| {
+            let sent_at = modified.saturating_sub(ahead);
+            let now = seconds(SystemTime::now()).unwrap_or_default();
+            sent_at > ours.ctime().saturating_add(SLACK) && sent_at <= now.saturating_add(SLACK)
+        };
+        theirs.size == Some(ours.len())
+            && (modified == ours.mtime() || self.0.is_some_and(is_later))
+    }
+}
+
+/// Returns the connection after a refusal that is about one path: a client that may write need not be
+/// allowed to read.
+fn refused(answer: Answer<'_>) -> Result<Option<Connection<'_>>, ClientError> {
+    match answer.response.status {
+        401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
+            Err(answer.connection.refusal(&answer.response))
+        }
+        _ => Ok(answer.connection.finish(&answer.response)),
+    }
+}
+
+fn seconds(time: SystemTime) -> Option<i64> {
+    i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+/// By how much two clocks may differ that are compared by seconds.
+const SLACK: i64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_of_one_size_and_of_one_time_or_later() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "four").expect("written");
+        let time = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let file = std::fs::File::options().append(true).open(&path).expect("a file");
+        file.set_modified(time).expect("set");
+        let local = std::fs::metadata(&path).expect("metadata");
+        let changed = local.ctime();
+        let facts = |size, modified| EntryFacts {
+            size: Some(size),
+            modified: Some((modified, 5)),
+            ..EntryFacts::default()
+        };
+        for (size, modified, ahead, expected) in [
+            (4, 1_000_000_000, None, true),
+            (5, 1_000_000_000, None, false),
+            (4, 1_000_000_001, Some(0), false),
+            // At the second of the change it may have been either.
+            (4, changed, Some(0), false),
+            (4, changed + 1, Some(0), false),
+            (4, changed + 3_600, Some(3_600), false),
+            (4, changed - 3_600, Some(-3_600), false),
+            // Nothing comes from the future.
+            (4, changed + 86_400, Some(0), false),
+            (4, changed + 86_400, None, false),
+        ] {
+            let found = ClockOffset(ahead).is_same(&facts(size, modified), &local);
+            assert_eq!(found, expected, "{size} {modified} {ahead:?}");
+        }
+    }
+}
