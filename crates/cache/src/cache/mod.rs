@@ -119,6 +119,25 @@ impl Cache {
         &self.node.options.vary_on
     }
 
+    /// Finds an object that is open, fresh and of known length, without waiting and without a request
+    /// to the origin; `None` for everything else, for which there is [`find`](Self::find).
+    #[must_use]
+    pub fn find_open(&self, key: &Key, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
+        let object = self.node.object(key);
+        let state = object.state();
+        if state.response.is_some() {
+            return None;
+        }
+        let current = state.current.clone().filter(|current| current.broken().is_none())?;
+        drop(state);
+        current.len()?;
+        if self.node.usage(&object.key, &current) != Use::Fresh {
+            return None;
+        }
+        self.node.popularity.count(key.as_str());
+        Some(self.entry(&object, current, CacheStatus::default(), request))
+    }
+
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &Key, request: &ObjectRequest) -> Lookup {
@@ -166,7 +185,8 @@ impl Cache {
             (Some(current), Some(Use::Fresh)) => {
                 drop(state);
                 let cache = CacheStatus::default();
-                return LookupStep::Done(Box::new(self.entry(object, current, cache, request)));
+                let entry = self.entry(object, current, cache, request);
+                return LookupStep::Done(Box::new(Lookup::Entry(entry)));
             }
             (Some(current), Some(Use::WhileRevalidating)) => {
                 let permit = self.node.clients.acquire(request.client);
@@ -179,7 +199,8 @@ impl Cache {
                 }
                 let detail = Some("revalidating");
                 let cache = CacheStatus { detail, ..CacheStatus::default() };
-                return LookupStep::Done(Box::new(self.entry(object, current, cache, request)));
+                let entry = self.entry(object, current, cache, request);
+                return LookupStep::Done(Box::new(Lookup::Entry(entry)));
             }
             (None, _) if bypasses_disk || is_private && state.pending.is_some() => {
                 drop(state);
@@ -244,37 +265,32 @@ impl Cache {
             is_collapsed,
             ..CacheStatus::default()
         };
+        let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
         Some(match outcome {
-            FetchOutcome::Loaded(current) => {
-                self.entry(object, current, CacheStatus::default(), request)
-            }
+            FetchOutcome::Loaded(current) => entry(current, CacheStatus::default()),
             FetchOutcome::Sent(current, status) => {
                 let is_stored = current.is_stored();
                 if !is_stored && !is_own {
                     return None;
                 }
                 let cache = CacheStatus { is_stored, ..forwarded(Forward::UriMiss, Some(status)) };
-                self.entry(object, current, cache, request)
+                entry(current, cache)
             }
             FetchOutcome::Relayed(..) if !is_own => return None,
             FetchOutcome::Relayed(current, status, relay_slot) => {
                 let cache = forwarded(Forward::UriMiss, Some(status)).relayed();
-                match self.entry(object, current, cache, request) {
-                    Lookup::Entry(entry) => Lookup::Entry(Box::new(CacheEntry {
-                        relay_slot: Some(relay_slot),
-                        ..*entry
-                    })),
-                    other => other,
-                }
+                let mut entry = self.entry(object, current, cache, request);
+                entry.relay_slot = Some(relay_slot);
+                Lookup::Entry(entry)
             }
             FetchOutcome::Valid(current, status) => {
                 let cache =
                     CacheStatus { is_stored: true, ..forwarded(Forward::Stale, Some(status)) };
-                self.entry(object, current, cache, request)
+                entry(current, cache)
             }
             FetchOutcome::Stale(current, error) => {
                 let cache = CacheStatus { detail: Some(error.word()), ..CacheStatus::default() };
-                self.entry(object, current, cache, request)
+                entry(current, cache)
             }
             FetchOutcome::Response(response) => {
                 let cache = forwarded(Forward::UriMiss, Some(response.status));
@@ -294,12 +310,12 @@ impl Cache {
         generation: Arc<Generation>,
         cache: CacheStatus,
         request: &ObjectRequest,
-    ) -> Lookup {
+    ) -> Box<CacheEntry> {
         self.node.quota.touch(object.key.digest());
         let head = generation.head();
         let freshness = head.freshness(&self.node.options.rules);
         let ttl = Some(freshness.remaining(SystemTime::now()));
-        Lookup::Entry(Box::new(CacheEntry {
+        Box::new(CacheEntry {
             node: Arc::clone(&self.node),
             object: Arc::clone(object),
             generation,
@@ -309,7 +325,7 @@ impl Cache {
             cdn_loop: request.cdn_loop.clone(),
             relay_slot: None,
             client: request.client,
-        }))
+        })
     }
 }
 

@@ -1,5 +1,8 @@
 //! Ranges: only what is missing is fetched, and parts of one version make the whole.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use crate::node::{Node, until_stored};
 use crate::rig::noise;
 use crate::wicked::{Gate, Object, Origin};
@@ -126,4 +129,46 @@ fn ranges_at_random_are_slices_of_the_object() {
         }
     });
     node.get("/a").is(200, &bytes);
+}
+
+#[test]
+fn hits_are_whole_for_a_client_that_reads_late() {
+    const ROUNDS: usize = 40;
+    // One is copied behind its head, one is sent by sendfile without a transfer, one in turns.
+    for (len, format) in
+        [3_000, 100_000, 700_000].map(|len| [(len, "json"), (len, "combined")]).concat()
+    {
+        let object = Object::new(noise(len), "a").with("Cache-Control: max-age=1000");
+        let bytes = object.bytes.clone();
+        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        // What a response costs is measured for the log in JSON, by a transfer.
+        let node = Node::new(&origin.url(), &["--log-format", format]);
+        node.get("/a").is(200, &bytes);
+        until_stored(&node, len as u64);
+        let mut stream = TcpStream::connect(node.address()).unwrap();
+        for round in 0..ROUNDS {
+            let end = if round + 1 == ROUNDS { "Connection: close\r\n" } else { "" };
+            let request =
+                format!("GET /a HTTP/1.1\r\nHost: localhost\r\nRange: bytes={round}-\r\n{end}\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+        }
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        let mut rest = answers.as_slice();
+        for round in 0..ROUNDS {
+            let head = rest.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            let fields = String::from_utf8_lossy(&rest[..head]);
+            assert!(fields.starts_with("HTTP/1.1 206 ") && fields.contains("; hit"), "{fields}");
+            let body = &bytes[round..];
+            assert!(rest[head..].starts_with(body), "{len} {round}");
+            rest = &rest[head + body.len()..];
+        }
+        assert!(rest.is_empty());
+        assert_eq!(origin.asked().len(), 1);
+        if len > 20_000 && format == "json" {
+            let lines = node.log();
+            let copied = |line: &serde_json::Value| line["user_space_bytes"].as_u64();
+            assert!(lines.iter().skip(1).all(|line| copied(line) == Some(0)), "{:#?}", lines[1]);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Sends one response: the only module of the server that moves bytes, through the engine.
 
+mod at_once;
 mod cached;
 
 use std::future::Future;
@@ -10,21 +11,20 @@ use std::time::Instant;
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
-use underpass_engine::{
-    Chain, Confirm, Error, Integrity, Mechanism, Policy, Report, Status, Usage, Version, Wait,
-    send_small, send_with_head,
-};
+use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
+use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::turn::{
-    Moving, SHORT_TURN, advance, has_to_wait, note_short, poll_interval, tells_cost, transfer, turn,
+    Moving, advance, has_to_wait, note_short, poll_interval, transfer, turn,
 };
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::listing::make::Pieces;
+use crate::routing::cached::CachedBody;
 use crate::routing::response::{ArchiveBody, Body, FileBody};
 use crate::server::worker::Worker;
 use underpass_observe::metrics::{Recorded, WorkerMetrics};
@@ -69,36 +69,26 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), Precautions::NONE)
             }
             Body::File(mut file) => {
-                let sent = send_at_once(worker, peer, &mut head, &mut file);
-                let sent = match sent {
+                let sent = match send_file(worker, peer, &mut head, &mut file) {
                     Ok(sent) => sent,
                     Err(error) => return Self::failed(peer, error),
                 };
                 if let Some(report) = sent {
-                    peer.written.set(peer.written.get() + report.bytes());
                     if head.is_empty() && file.len == 0 {
-                        worker.message.replace(head);
-                        note_short(worker, report.bytes(), now);
-                        return Self::Done(SendOutcome { report, ..SendOutcome::default() });
+                        return Self::sent(worker, peer, (head, now), report);
                     }
-                    let mut slow = Slow::new(worker, peer, head_len, Some(file.version()), facts());
-                    slow.metrics().record(&report);
-                    slow.outcome.report = report;
+                    let slow = Slow::new(worker, peer, head_len, Some(file.version()), facts());
                     let precautions = Precautions::of(&file);
-                    return Self::Slow(Box::pin(slow.whole(file.chain(head), precautions, None)));
+                    return Self::Slow(slow.after(report, file.chain(head), precautions));
                 }
                 let precautions = Precautions::of(&file);
                 residence = file.residence();
                 version = Some(file.version());
                 (file.chain(head), precautions)
             }
-            Body::Cached(body) => match body.present_chain(&head) {
-                Some(chain) => (chain, Precautions::NONE),
-                None => {
-                    let slow = Slow::new(worker, peer, head_len, None, facts());
-                    return Self::Slow(Box::pin(slow.pieces(head, Body::Cached(body))));
-                }
-            },
+            Body::Cached(body) => {
+                return Self::begin_cached(worker, peer, (head, now), body, facts);
+            }
             body => {
                 let mut slow = Slow::new(worker, peer, head_len, None, facts());
                 if let Body::Archive(_) = body {
@@ -113,10 +103,43 @@ impl<'a> Sending<'a> {
         }
         let transfer = transfer(worker, peer, chain, precautions.confirm, now);
         Self::advance(worker, peer, transfer, now, |usage| {
-            let mut slow = Slow::new(worker, peer, head_len, version, facts());
-            slow.outcome.usage = usage;
-            slow
+            Slow::new(worker, peer, head_len, version, facts()).spent(usage)
         })
+    }
+
+    /// Sends as much as possible of a body from the cache at once.
+    fn begin_cached(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        (mut head, now): (Vec<u8>, Instant),
+        mut body: Box<CachedBody>,
+        facts: impl FnOnce() -> TransferFacts,
+    ) -> Self {
+        let head_len = head.len() as u64;
+        let slow = || Slow::new(worker, peer, head_len, None, facts());
+        match send_cached(worker, peer, &mut head, &mut body) {
+            Err(error) => Self::failed(peer, error),
+            Ok(Some(report)) if head.is_empty() && body.is_empty() => {
+                Self::sent(worker, peer, (head, now), report)
+            }
+            Ok(Some(report)) => {
+                Self::Slow(slow().after(report, body.chain(&head), Precautions::NONE))
+            }
+            Ok(None) if body.is_present() => {
+                let chain = body.chain(&head);
+                let transfer = transfer(worker, peer, chain, Confirm::HandedOver, now);
+                Self::advance(worker, peer, transfer, now, |usage| slow().spent(usage))
+            }
+            Ok(None) => Self::Slow(Box::pin(slow().pieces(head, Body::Cached(body)))),
+        }
+    }
+
+    /// Ends a response all of which was sent at once.
+    fn sent(worker: &Worker, peer: &Peer, (head, now): (Vec<u8>, Instant), report: Report) -> Self {
+        peer.written.set(peer.written.get() + report.bytes());
+        worker.message.replace(head);
+        note_short(worker, report.bytes(), now);
+        Self::Done(SendOutcome { report, ..SendOutcome::default() })
     }
 
     /// Ends a response that was sent at once with an error.
@@ -156,44 +179,6 @@ impl<'a> Sending<'a> {
             }
         }
     }
-}
-
-/// Sends a file that is not large behind its head, if nothing has to wait and no cost has to be
-/// measured; removes from both what was sent. `None` if the usual way has to be tried.
-fn send_at_once(
-    worker: &Worker,
-    peer: &Peer,
-    head: &mut Vec<u8>,
-    file: &mut FileBody,
-) -> Result<Option<Report>, Error> {
-    let settings = &worker.shared.settings;
-    let is_plain = peer.session().is_none() && !tells_cost(settings);
-    let Some(part) = file.simple_part().filter(|_| is_plain) else { return Ok(None) };
-    let version = (settings.integrity == Integrity::Detect).then(|| file.version());
-    let (head_len, mut report) = (head.len(), Report::default());
-    let sent = if file.is_copied {
-        let sent = send_small(head, part, version, &peer.socket, &mut report);
-        head.truncate(head_len);
-        sent
-    } else if part.2 <= SHORT_TURN && may_use_sendfile(worker) {
-        send_with_head(head, part, version, &peer.socket, &mut report)?
-    } else {
-        None
-    };
-    let Some(sent) = sent else { return Ok(None) };
-    head.drain(..sent.min(head_len));
-    file.skip(sent.saturating_sub(head_len) as u64);
-    Ok(Some(report))
-}
-
-/// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher levels
-/// of integrity and try other mechanisms.
-fn may_use_sendfile(worker: &Worker) -> bool {
-    let settings = &worker.shared.settings;
-    settings.policy == Policy::Auto
-        && settings.step.is_none()
-        && settings.integrity <= Integrity::Detect
-        && !worker.capabilities.lacks(Mechanism::Sendfile)
 }
 
 /// The precautions for sending a chain.
@@ -272,6 +257,12 @@ impl<'a> Slow<'a> {
         }
     }
 
+    /// Notes what the first turn has cost.
+    fn spent(mut self, usage: Usage) -> Self {
+        self.outcome.usage = usage;
+        self
+    }
+
     /// Continues a transfer that has had its first turn.
     async fn rest(mut self, transfer: Moving<'a>, status: Status) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
@@ -281,6 +272,19 @@ impl<'a> Slow<'a> {
             self.drive(transfer, residency, before).await;
         }
         self.outcome
+    }
+
+    /// Sends the rest of a response of which a part was sent at once.
+    fn after(
+        mut self,
+        report: Report,
+        rest: Chain<Arc<OwnedFd>>,
+        precautions: Precautions,
+    ) -> SlowSending<'a> {
+        self.peer.written.set(self.peer.written.get() + report.bytes());
+        self.metrics().record(&report);
+        self.outcome.report = report;
+        Box::pin(self.whole(rest, precautions, None))
     }
 
     /// Sends a chain of which pages may be missing.

@@ -117,16 +117,55 @@ impl CachedBody {
         Source::range(self.reader.file(), range.start, range.end - range.start)
     }
 
-    /// Returns the head and the whole body as one chain, if all of it is in memory.
-    pub(crate) fn present_chain(&self, head: &[u8]) -> Option<Chain<Arc<OwnedFd>>> {
-        let [(header, range)] = self.parts.as_slice() else { return None };
+    /// Returns whether all of it is here, and not so large that pages of it may leave memory while it
+    /// is sent.
+    pub(crate) fn is_present(&self) -> bool {
+        self.part_here(MAX_WHOLE).is_some()
+    }
+
+    /// Returns its range and the file, if it is one part of at most `max` bytes, all in memory, with
+    /// nothing before or after it.
+    pub(crate) fn simple_part(&self, max: u64) -> Option<(Range<u64>, Arc<OwnedFd>)> {
+        let range = self.part_here(max)?;
+        let is_bare = self.parts.iter().all(|(header, _)| header.is_empty());
+        (is_bare && self.closing.is_empty()).then(|| (range, self.reader.file()))
+    }
+
+    /// Returns the only range, if all of it is in memory and at most `max` bytes long.
+    fn part_here(&self, max: u64) -> Option<Range<u64>> {
+        let [(_, range)] = self.parts.as_slice() else { return None };
         let len = range.end - range.start;
-        let is_whole = !self.is_chunked && len <= MAX_WHOLE && self.reader.present(range) == len;
-        if !is_whole || !is_resident(self.reader.file(), range.start, len) {
-            return None;
+        let is_here = !self.is_chunked && len <= max && self.reader.present(range) == len;
+        (is_here && is_resident(self.reader.file(), range.start, len)).then(|| range.clone())
+    }
+
+    /// Returns whether the first bytes are in memory, so that a response can begin at once.
+    pub(crate) fn has_first(&self) -> bool {
+        let Some((_, range)) = self.parts.first() else { return true };
+        let (at, len) = (range.start, FIRST_READ.min(range.end - range.start));
+        let is_here = !self.is_chunked && self.reader.present(&(at..at + len)) == len;
+        is_here && is_resident(self.reader.file(), at, len)
+    }
+
+    /// Leaves out the first bytes of a body that is one part, because they were sent.
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        if let [(_, range)] = self.parts.as_mut_slice() {
+            range.start += bytes;
         }
-        let chain = Chain::new().bytes([head, header].concat()).source(self.stored(range.clone()));
-        Some(chain.bytes(self.closing.clone()))
+    }
+
+    /// Returns whether nothing of it is left to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.iter().all(|(_, range)| range.is_empty()) && self.closing.is_empty()
+    }
+
+    /// Returns the head and the whole body as one chain.
+    pub(crate) fn chain(&self, head: &[u8]) -> Chain<Arc<OwnedFd>> {
+        let chain = Chain::new().bytes(head.to_vec());
+        let chain = self.parts.iter().fold(chain, |chain, (header, range)| {
+            chain.bytes(header.clone()).source(self.stored(range.clone()))
+        });
+        chain.bytes(self.closing.clone())
     }
 }
 

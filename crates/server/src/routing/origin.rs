@@ -1,11 +1,13 @@
 //! Answers requests with what an origin has, through the cache.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use underpass_cache::{
-    BufferedResponse, Cache, CacheEntry, CacheError, Key, Lookup, ObjectRequest, ResponseContent,
+    BufferedResponse, Cache, CacheEntry, CacheError, Key, Lookup, ObjectRequest, Reader,
+    ResponseContent,
 };
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::request::target::Target;
@@ -23,6 +25,28 @@ use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::{Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
+
+/// Answers an authorized request with an object that is in memory and fresh; `None` if [`respond`] has
+/// to answer it.
+pub(crate) fn respond_at_once(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+) -> Option<Response> {
+    if ctx.request.has("cdn-loop") {
+        return None;
+    }
+    let key = key_of(ctx, cache, target).ok()?;
+    let request = ObjectRequest { client: client(ctx), ..ObjectRequest::default() };
+    let entry = cache.find_open(&key, &request)?;
+    let (mut plan, media_type) = plan_of(ctx, &target.path, &entry);
+    let body = cached_body(&mut plan, entry.reader(), &entry);
+    if body.as_ref().is_some_and(|body| !body.has_first()) {
+        return None;
+    }
+    let origin_bytes = body.as_ref().map_or(0, |body| body.missing_bytes(&entry));
+    Some(response(ctx, &target.path, &entry, (plan, media_type), body, origin_bytes))
+}
 
 /// Answers an authorized request.
 pub(crate) async fn respond(
@@ -54,12 +78,11 @@ pub(crate) async fn respond(
     if cdn_loop.len() > MAX_CDN_LOOP {
         return ctx.error(508, "the request has passed too many caches");
     }
-    let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
     let mut request = ObjectRequest {
         range: first_range(&ctx.request),
         cdn_loop,
         is_relayed: false,
-        client: ClientNet::of(client).address(),
+        client: client(ctx),
     };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
@@ -94,6 +117,12 @@ pub(crate) async fn respond(
     }
     let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
     failed(ctx, CacheError::Changed, None, &cache)
+}
+
+/// Returns the client or its network, whose fetches are bounded; `None` on this machine.
+fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
+    let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
+    ClientNet::of(client).address()
 }
 
 /// Returns the part of an object that a request asks for, as far as that is known before its length
@@ -140,42 +169,57 @@ async fn serve(
         }
         at = reader.wait_for(at, u64::MAX).await?;
     }
+    let (mut plan, media_type) = plan_of(ctx, path, entry);
+    let body = cached_body(&mut plan, reader, entry);
+    let mut origin_bytes = 0;
+    if let Some(body) = &body {
+        origin_bytes = match entry.cache.forward {
+            Some(Forward::UriMiss) => u64::MAX,
+            _ => body.missing_bytes(entry),
+        };
+        body.first_byte().await?;
+    }
+    Ok(response(ctx, path, entry, (plan, media_type), body, origin_bytes))
+}
+
+/// Returns the plan for an object, and its media type.
+fn plan_of<'e>(ctx: &RequestContext<'e>, path: &[u8], entry: &'e CacheEntry) -> (Plan, &'e str) {
     let media_type = ctx.shared().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
-    let mut plan = match entry.len() {
-        Some(len) => {
-            let facts = Representation {
-                len,
-                etag: entry.field("etag").unwrap_or_default(),
-                modified: entry.field("last-modified").and_then(|it| parse_date(it.as_bytes())),
-                media_type,
-                coding: None,
-                varies: false,
-                file_name: None,
-                is_download: false,
-            };
-            plan(&ctx.request, &facts, ctx.now)
-        }
-        None => unknown_length(entry, media_type),
+    let Some(len) = entry.len() else { return (unknown_length(entry, media_type), media_type) };
+    let facts = Representation {
+        len,
+        etag: entry.field("etag").unwrap_or_default(),
+        modified: entry.field("last-modified").and_then(|it| parse_date(it.as_bytes())),
+        media_type,
+        coding: None,
+        varies: false,
+        file_name: None,
+        is_download: false,
     };
-    let (status, len) = (plan.status, entry.len().map(|_| plan.body_len));
-    let (mut origin_bytes, mut cache) = (0, entry.cache);
-    let body = match std::mem::replace(&mut plan.body, PlannedBody::Nothing) {
-        PlannedBody::Nothing => Body::Nothing,
-        PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
-        content => {
-            let body = CachedBody::new(reader, content, entry.len());
-            origin_bytes = match entry.cache.forward {
-                Some(Forward::UriMiss) => u64::MAX,
-                _ => body.missing_bytes(entry),
-            };
-            body.first_byte().await?;
-            if body.is_relayed() {
-                cache = cache.relayed();
-            }
-            Body::Cached(Box::new(body))
-        }
-    };
+    (plan(&ctx.request, &facts, ctx.now), media_type)
+}
+
+/// Returns the body of a plan, if it is one from the cache.
+fn cached_body(plan: &mut Plan, reader: Reader, entry: &CacheEntry) -> Option<CachedBody> {
+    if matches!(plan.body, PlannedBody::Nothing | PlannedBody::Message(_)) {
+        return None;
+    }
+    let content = std::mem::replace(&mut plan.body, PlannedBody::Nothing);
+    Some(CachedBody::new(reader, content, entry.len()))
+}
+
+/// Returns the response with an object, of whose body so many bytes come from the origin.
+fn response(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    entry: &CacheEntry,
+    (mut plan, media_type): (Plan, &str),
+    body: Option<CachedBody>,
+    origin_bytes: u64,
+) -> Response {
+    let is_relayed = body.as_ref().is_some_and(CachedBody::is_relayed);
+    let cache = if is_relayed { entry.cache.relayed() } else { entry.cache };
     push_fields(ctx, (entry, &cache), &mut plan);
     if matches!(plan.status, 200 | 206 | 304) {
         ctx.shared().path_fields.push(path, &mut plan.fields);
@@ -183,11 +227,17 @@ async fn serve(
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
     }
-    let mut response = Response::new(status, plan.fields, body, len);
+    let len = entry.len().map(|_| plan.body_len);
+    let body = match (body, plan.body) {
+        (Some(body), _) => Body::Cached(Box::new(body)),
+        (None, PlannedBody::Message(text)) => Body::Memory(text.into_owned().into_bytes().into()),
+        (None, _) => Body::Nothing,
+    };
+    let mut response = Response::new(plan.status, plan.fields, body, len);
     response.date = Some(entry.date());
     let waited = Duration::ZERO;
     response.cache = Some(CacheFacts { word: cache.word(), origin_bytes, waited });
-    Ok(response)
+    response
 }
 
 /// Returns the plan for an object whose length the last chunk will tell.

@@ -21,7 +21,8 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
 use underpass_protocol::upload::PARTIAL_UPLOAD;
 
-/// Answers a request at once if it is for a file that is open already and nothing has to wait;
+/// Answers a request at once if it is for a file that is open already, here or in the cache, and
+/// nothing has to wait;
 /// `None` if [`respond`] has to answer it.
 ///
 /// This is the path of the most frequent requests: it neither allocates a future nor opens
@@ -31,9 +32,15 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
         return None;
     }
     let target = Target::parse(ctx.request.target, ctx.settings().path_prefix.as_bytes()).ok()?;
-    let is_plain = target.query.raw.is_empty() && !target.is_folder && !is_reserved(&target.path);
+    let cache = ctx.settings().cache.as_ref();
+    // For a cache, a folder's path is one like others.
+    let is_file = !target.is_folder || cache.is_some();
+    let is_plain = target.query.raw.is_empty() && is_file && !is_reserved(&target.path);
     if !is_plain || !access::is_known(ctx, &target) {
         return None;
+    }
+    if let Some(cache) = cache {
+        return origin::respond_at_once(ctx, cache, &target);
     }
     let path = ctx.shared().root.only(&target.path).unwrap_or(&target.path);
     file::respond_at_once(ctx, &target, path)

@@ -39,7 +39,10 @@ pub struct OriginArgs {
     clients: u32,
 
     /// Bytes in a second that the origin sends to the crowd
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
+    ///
+    /// Times the number of clients, it has to be less than this machine can send to itself: else the
+    /// crowd is slower than one client with any cache.
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = bytes)]
     origin_rate: u64,
 
     /// Size of the object of which ranges are asked for
