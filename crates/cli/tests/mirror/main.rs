@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod file;
+mod list;
 mod origin;
 mod peers;
 #[path = "../rig/mod.rs"]

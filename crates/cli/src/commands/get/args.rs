@@ -15,8 +15,19 @@ use crate::connection::HttpClientArgs;
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// Fetch these; http:// may be left out
-    #[arg(value_name = "URL", required = true, value_parser = input::url_or_object)]
+    #[arg(value_name = "URL", required_unless_present = "input",
+        value_parser = input::url_or_object)]
     pub(crate) urls: Vec<Url>,
+
+    /// Fetch the URLs of this file too, one on each line, - for standard input; the lines below a URL
+    /// may be indented and say out=FILE and checksum=ALG=HEX, as for aria2
+    #[arg(short, long = "input-file", value_name = "LIST", conflicts_with = "output")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// Fetch up to N files at once [default: 4 with -i, otherwise 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
+        conflicts_with = "recursive")]
+    pub(crate) parallel: Option<u32>,
 
     /// Write to this file, - for standard output [default: the last part of the URL, here]
     #[arg(short, long, value_name = "FILE", conflicts_with = "dir")]
@@ -77,6 +88,11 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive",
         value_hint = ValueHint::Other)]
     pub(crate) digest: Vec<Digest>,
+
+    /// Fail unless each file has its digest in SUMS: a file or URL of lines as sha256sum and
+    /// sha512sum write them, also with --tag
+    #[arg(long, value_name = "SUMS", conflicts_with = "recursive")]
+    pub(crate) check: Option<String>,
 
     /// Print the digest of the file, and its path, as sha256sum does
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,

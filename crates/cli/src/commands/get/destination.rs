@@ -11,6 +11,7 @@ use underpass_client::Url;
 use underpass_client::download::{IfExists, Target, name_of};
 
 use super::args::GetArgs;
+use super::list::Item;
 use underpass_engine::hint::Action;
 
 use crate::ends::{self, Overwrite};
@@ -32,7 +33,7 @@ impl Destination {
     /// `suggested` asks the server for a name.
     pub(crate) fn of(
         args: &GetArgs,
-        url: &Url,
+        item: &Item,
         suggested: impl FnOnce() -> Option<OsString>,
         cancel: &AtomicBool,
     ) -> Result<Self> {
@@ -55,26 +56,20 @@ impl Destination {
                 Self::named(&followed(path)?, if_exists)
             }
             None => {
-                // The end of a path is the name that the user expects, without another request.
-                let is_named = name_of(url).is_some() && !is_vague(url);
-                let suggested = if is_named { None } else { suggested() };
-                let name = suggested.or_else(|| name_of(url)).ok_or_else(|| {
-                    Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
-                })?;
+                let name = match &item.out {
+                    Some(out) => out.clone(),
+                    None => PathBuf::from(named(&item.url, suggested)?),
+                };
                 let if_exists = match (args.update, args.force) {
                     (true, _) => IfExists::Update,
                     (false, true) => IfExists::Replace,
                     (false, false) => IfExists::SameIsFine,
                 };
-                let path = match &args.dir {
-                    Some(dir) => {
-                        if !dir.exists() {
-                            fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
-                        }
-                        dir.join(name)
-                    }
-                    None => PathBuf::from(name),
-                };
+                let path = args.dir.as_deref().unwrap_or(Path::new("")).join(name);
+                let folder = path.parent().filter(|dir| *dir != Path::new("") && !dir.exists());
+                if let Some(dir) = folder {
+                    fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
+                }
                 Self::named(&path, if_exists)
             }
         }
@@ -125,6 +120,16 @@ impl Destination {
             Self::Stream(target) => target.finish(bytes),
         }
     }
+}
+
+/// Returns the name of the file at a URL: the end of its path is what the user expects, without
+/// another request; where that is no name, `suggested` may have one.
+fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsString> {
+    let is_named = name_of(url).is_some() && !is_vague(url);
+    let suggested = if is_named { None } else { suggested() };
+    suggested
+        .or_else(|| name_of(url))
+        .ok_or_else(|| Failure::Usage(format!("{url} ends in no name for a file: use -o FILE")))
 }
 
 /// Returns whether the path of a URL does not tell what is fetched: it is that of a folder, or of a

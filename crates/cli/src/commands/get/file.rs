@@ -2,40 +2,111 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
-use underpass_client::download::{DownloadOptions, Downloader, Event, Gauge, Kept};
+use underpass_client::download::{
+    Done, DownloadOptions, Downloader, Event, Failed, Gauge, Kept, RateLimit, name_of,
+};
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::destination::Destination;
+use super::list::Item;
+use super::sums::Sums;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
-use underpass_engine::Size;
+use underpass_protocol::digest::Digest;
 use underpass_receipt::{GetReceipt, shown};
 
-/// Fetches the file at one URL.
-pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
-    let remote = args.http.remote(url, tls, cancel)?;
-    let downloader = Downloader::new(remote.client, options(args));
-    let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
-    let destination =
-        Destination::of(args, url, || downloader.suggested_name(&remote.url), cancel)?;
-    let gauge = Gauge::default();
-    let started = Instant::now();
-    let meter = Meter::new(args.show, &output::short_path(destination.path()));
-    let outcome = meter.during(
-        || progress::file(&gauge),
-        || {
+/// What all files of one command share.
+pub(super) struct Files<'f> {
+    pub(super) args: &'f GetArgs,
+    pub(super) tls: &'f TlsSetup,
+    pub(super) cancel: &'f AtomicBool,
+    pub(super) rate_limit: Arc<RateLimit>,
+    /// The digests that they must have.
+    pub(super) sums: Option<Sums>,
+    /// The number of files at once.
+    pub(super) parallel: usize,
+}
+
+impl Files<'_> {
+    /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
+    pub(super) fn fetch(&self, item: &Item, gauge: &Gauge) -> Result<()> {
+        let Self { args, cancel, .. } = *self;
+        let remote = args.http.remote(&item.url, self.tls, cancel)?;
+        let mut options = self.options();
+        let asker = Downloader::new(remote.client.clone(), options.clone());
+        let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
+        let suggested = || asker.suggested_name(&remote.url);
+        let destination = Destination::of(args, item, suggested, cancel)?;
+        options.expected.extend(self.expected(item, &destination)?);
+        let downloader = Downloader::new(remote.client, options);
+        let downloader = downloader.with_rate_limit(Arc::clone(&self.rate_limit));
+        let started = Instant::now();
+        let work = || {
             let on_event = |event: &Event<'_>| report(args.show, event);
-            downloader.fetch(&remote.url, &destination.target(), &gauge, &on_event)
-        },
-    );
-    let elapsed = started.elapsed();
+            downloader.fetch(&remote.url, &destination.target(), gauge, &on_event)
+        };
+        let outcome = match self.parallel {
+            1 => {
+                let meter = Meter::new(args.show, &output::short_path(destination.path()));
+                meter.during(|| progress::file(gauge), work)
+            }
+            _ => work(),
+        };
+        finish(args, &item.url, destination, outcome, started.elapsed(), new_dir)
+    }
+
+    /// Returns the digests that a list and --check have for a file.
+    fn expected(&self, item: &Item, destination: &Destination) -> Result<Vec<Digest>> {
+        let mut expected = item.digests.clone();
+        if let Some(sums) = &self.sums {
+            // -o gives another name than the one that is listed.
+            let name = match (&item.out, &self.args.output) {
+                (Some(out), _) => Some(out.clone()),
+                (None, Some(_)) => name_of(&item.url).map(PathBuf::from),
+                (None, None) => destination.path().file_name().map(PathBuf::from),
+            };
+            expected.extend_from_slice(sums.of(&name.unwrap_or_default())?);
+        }
+        Ok(expected)
+    }
+
+    /// Converts the arguments to options.
+    fn options(&self) -> DownloadOptions {
+        let args = self.args;
+        DownloadOptions {
+            // The others are at work on other files.
+            connections: args.connections.or((self.parallel > 1).then_some(1)),
+            retries: args.http.retries(),
+            rate: None,
+            policy: args.engine.policy(),
+            step: args.engine.step(),
+            keep_time: !args.no_mtime,
+            durable: args.sync,
+            expected: args.digest.clone(),
+            shown: args.digest_print.into_iter().collect(),
+            verify: args.verify,
+        }
+    }
+}
+
+/// Reports how a file was fetched, and completes it.
+fn finish(
+    args: &GetArgs,
+    url: &Url,
+    destination: Destination,
+    outcome: std::result::Result<Done, Failed>,
+    elapsed: Duration,
+    new_dir: Option<&Path>,
+) -> Result<()> {
     match outcome {
         Ok(done) => {
             let mut receipt = GetReceipt::new(&shown(url), destination.path(), &done, elapsed);
@@ -62,22 +133,6 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             }
             Err(Failure::hinted(line, &failed))
         }
-    }
-}
-
-/// Converts the arguments to options.
-fn options(args: &GetArgs) -> DownloadOptions {
-    DownloadOptions {
-        connections: args.connections,
-        retries: args.http.retries(),
-        rate: args.rate.map(|Size(bytes)| bytes),
-        policy: args.engine.policy(),
-        step: args.engine.step(),
-        keep_time: !args.no_mtime,
-        durable: args.sync,
-        expected: args.digest.clone(),
-        shown: args.digest_print.into_iter().collect(),
-        verify: args.verify,
     }
 }
 

@@ -3,9 +3,11 @@
 mod args;
 mod destination;
 mod file;
+mod list;
 mod print;
 mod progress;
 mod run;
+mod sums;
 mod tree;
 
 pub(crate) use args::GetArgs;

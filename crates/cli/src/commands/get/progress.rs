@@ -16,6 +16,13 @@ pub(super) fn file(gauge: &Gauge) -> Position {
     Position { bytes, before, total: gauge.total(), note: Some(note), ..Position::default() }
 }
 
+/// Returns how far several files are, of which these many are done.
+pub(super) fn files(gauges: &[Gauge], done: u64) -> Position {
+    let bytes = gauges.iter().map(Gauge::done).sum();
+    let before = gauges.iter().map(Gauge::before).sum();
+    Position { bytes, before, files: Some(done), ..Position::default() }
+}
+
 /// Returns how far a folder is.
 pub(super) fn tree(gauge: &TreeGauge) -> Position {
     let (bytes, before, total) = (gauge.done(), gauge.before(), gauge.total());

@@ -1,47 +1,143 @@
-//! Fetches one URL after the other.
+//! Fetches URLs one after the other, or several at once.
 
+use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use underpass_client::download::{Gauge, RateLimit};
+use underpass_client::{TlsSetup, input};
+use underpass_engine::Size;
+use underpass_engine::hint::Action;
 
 use super::args::GetArgs;
-use super::{file, tree};
-use crate::failure::{Failure, Result};
-use crate::output;
+use super::file::Files;
+use super::list::{self, Item};
+use super::sums::Sums;
+use super::{progress, tree};
+use crate::failure::{Failure, Result, WithPath};
+use crate::output::{self, Meter};
 use crate::signals;
 
 /// Fetches every URL.
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
-    if args.output.is_some() && args.urls.len() > 1 {
+    let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
+    if let Some(path) = &args.input {
+        items.extend(list::read(path)?);
+    }
+    check(args, &items)?;
+    let cancel = signals::cancel_flag();
+    let tls = args.http.tls(args.engine.policy())?;
+    if args.recursive {
+        let failures = Failures::default();
+        for item in &items {
+            failures.take(tree::fetch(args, &item.url, &tls, &cancel));
+            if cancel.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        return failures.finish();
+    }
+    let default = if args.input.is_some() { DEFAULT_PARALLEL } else { 1 };
+    let parallel = args.parallel.map_or(default, |count| count as usize).min(items.len().max(1));
+    let files = Files {
+        args,
+        tls: &tls,
+        cancel: &cancel,
+        rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
+        sums: sums(args, &tls, &cancel)?,
+        parallel,
+    };
+    fetch_all(&files, &items)
+}
+
+/// Refuses options that do not fit to these files.
+fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
+    if args.output.is_some() && items.len() > 1 {
         let message = "-o FILE is one file for one URL: use -d DIR for several";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let is_checked = args.verify || !args.digest.is_empty() || args.digest_print.is_some();
+    let is_checked = args.verify
+        || args.check.is_some()
+        || !args.digest.is_empty()
+        || args.digest_print.is_some();
     if is_checked && args.output.as_deref() == Some(Path::new("-")) {
         let message = "a digest cannot be made of what goes to standard output: use -o FILE";
         return Err(Failure::Usage(message.to_owned()));
     }
-    if !args.digest.is_empty() && args.urls.len() > 1 {
+    if !args.digest.is_empty() && items.len() > 1 {
         let message = "--digest checks one file: give one URL";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let cancel = signals::cancel_flag();
-    let tls = args.http.tls(args.engine.policy())?;
-    let mut failed: Option<Failure> = None;
-    for url in &args.urls {
-        let outcome = match args.recursive {
-            true => tree::fetch(args, url, &tls, &cancel),
-            false => file::fetch(args, url, &tls, &cancel),
-        };
+    Ok(())
+}
+
+/// Reads the digests of --check.
+fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<Sums>> {
+    let Some(place) = &args.check else { return Ok(None) };
+    if !place.contains("://") {
+        return Sums::read(Path::new(place)).map(Some);
+    }
+    let url = input::url_or_object(place)
+        .map_err(|reason| Failure::Usage(format!("--check '{place}': {reason}")))?;
+    let remote = args.http.remote(&url, tls, cancel)?;
+    Sums::fetch(&remote.client, &remote.url).map(Some)
+}
+
+/// Fetches files, several at once if so requested.
+fn fetch_all(files: &Files<'_>, items: &[Item]) -> Result<()> {
+    let Files { args, cancel, parallel, .. } = *files;
+    let failures = Failures::default();
+    let gauges: Vec<_> = items.iter().map(|_| Gauge::default()).collect();
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while !cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { break };
+            failures.take(files.fetch(item, &gauges[index]));
+            finished.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    if parallel == 1 {
+        work();
+        return failures.finish();
+    }
+    let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
+    if let Some(dir) = new_dir {
+        fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
+    }
+    let meter = Meter::new(args.show, &output::counted(items.len() as u64, "file", "files"));
+    let position = || progress::files(&gauges, finished.load(Ordering::Relaxed) as u64);
+    meter.during(position, || {
+        thread::scope(|scope| (0..parallel).for_each(|_| drop(scope.spawn(work))));
+    });
+    if let Some(dir) = new_dir {
+        // Only if it is empty: nothing was fetched then.
+        let _ = fs::remove_dir(dir);
+    }
+    failures.finish()
+}
+
+/// The last failure. It is printed, and its exit code returned, at the end of every command; those
+/// before it are printed as they come.
+#[derive(Debug, Default)]
+struct Failures(Mutex<Option<Failure>>);
+
+impl Failures {
+    fn take(&self, outcome: Result<()>) {
         if let Err(failure) = outcome {
-            // The last failure is printed, and its exit code returned, at the end of every
-            // command.
-            if let Some(before) = failed.replace(failure) {
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(before) = last.replace(failure) {
                 output::failure(&before);
             }
         }
-        if cancel.load(Ordering::Relaxed) {
-            break;
-        }
     }
-    failed.map_or(Ok(()), Err)
+
+    fn finish(self) -> Result<()> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
 }
+
+/// The number of files of a list that are fetched at once.
+const DEFAULT_PARALLEL: usize = 4;

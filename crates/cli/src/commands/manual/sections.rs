@@ -70,6 +70,10 @@ const GET: Entries = &[
     ),
     ("Fetch a folder into the folder here:", "underpass get -r http://host:5000/folder/ -d here"),
     (
+        "Fetch what a list has, and compare it with the digests beside it:",
+        "underpass get -i list --check https://host/SHA256SUMS -d here",
+    ),
+    (
         "Keep a copy of a folder, without what is gone there:",
         "underpass get -r --update --delete http://host/folder/ -d here",
     ),

@@ -1,0 +1,128 @@
+//! Lists of what is to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Component, Path, PathBuf};
+
+use underpass_client::{Url, input};
+use underpass_engine::hint::Action;
+use underpass_protocol::digest::Digest;
+
+use crate::failure::{Failure, Result, WithPath};
+
+/// What is fetched, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) url: Url,
+    /// The file, relative to the folder that everything goes to.
+    pub(super) out: Option<PathBuf>,
+    /// The digests that it must have.
+    pub(super) digests: Vec<Digest>,
+}
+
+impl Item {
+    pub(super) fn new(url: Url) -> Self {
+        Self { url, out: None, digests: Vec::new() }
+    }
+}
+
+/// Reads a list from a file, or from standard input for `-`.
+pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
+    let source: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).with_path("opening", path)?),
+    };
+    let mut items = Vec::new();
+    for (index, line) in BufReader::new(source.take(MAX_BYTES)).lines().enumerate() {
+        let line = line.with_path(Action::Reading, path)?;
+        take(&mut items, &line).map_err(|reason| {
+            let place = format!("{}:{}", path.display(), index + 1);
+            Failure::Usage(format!("{place}: {reason}"))
+        })?;
+    }
+    Ok(items)
+}
+
+/// Takes one line: a URL, an option of the URL before it, a comment, or nothing.
+fn take(items: &mut Vec<Item>, line: &str) -> std::result::Result<(), String> {
+    let text = line.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    if !line.starts_with([' ', '\t']) {
+        if text.contains('\t') {
+            return Err("several URLs on a line are not supported: give each its own".to_owned());
+        }
+        if items.len() >= MAX_ITEMS {
+            return Err(format!("more than {MAX_ITEMS} URLs: split the list"));
+        }
+        items.push(Item::new(input::url_or_object(text)?));
+        return Ok(());
+    }
+    let item = items.last_mut().ok_or("an option comes before the first URL")?;
+    match text.split_once('=') {
+        Some(("out", name)) => item.out = Some(relative(name)?),
+        Some(("checksum", value)) => {
+            // aria2 writes sha-256=HEX.
+            let digest = value.replacen('=', ":", 1).parse::<Digest>();
+            item.digests.push(digest.map_err(|error| error.to_string())?);
+        }
+        _ => return Err(format!("'{text}' is neither out=FILE nor checksum=ALG=HEX")),
+    }
+    Ok(())
+}
+
+/// Returns a path that stays in the folder it is relative to: lists may come from anywhere.
+fn relative(name: &str) -> std::result::Result<PathBuf, String> {
+    let path = Path::new(name);
+    let is_good = path.components().all(|part| matches!(part, Component::Normal(_)));
+    match is_good && !name.is_empty() && !name.ends_with('/') {
+        true => Ok(path.to_owned()),
+        false => Err(format!("out={name} leads out of the folder, or is no file")),
+    }
+}
+
+/// The maximum length of a list in bytes; what follows is not read.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// The maximum number of URLs in a list.
+const MAX_ITEMS: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_line_by_line() {
+        let hex = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let option = format!("  checksum=sha-256={hex}");
+        let mut items = Vec::new();
+        for line in ["# a comment", "", "http://h/a", "  out=x/y", &option, "  # one more", "h/b"] {
+            take(&mut items, line).expect(line);
+        }
+        let urls: Vec<_> = items.iter().map(|item| item.url.as_str()).collect();
+        assert_eq!(urls, ["http://h/a", "http://h/b"]);
+        assert_eq!(items[0].out.as_deref(), Some(Path::new("x/y")));
+        assert_eq!(items[0].digests[0].hex(), hex);
+        assert!(items[1].out.is_none() && items[1].digests.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for lines in [
+            &["  out=a"][..],
+            &["http://h/a", " out=../a"],
+            &["http://h/a", " out=/etc/passwd"],
+            &["http://h/a", " out="],
+            &["http://h/a", " out=a/"],
+            &["http://h/a", " split=5"],
+            &["http://h/a", " checksum=sha-256=xyz"],
+            &["http://h/a\thttp://g/a"],
+            &["ftp://h/a"],
+        ] {
+            let mut items = Vec::new();
+            let taken = lines.iter().map(|line| take(&mut items, line)).collect::<Vec<_>>();
+            assert!(taken.last().is_some_and(std::result::Result::is_err), "{lines:?}");
+        }
+    }
+}
