@@ -18,6 +18,8 @@ mod file_systems;
 mod kept;
 #[path = "cp/kills.rs"]
 mod kills;
+#[path = "cp/mirror.rs"]
+mod mirror;
 #[path = "cp/modes.rs"]
 mod modes;
 #[path = "cp/power.rs"]

@@ -45,6 +45,8 @@ pub(crate) struct CopyContext<'a> {
     questions: Mutex<()>,
     /// Device and inode of each folder that a source is copied to.
     pub(crate) made: Mutex<Vec<(u64, u64)>>,
+    /// Device and inode of each source that is a folder, where targets become mirrors.
+    entered: Mutex<Vec<(u64, u64)>>,
     /// Whether copies are remembered, because a later round may want to replace them.
     pub(crate) remembers: bool,
     /// The id of this run of the machine, if that matters and is known.
@@ -117,6 +119,7 @@ impl<'a> CopyContext<'a> {
             problems: Mutex::default(),
             questions: Mutex::default(),
             made: Mutex::default(),
+            entered: Mutex::default(),
             remembers: false,
             remembered: Mutex::default(),
             progress: Progress::new(),
@@ -158,6 +161,18 @@ impl<'a> CopyContext<'a> {
         let _guard = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         let path = path();
         self.observer.may_replace(&path).at("asking about", || path)
+    }
+
+    /// Remembers a source that is a folder, if what its target has besides is removed.
+    pub(crate) fn enters(&self, source: (u64, u64)) {
+        if self.settings.delete {
+            self.entered.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+        }
+    }
+
+    /// Whether a folder was a source.
+    pub(crate) fn has_entered(&self, folder: (u64, u64)) -> bool {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).contains(&folder)
     }
 
     /// Whether this copy has made a file.

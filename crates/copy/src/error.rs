@@ -87,6 +87,18 @@ pub enum Refusal {
         /// What it would replace.
         to: PathBuf,
     },
+    /// A source is in its target, from which it could be removed.
+    InTarget {
+        /// The source.
+        from: PathBuf,
+        /// The target.
+        to: PathBuf,
+    },
+    /// A source that keeps its path would be put outside of the target.
+    Outside {
+        /// The source.
+        from: PathBuf,
+    },
     /// Several sources need a folder as target.
     NoFolder {
         /// What is no folder.
@@ -168,6 +180,13 @@ impl fmt::Display for Refusal {
             Self::JustMade { from, to } => {
                 let (from, to) = (from.display(), to.display());
                 write!(f, "{from} would replace {to}, which was just made")
+            }
+            Self::InTarget { from, to } => {
+                let (from, to) = (from.display(), to.display());
+                write!(f, "{from} is in {to}: nothing was deleted there")
+            }
+            Self::Outside { from } => {
+                write!(f, "{} has .. in it, which leads out of the target", from.display())
             }
             Self::NoFolder { target } => {
                 write!(f, "{} is no folder: several sources need one", target.display())

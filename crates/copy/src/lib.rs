@@ -51,8 +51,8 @@ use context::CopyContext;
 use options::Settings;
 use plan::Plan;
 use tree::dir_pair::{DirOrigin, DirPair};
-use tree::merge;
 use tree::task::Task;
+use tree::{merge, mirror};
 use worker::Worker;
 
 /// Copies `sources` to `target`. A wait for another process ends when `cancel` is set, and so does
@@ -119,6 +119,10 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
     let sweeps = plan.sweeps;
     let rounds = std::mem::take(&mut plan.rounds);
     let named: Vec<_> = rounds.iter().flatten().map(|entry| entry.target().to_owned()).collect();
+    let folders: Vec<_> = match context.settings.delete {
+        true => rounds.iter().flatten().cloned().collect(),
+        false => Vec::new(),
+    };
     let top = begin(context, plan);
     let mut totals = CopyTotals::default();
     for round in rounds {
@@ -134,6 +138,9 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
         merge::sweep(&context.settings, &top, |name| {
             named.iter().any(|each| each.as_c_str() == name)
         });
+    }
+    if context.settings.delete && context.is_complete() {
+        totals.deleted = mirror::mirror(context, &top, &folders);
     }
     if context.settings.sync && !context.settings.dry_run {
         context.sync(&top);

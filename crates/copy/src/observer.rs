@@ -39,6 +39,11 @@ pub trait CopyObserver: Sync {
         let _ = (path, is_folder);
     }
 
+    /// Takes what would be removed, in a dry run.
+    fn would_remove(&self, path: &Path) {
+        let _ = path;
+    }
+
     /// Takes a source that was named twice, and is copied once.
     fn named_twice(&self, from: &Path) {
         let _ = from;

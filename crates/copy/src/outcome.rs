@@ -48,6 +48,8 @@ pub struct CopyTotals {
     pub resumed_bytes: u64,
     /// Entries that were left out.
     pub excluded: u64,
+    /// Files and folders that were removed because the sources do not have them.
+    pub deleted: u64,
     /// Bytes of holes, which were not copied.
     pub hole_bytes: u64,
     /// Copies that were compared with their originals.
@@ -112,6 +114,7 @@ impl CopyTotals {
         self.resumed += other.resumed;
         self.resumed_bytes += other.resumed_bytes;
         self.excluded += other.excluded;
+        self.deleted += other.deleted;
         self.hole_bytes += other.hole_bytes;
         self.verified += other.verified;
         self.verified_bytes += other.verified_bytes;

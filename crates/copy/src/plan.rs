@@ -1,10 +1,12 @@
 //! Which source is copied to which name: the rules are those of coreutils.
 
+mod parents;
+
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 use std::{fs, io};
 
@@ -19,6 +21,7 @@ use crate::options::{Follow, Settings};
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
+use parents::Parents;
 
 /// Where to copy to.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +71,8 @@ impl Plan {
     ) -> io::Result<Self> {
         let (own, new_name) = (c".".to_owned(), Some(name.to_owned()));
         let kind = FileType::Directory;
-        let entry = SourceEntry { name: own, new_name, kind, follows: false, number: 0 };
+        let entry =
+            SourceEntry { name: own, new_name, kind, follows: false, number: 0, only: None };
         let (source, target) = Default::default();
         Ok(Self {
             source: from.try_clone_to_owned()?,
@@ -110,8 +114,16 @@ impl Plan {
             sweeps: settings.recursive || settings.resume,
             len: None,
         };
-        let mut named = Named::new();
+        let (mut named, mut parents) = (Named::new(), Parents::default());
         for from in sources {
+            if settings.parents {
+                match with_parents(settings, from, &destination, &plan, &mut parents) {
+                    Ok(true) => {}
+                    Ok(false) => observer.named_twice(from),
+                    Err(failure) => plan.problems.push(failure),
+                }
+                continue;
+            }
             match entry(settings, from, &destination, &plan, &mut named) {
                 Ok(Some((round, entry))) => {
                     if entry.target() == c"." {
@@ -123,6 +135,9 @@ impl Plan {
                 Ok(None) => observer.named_twice(from),
                 Err(failure) => plan.problems.push(failure),
             }
+        }
+        if settings.parents {
+            plan.rounds.push(parents.into_entries(settings.recursive));
         }
         if let [from] = sources {
             plan.len =
@@ -208,11 +223,7 @@ fn entry(
     named: &mut Named,
 ) -> Result<Option<(usize, SourceEntry)>> {
     let follows = settings.follow.follows_named();
-    let found = match follows {
-        true => stat(from),
-        false => rustix::fs::lstat(from),
-    };
-    let found = found.at("opening", || from)?;
+    let found = look(from, follows)?;
     let kind = FileType::from_raw_mode(found.st_mode);
     if kind == FileType::Directory && settings.recursive {
         refuse_inside(&found, from, destination, plan)?;
@@ -240,7 +251,37 @@ fn entry(
         _ => (named_before.len() - 1).max(plan.first_after_contents),
     };
     let name = c_string(from.as_os_str().as_bytes())?;
-    Ok(Some((round, SourceEntry { name, new_name: Some(new_name), kind, follows, number: 0 })))
+    let new_name = Some(new_name);
+    Ok(Some((round, SourceEntry { name, new_name, kind, follows, number: 0, only: None })))
+}
+
+/// Adds a source that keeps its path, and returns whether it was not named before.
+fn with_parents(
+    settings: &Settings<'_>,
+    from: &Path,
+    destination: &Destination,
+    plan: &Plan,
+    parents: &mut Parents,
+) -> Result<bool> {
+    if from.components().any(|each| each == Component::ParentDir) {
+        return refuse(Refusal::Outside { from: from.to_owned() });
+    }
+    let follows = settings.follow.follows_named();
+    let found = look(from, follows)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if kind == FileType::Directory && settings.recursive {
+        refuse_inside(&found, from, destination, plan)?;
+    }
+    Ok(parents.add(from, kind, follows))
+}
+
+/// Returns the properties of a source.
+fn look(from: &Path, follows: bool) -> Result<Stat> {
+    match follows {
+        true => stat(from),
+        false => rustix::fs::lstat(from),
+    }
+    .at("opening", || from)
 }
 
 /// Returns the name that a source keeps in a folder. `a/.` and `..` have none: their contents are

@@ -31,6 +31,8 @@ pub struct CopyReceipt {
     pub resumed_bytes: u64,
     /// Entries that `--exclude` left out.
     pub excluded: u64,
+    /// Files and folders that `--delete` removed.
+    pub deleted: u64,
     /// Bytes of holes, which were not copied.
     pub hole_bytes: u64,
     /// Copies that were compared with their originals.
@@ -113,6 +115,7 @@ impl CopyReceipt {
             resumed: totals.resumed,
             resumed_bytes: totals.resumed_bytes,
             excluded: totals.excluded,
+            deleted: totals.deleted,
             hole_bytes: totals.hole_bytes,
             verified: totals.verified,
             verified_bytes: totals.verified_bytes,

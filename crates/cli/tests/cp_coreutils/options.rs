@@ -270,4 +270,73 @@ pub(crate) const CASES: &[Case] = &[
     )
     .by_user(),
     case("--remove-destination -i, no", PAIR, "-i --remove-destination f g").answered("n\n"),
+    // Whole paths.
+    case("--parents of a file", "mkdir -p a/b t; echo x >a/b/f; chmod 750 a", "--parents a/b/f t"),
+    case("--parents of a plain file", "echo x >f; mkdir t", "--parents f t"),
+    case("--parents with -t", "mkdir -p a/b t; echo x >a/b/f", "--parents -t t a/b/f"),
+    case(
+        "--parents of several",
+        "mkdir -p a/b a/c t; echo x >a/b/f; echo y >a/b/g; echo z >a/c/f; echo w >k",
+        "--parents a/b/f k a/c/f a/b/g t",
+    ),
+    case(
+        "--parents of a tree",
+        "mkdir -p a/b/c t; echo x >a/b/c/f; echo y >a/other",
+        "-r --parents a/b t",
+    ),
+    case(
+        "--parents of a tree and what is in it",
+        "mkdir -p a/b/c t; echo x >a/b/c/f; echo y >a/g",
+        "-r --parents a/b/c/f a/b a t",
+    ),
+    case(
+        "--parents of a folder without -r",
+        "mkdir -p a/b t; echo x >a/b/f",
+        "--parents a/b a/b/f t",
+    ),
+    case("--parents with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r --parents a/b/ t"),
+    case("--parents with dots", "mkdir -p a/b t; echo x >a/b/f", "-r --parents ./a/./b t"),
+    case("--parents of an absolute path", "mkdir t", "--parents /etc/hostname t"),
+    case(
+        "--parents through a link",
+        "mkdir -p a/b t; echo x >a/b/f; ln -s a l",
+        "--parents l/b/f t",
+    ),
+    case(
+        "--parents into what is there",
+        "mkdir -p a/b t/a/b; echo x >a/b/f; echo y >t/a/b/f; echo z >t/a/g; chmod 700 t/a",
+        "--parents a/b/f t",
+    ),
+    case(
+        "--parents over a file that is no folder",
+        "mkdir -p a/b t; echo x >a/b/f; echo y >t/a",
+        "--parents a/b/f t",
+    ),
+    case(
+        "--parents -a",
+        "mkdir -p a/b t; echo x >a/b/f; chmod 711 a; chmod 700 a/b; touch -d @1000 a a/b",
+        "-a --parents a/b/f t",
+    ),
+    case(
+        "--parents -p into what is there",
+        "mkdir -p a/b t/a; echo x >a/b/f; chmod 711 a; chmod 700 t/a",
+        "-p --parents a/b/f t",
+    ),
+    case("--parents -x", "mkdir -p a/b t; echo x >a/b/f", "-rx --parents a/b t"),
+    case("--parents -l", "mkdir -p a/b t; echo x >a/b/f", "-l --parents a/b/f t"),
+    case("--parents -b", "mkdir -p a t/a; echo x >a/f; echo y >t/a/f", "-b --parents a/f t"),
+    case("--parents of what is missing", "mkdir -p a t; echo x >a/f", "--parents a/g a/f t"),
+    case("--parents to a new name", "mkdir a; echo x >a/f", "--parents a/f n"),
+    case("--parents to a file", "mkdir a; echo x >a/f; echo y >g", "--parents a/f g"),
+    case("--parents -T", "mkdir a t; echo x >a/f", "-T --parents a/f t"),
+    case("--parents onto itself", "mkdir a; echo x >a/f", "--parents a/f ."),
+    case(
+        "--parents of two files of one name",
+        "mkdir -p a b t; echo x >a/f; echo y >b/f",
+        "--parents a/f b/f t",
+    ),
+    case("--parents that lead up", "mkdir -p a/b t; echo x >a/f", "--parents a/b/../f t")
+        .differs("a path with .. could lead out of the target, and is refused"),
+    case("--parents -v", "mkdir -p a/b t; echo x >a/b/f", "-v --parents a/b/f t")
+        .differs("coreutils prints the folders above without quotes"),
 ];

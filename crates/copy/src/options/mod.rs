@@ -113,6 +113,11 @@ pub struct CopyOptions {
     /// Replaces what has the name of a copy whatever it is: links themselves, files that are not
     /// writable, devices, FIFOs and sockets; but no folders.
     pub remove_destination: bool,
+    /// Removes from targets that are folders what their sources do not have, once everything is
+    /// copied; nothing if anything failed.
+    pub delete: bool,
+    /// Puts sources in the target folder under their whole paths, with the folders above them.
+    pub parents: bool,
     /// Gives files that are there, and new ones without bytes, the attributes of their originals.
     pub attributes_only: bool,
     /// Copies nothing, and calls [`CopyObserver::would_copy`](crate::CopyObserver::would_copy)
@@ -158,6 +163,8 @@ impl Default for CopyOptions {
             link: None,
             backup: None,
             remove_destination: false,
+            delete: false,
+            parents: false,
             attributes_only: false,
             dry_run: false,
             policy: Policy::Auto,

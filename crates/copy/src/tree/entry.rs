@@ -17,6 +17,8 @@ pub(crate) struct SourceEntry {
     pub(crate) follows: bool,
     /// Its inode number, which is the order of some disks.
     pub(crate) number: u64,
+    /// The entries of a folder that are copied; all of them if that is not said.
+    pub(crate) only: Option<Vec<Self>>,
 }
 
 impl SourceEntry {

@@ -120,7 +120,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
 
 /// Returns the name that something with a hidden name would have got: `.NAME.NUMBER.part` or
 /// `.NAME.NUMBER-NUMBER.part`.
-fn meant(hidden: &CStr) -> Option<CString> {
+pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
     let rest = hidden.to_bytes().strip_prefix(b".")?.strip_suffix(b".part")?;
     let dot = rest.iter().rposition(|&byte| byte == b'.')?;
     let (name, number) = (&rest[..dot], &rest[dot + 1..]);
@@ -131,7 +131,7 @@ fn meant(hidden: &CStr) -> Option<CString> {
     (is_ours && is_name).then(|| CString::new(name).ok()).flatten()
 }
 
-fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
+pub(crate) fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     // Not the descriptor itself, which may be one for names only.
     for entry in Dir::new(open(folder, c".")?)? {

@@ -6,6 +6,7 @@ pub(crate) mod hidden_names;
 pub(crate) mod link_table;
 pub(crate) mod marker;
 pub(crate) mod merge;
+pub(crate) mod mirror;
 pub(crate) mod path_chain;
 pub(crate) mod same_file;
 pub(crate) mod session;

@@ -44,12 +44,16 @@ impl Worker<'_> {
             openat(&parent.source, &entry.name, flags, Mode::empty()).at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
         self.refuse_circles(parent, entry, &stat)?;
+        if parent.is_top() {
+            self.context.enters((stat.st_dev, stat.st_ino));
+        }
         let device = parent.device.unwrap_or(stat.st_dev);
         let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
-        let is_too_deep = self.is_too_deep(parent);
-        let listing = match is_elsewhere || is_too_deep {
-            true => Listing { is_last: true, ..Listing::default() },
-            false => {
+        let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
+        let listing = match (&entry.only, is_elsewhere || is_too_deep) {
+            (Some(entries), _) => Listing::only(entries),
+            (None, true) => Listing { is_last: true, ..Listing::default() },
+            (None, false) => {
                 let is_top = parent.is_top();
                 let below = |name: &CStr| path_below(parent, is_top, entry, name);
                 self.list(&source, below).at(Action::Reading, from)?
@@ -83,7 +87,8 @@ impl Worker<'_> {
             origin: made.origin,
             is_trusted: made.is_trusted,
             system,
-            device: Some(device),
+            // The file system to stay on is that of the source.
+            device: Some(device).filter(|_| entry.only.is_none()),
             inherited,
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),

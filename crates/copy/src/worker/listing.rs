@@ -24,6 +24,14 @@ pub(super) struct Listing {
     pub(super) is_last: bool,
 }
 
+impl Listing {
+    /// Returns the listing of a folder of which only these entries are copied.
+    pub(super) fn only(entries: &[SourceEntry]) -> Self {
+        // A folder among them is only entered if that is allowed.
+        Self { files: entries.to_vec(), folders: Vec::new(), is_last: true }
+    }
+}
+
 impl Worker<'_> {
     /// Reads the next part of a folder, and adds tasks for it.
     pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<(), CopyError> {
@@ -106,7 +114,7 @@ impl Worker<'_> {
                 }
             }
             let (name, number) = (name.to_owned(), next.ino());
-            let entry = SourceEntry { name, new_name: None, kind, follows, number };
+            let entry = SourceEntry { name, new_name: None, kind, follows, number, only: None };
             match kind {
                 FileType::Directory => listing.folders.push(entry),
                 _ => listing.files.push(entry),

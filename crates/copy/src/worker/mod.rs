@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
             return self.link_instead(folder, entry, link);
         }
         match kind {
-            FileType::Directory if recursive => {
+            FileType::Directory if recursive || entry.only.is_some() => {
                 folder.hold(false);
                 let entry = SourceEntry { kind, ..entry.clone() };
                 self.context.queue.push([Task::Enter(Arc::clone(folder), entry)]);

@@ -121,6 +121,15 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) strip_trailing_slashes: bool,
 
+    /// Put each source into the target folder under its whole path, and make the folders above it
+    #[arg(long)]
+    pub(crate) parents: bool,
+
+    /// Remove from the target of each folder what the folder does not have, after everything was
+    /// copied without an error
+    #[arg(long)]
+    delete: bool,
+
     /// Stay on the file system of each source; mount points become empty folders
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
@@ -255,6 +264,8 @@ impl CpArgs {
             link,
             backup,
             remove_destination: self.remove_destination || (self.force && link.is_some()),
+            delete: self.delete,
+            parents: self.parents,
             attributes_only: self.attributes_only,
             dry_run: self.dry_run,
             policy,
@@ -264,12 +275,29 @@ impl CpArgs {
         })
     }
 
-    /// Refuses options that contradict links instead of copies, and those that replace files in
-    /// another way than backups can be made.
+    /// Refuses what contradicts links instead of copies, backups, and trees as mirrors.
     fn refuse_unlike_copies(&self, backup: Option<&Backup>) -> Result<()> {
         let makes_links = self.link || self.symbolic_link;
         let Ordered { no_clobber, refuse_existing, .. } = self.ordered;
+        let is_folder = self.recursive || self.archive;
         let refused = [
+            (self.delete && !is_folder, "--delete is for folders: add -r"),
+            (
+                self.delete && self.parents,
+                "--delete and --parents do not go together: copy each folder by itself",
+            ),
+            (
+                self.delete && backup.is_some(),
+                "--delete would remove the files that --backup keeps",
+            ),
+            (
+                self.parents && self.no_target_directory,
+                "--parents puts sources into a folder, and -T names a file",
+            ),
+            (
+                self.parents && self.resume,
+                "--parents and --resume do not go together: copy each folder by itself",
+            ),
             (self.link && self.symbolic_link, "-l and -s: a link is either hard or symbolic"),
             (makes_links && self.resume, "--resume is for copies, and -l and -s make links"),
             (

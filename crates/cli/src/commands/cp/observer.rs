@@ -42,6 +42,12 @@ impl CopyObserver for Observer<'_> {
         would_copy(self.show, from, to);
     }
 
+    fn would_remove(&self, path: &Path) {
+        if !self.show.quiet && !self.show.json {
+            output::text(&format!("delete {}\n", plain_path(path)));
+        }
+    }
+
     fn lists(&self) -> bool {
         self.lists
     }

@@ -119,6 +119,7 @@ fn counts(receipt: &CopyReceipt) -> String {
         (receipt.kept, "left as it was", "left as they were"),
         (receipt.resumed, "there already", "there already"),
         (receipt.excluded, "excluded", "excluded"),
+        (receipt.deleted, "deleted", "deleted"),
         (receipt.verified, "compared", "compared"),
     ];
     let parts: Vec<_> = counts

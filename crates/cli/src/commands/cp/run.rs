@@ -30,6 +30,9 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     if sources.iter().any(|from| is_dash(from)) {
         return usage("- is standard input: copy it alone, and name a file for it");
     }
+    if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
+        return usage("--parents puts sources into a folder: name one that exists");
+    }
     let target_path = target;
     let own_backup = own_backup(args, &mut options, sources, target);
     let target = match (&own_backup, &args.target_directory, args.no_target_directory) {

@@ -109,6 +109,7 @@ const CP: Entries = &[
         "Replace files and keep the old ones, with numbers:",
         "underpass cp --backup=numbered a.conf /etc/",
     ),
+    ("Make a folder a mirror of another one:", "underpass cp -aT --delete src /backup/src"),
     ("Make a tree of hard links:", "underpass cp -al photos photos-selected"),
 ];
 

@@ -1,0 +1,147 @@
+//! `--delete`: the target of a folder gets to be what the folder is.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+
+use crate::cp_in;
+use crate::rig::{Finished, Running, folder, has, names, traced};
+use crate::users::{cp_as_user, give_to_user};
+use underpass_testkit::skip;
+
+/// Two trees, of which the second has more, and a folder that nothing may touch.
+fn plant(here: &Path) {
+    for path in ["a/d/e", "t/d/old/deep", "t/gone", "outside/x"] {
+        fs::create_dir_all(here.join(path)).unwrap();
+    }
+    let files =
+        ["a/f", "a/d/g", "a/d/e/h", "t/f", "t/stale", "t/d/stale", "t/d/old/deep/k", "outside/x/y"];
+    for file in files {
+        fs::write(here.join(file), file).unwrap();
+    }
+    symlink("../outside", here.join("t/link")).unwrap();
+    symlink("../../outside/x", here.join("t/d/old/link")).unwrap();
+}
+
+fn mirrored(here: &Path, words: &[&str]) -> Finished {
+    let words: Vec<&str> = [&["-rT", "--delete"], words].concat();
+    cp_in(here, &words)
+}
+
+#[test]
+fn what_the_source_does_not_have_is_removed() {
+    let here = folder();
+    plant(here.path());
+    let receipt = mirrored(here.path(), &["--json", "a", "t"]).succeeded().receipt();
+    assert_eq!(receipt["deleted"], 8, "{receipt}");
+    assert_eq!(names(&here.path().join("t")), ["d", "f"]);
+    assert_eq!(names(&here.path().join("t/d")), ["e", "g"]);
+    // Links of the target are removed, and nothing behind them.
+    assert_eq!(fs::read_to_string(here.path().join("outside/x/y")).unwrap(), "outside/x/y");
+    let receipt = mirrored(here.path(), &["--json", "a", "t"]).succeeded().receipt();
+    assert_eq!(receipt["deleted"], 0);
+}
+
+#[test]
+fn what_is_removed_is_printed() {
+    let here = folder();
+    plant(here.path());
+    let dry = mirrored(here.path(), &["--dry-run", "a", "t"]).succeeded().text();
+    for line in ["delete t/stale\n", "delete t/d/old\n", "delete t/gone\n"] {
+        assert!(dry.contains(line), "{dry}");
+    }
+    assert!(here.path().join("t/stale").exists());
+    let lines = mirrored(here.path(), &["-v", "a", "t"]).succeeded().text();
+    for line in ["removed 't/stale'\n", "removed 't/link'\n", "removed directory 't/d/old/deep'\n"]
+    {
+        assert!(lines.contains(line), "{lines}");
+    }
+}
+
+#[test]
+fn several_sources_are_one_and_excluded_names_stay() {
+    let here = folder();
+    plant(here.path());
+    fs::create_dir_all(here.path().join("b/gone")).unwrap();
+    fs::write(here.path().join("stale"), "named").unwrap();
+    fs::write(here.path().join("t/d/old/deep/keep.o"), "").unwrap();
+    let words = ["-r", "--delete", "--exclude", "*.o", "a/.", "b/.", "stale", "t"];
+    cp_in(here.path(), &words).succeeded();
+    assert_eq!(names(&here.path().join("t")), ["d", "f", "gone", "stale"]);
+    assert_eq!(names(&here.path().join("t/d/old/deep")), ["keep.o"]);
+    assert_eq!(names(&here.path().join("t/d/old")), ["deep"]);
+    // A named folder is a mirror, and what lies beside its copy stays.
+    cp_in(here.path(), &["-r", "--delete", "a/d", "t"]).succeeded();
+    assert_eq!(names(&here.path().join("t")), ["d", "f", "gone", "stale"]);
+    assert_eq!(names(&here.path().join("t/d")), ["e", "g"]);
+}
+
+#[test]
+fn times_of_folders_are_those_of_their_sources() {
+    let here = folder();
+    plant(here.path());
+    cp_in(here.path(), &["-aT", "--delete", "a", "t"]).succeeded();
+    for path in ["", "d"] {
+        let time = |top: &str| fs::metadata(here.path().join(top).join(path)).unwrap().mtime_nsec();
+        assert_eq!(time("a"), time("t"), "{path}");
+    }
+}
+
+#[test]
+fn nothing_is_removed_where_the_source_cannot_be_read() {
+    let here = folder();
+    plant(here.path());
+    let stays = |words: &str, finished: Finished| {
+        assert_eq!(finished.code(), Some(1), "{words}: {}", finished.stderr);
+        assert!(
+            here.path().join("t/stale").exists() && here.path().join("t/d/old/deep/k").exists()
+        );
+    };
+    if has("strace") {
+        // The folder below cannot be listed, and later a name not be looked up.
+        let at = here.path().join("a/d");
+        for inject in ["inject=getdents64:error=EIO", "inject=newfstatat,statx:error=EIO:when=3"] {
+            let options = ["-P", at.to_str().unwrap(), "-e", inject];
+            let mut command = traced(&here.path().join("trace"), &options);
+            command.args(["cp", "-rT", "--delete", "a", "t"]).current_dir(here.path());
+            let finished = Running::start(command).finish();
+            if finished.code() != Some(0) {
+                stays(inject, finished);
+            }
+        }
+    }
+    fs::set_permissions(
+        here.path().join("a/d/e"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o000),
+    )
+    .unwrap();
+    give_to_user(here.path());
+    match cp_as_user(here.path(), &["-rT", "--delete", "a", "t"]) {
+        Some(finished) => stays("unreadable", finished),
+        None => skip("there is no other user"),
+    }
+}
+
+#[test]
+fn a_source_in_its_target_stays() {
+    let here = folder();
+    for path in ["t/keep/me", "t/other"] {
+        fs::create_dir_all(here.path().join(path)).unwrap();
+    }
+    fs::write(here.path().join("t/keep/me/f"), "").unwrap();
+    let finished = mirrored(here.path(), &["t/keep/me", "t"]);
+    assert_eq!(finished.code(), Some(1));
+    assert!(
+        finished.stderr.contains("t/keep/me is in t: nothing was deleted"),
+        "{}",
+        finished.stderr
+    );
+    assert!(here.path().join("t/other").exists());
+    for words in [
+        &["--delete", "a", "t"][..],
+        &["-r", "--delete", "-b", "a", "t"],
+        &["-r", "--delete", "--parents", "a", "t"],
+    ] {
+        cp_in(here.path(), words).failed(2, &["--delete"]);
+    }
+}

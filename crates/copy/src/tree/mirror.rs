@@ -1,0 +1,303 @@
+//! Removes from the targets of folders what their sources do not have, once everything is copied.
+//!
+//! Everything is looked at before anything is removed: where a source cannot be read, nothing is.
+//! No link of a target is followed, and no other file system is entered.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, futimens, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+
+use crate::attributes::times;
+use crate::context::CopyContext;
+use crate::error::{At, CopyError, Refusal};
+use crate::options::Follow;
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::tree::{marker, merge};
+
+type Result<T> = std::result::Result<T, CopyError>;
+
+/// Removes what the sources `entries` do not have from their targets in `top`, and returns how many
+/// entries that were.
+pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[SourceEntry]) -> u64 {
+    let mut mirror = Mirror { context, deletes: false, removed: 0 };
+    for deletes in [false, true] {
+        mirror.deletes = deletes;
+        if let Err(failure) = mirror.all(top, entries) {
+            context.problem(failure);
+            break;
+        }
+    }
+    mirror.removed
+}
+
+struct Mirror<'a, 'c> {
+    context: &'a CopyContext<'c>,
+    /// Whether it removes, and does not only look whether it could.
+    deletes: bool,
+    removed: u64,
+}
+
+/// A folder of a target, with all folders that were copied to it.
+struct Level {
+    sources: Vec<OwnedFd>,
+    target: OwnedFd,
+    /// The paths of both, for messages.
+    from: PathBuf,
+    to: PathBuf,
+    /// The path below the source that was named, with a slash at its end, or empty.
+    below: Vec<u8>,
+    depth: usize,
+}
+
+impl Mirror<'_, '_> {
+    /// Looks at all targets that are folders.
+    fn all(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
+        let mut targets = BTreeMap::<&CStr, Vec<&SourceEntry>>::new();
+        for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
+            targets.entry(entry.target()).or_default().push(entry);
+        }
+        for (target, folders) in targets {
+            let to = top.target_path(target);
+            let sources = folders.iter().map(|entry| self.source(top, entry));
+            let sources = sources.collect::<Result<Vec<_>>>()?;
+            let target_folder = match open(&top.target, target, false) {
+                // A dry run has not made it.
+                Err(Errno::NOENT) if self.context.settings.dry_run => continue,
+                opened => opened.at("opening", || to.as_path())?,
+            };
+            self.refuse_around(top, entries, (&target_folder, &to))?;
+            let from = folders.first().map(|entry| top.source_path(&entry.name));
+            let level = Level {
+                sources,
+                target: target_folder,
+                from: from.unwrap_or_default(),
+                to,
+                below: Vec::new(),
+                depth: 0,
+            };
+            // Other sources lie beside what is in this one.
+            let is_named =
+                |name: &CStr| target == c"." && entries.iter().any(|it| it.target() == name);
+            self.level(&level, &is_named)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a source, which has to be the folder that was copied.
+    fn source(&self, top: &DirPair, entry: &SourceEntry) -> Result<OwnedFd> {
+        let path = || top.source_path(&entry.name);
+        let source = open(&top.source, &entry.name, entry.follows).at("opening", path)?;
+        let own = identity(&fstat(&source).at("looking at", path)?);
+        match self.context.has_entered(own) {
+            true => Ok(source),
+            // Such as an empty folder on which something was mounted before.
+            false => Err(Errno::STALE).at("reading again", path),
+        }
+    }
+
+    /// Refuses a target that has a source in it, which could be removed.
+    fn refuse_around(
+        &self,
+        top: &DirPair,
+        entries: &[SourceEntry],
+        (target, to): (&OwnedFd, &Path),
+    ) -> Result<()> {
+        let own = identity(&fstat(target).at("looking at", || to)?);
+        for entry in entries {
+            let path = || top.source_path(&entry.name);
+            let name = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
+            let start = match entry.kind {
+                FileType::Directory => name,
+                _ => name.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new(".")),
+            };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let mut at = openat(&top.source, start, flags, Mode::empty()).at("opening", path)?;
+            let mut last = None;
+            loop {
+                let here = identity(&fstat(&at).at("looking at", path)?);
+                if here == own {
+                    let (from, to) = (path(), to.to_owned());
+                    return Err(CopyError::Refused(Refusal::InTarget { from, to }));
+                }
+                // The root is its own parent.
+                if last == Some(here) {
+                    break;
+                }
+                last = Some(here);
+                at = openat(&at, "..", flags, Mode::empty()).at("opening", path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one folder of a target and at those below it.
+    fn level(&mut self, at: &Level, is_named: &dyn Fn(&CStr) -> bool) -> Result<()> {
+        let to = || at.to.as_path();
+        if at.depth > MAX_DEPTH {
+            return Err(Errno::NAMETOOLONG).at(Action::ReadingFolder, to);
+        }
+        let before = fstat(&at.target).at("looking at", to)?;
+        let mut has_changed = false;
+        for name in merge::names(&at.target).at(Action::ReadingFolder, to)? {
+            if is_named(&name) || is_unfinished(&name) {
+                continue;
+            }
+            let there = lstat(&at.target, &name).at("looking at", || join(&at.to, &name))?;
+            let is_folder = is_folder(&there);
+            let Some(folders) = self.found(at, &name, is_folder)? else {
+                if self.is_excluded(&at.below, &name, is_folder) {
+                    continue;
+                }
+                if self.deletes {
+                    let (to, below) = (join(&at.to, &name), longer(&at.below, &name));
+                    let removed = self.remove((&at.target, &name), &to, &below, at.depth + 1);
+                    has_changed |= removed.map_err(|it| self.context.problem(it)).is_ok();
+                }
+                continue;
+            };
+            if folders.is_empty() {
+                continue;
+            }
+            let target = open(&at.target, &name, false).at("opening", || join(&at.to, &name))?;
+            let level = Level {
+                sources: folders,
+                target,
+                from: join(&at.from, &name),
+                to: join(&at.to, &name),
+                below: [&longer(&at.below, &name), b"/".as_slice()].concat(),
+                depth: at.depth + 1,
+            };
+            self.level(&level, &|_| false)?;
+        }
+        let preserve = self.context.settings.preserve;
+        if has_changed && preserve.timestamps && preserve.changes_folders() {
+            // It has those of its source by now.
+            let _ = futimens(&at.target, &times(&before));
+        }
+        Ok(())
+    }
+
+    /// Looks for a name in all sources. Returns `None` if no source has it, or else those that are
+    /// folders, opened, if their copy is one.
+    fn found(&self, at: &Level, name: &CStr, is_folder: bool) -> Result<Option<Vec<OwnedFd>>> {
+        let settings = &self.context.settings;
+        let from = || join(&at.from, name);
+        let follows = settings.follow == Follow::Always;
+        let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let (mut is_there, mut folders) = (false, Vec::new());
+        for source in &at.sources {
+            let stat = match statat(source, name, flags) {
+                Err(Errno::NOENT) => continue,
+                stat => stat.at("looking at", from)?,
+            };
+            is_there = true;
+            let device = fstat(source).at("looking at", from)?.st_dev;
+            let is_elsewhere = settings.one_file_system && stat.st_dev != device;
+            if is_folder && self::is_folder(&stat) && !is_elsewhere {
+                folders.push(open(source, name, follows).at("opening", from)?);
+            }
+        }
+        Ok(is_there.then_some(folders))
+    }
+
+    /// Removes something with everything in it, and returns whether it is gone: what is excluded
+    /// or not complete stays.
+    fn remove(
+        &mut self,
+        (folder, name): (&OwnedFd, &CStr),
+        to: &Path,
+        below: &[u8],
+        depth: usize,
+    ) -> Result<bool> {
+        let context = self.context;
+        if context.settings.dry_run {
+            context.observer.would_remove(to);
+            self.removed += 1;
+            return Ok(true);
+        }
+        let path = || to;
+        let stat = lstat(folder, name).at("looking at", path)?;
+        let mut how = AtFlags::empty();
+        if is_folder(&stat) {
+            how = AtFlags::REMOVEDIR;
+            let inner = open(folder, name, false).at("opening", path)?;
+            let device = fstat(folder).at("looking at", path)?.st_dev;
+            if fstat(&inner).at("looking at", path)?.st_dev != device {
+                return Err(Errno::BUSY).at("removing", path);
+            }
+            if depth > MAX_DEPTH {
+                return Err(Errno::NAMETOOLONG).at("removing", path);
+            }
+            let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
+            for name in merge::names(&inner).at(Action::ReadingFolder, path)? {
+                let is_folder = lstat(&inner, &name).is_ok_and(|stat| is_folder(&stat));
+                let is_kept =
+                    is_unfinished(&name) || self.is_excluded(&folder_below, &name, is_folder);
+                let below = longer(&folder_below, &name);
+                let path = join(to, &name);
+                is_empty &= !is_kept && self.remove((&inner, &name), &path, &below, depth + 1)?;
+            }
+            if !is_empty {
+                return Ok(false);
+            }
+        }
+        unlinkat(folder, name, how).at("removing", path)?;
+        self.removed += 1;
+        if context.observer.lists() {
+            context.observer.removed(to, is_folder(&stat));
+        }
+        Ok(true)
+    }
+
+    /// Whether the options leave an entry out, so that it is not removed either.
+    fn is_excluded(&self, below: &[u8], name: &CStr, is_folder: bool) -> bool {
+        self.context.settings.exclude.iter().any(|pattern| match pattern.is_path() {
+            true => pattern.matches(&[below, name.to_bytes()].concat(), is_folder),
+            false => pattern.matches(name.to_bytes(), is_folder),
+        })
+    }
+}
+
+/// Whether a name is that of something which another copy may still write.
+fn is_unfinished(name: &CStr) -> bool {
+    marker::is_name(name) || merge::meant(name).is_some()
+}
+
+fn open(folder: impl AsFd, name: &CStr, follows: bool) -> std::result::Result<OwnedFd, Errno> {
+    let nofollow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
+    openat(folder, name, flags, Mode::empty())
+}
+
+fn lstat(folder: &OwnedFd, name: &CStr) -> std::result::Result<Stat, Errno> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+fn join(path: &Path, name: &CStr) -> PathBuf {
+    path.join(OsStr::from_bytes(name.to_bytes()))
+}
+
+/// Returns the path of an entry below the source.
+fn longer(below: &[u8], name: &CStr) -> Vec<u8> {
+    [below, name.to_bytes()].concat()
+}
+
+/// Levels of a tree that are looked through; each needs a few descriptors.
+const MAX_DEPTH: usize = 1000;
