@@ -60,7 +60,7 @@ pub struct Listing<'a> {
     pub shows_times: &'a dyn Fn(&[u8]) -> bool,
     /// The changes that the client may make here; the page offers no others.
     pub may: May,
-    /// Whether the page offers the folder as a tar archive: `?archive=tar`.
+    /// Whether the page offers folders as archives: `?archive=zip`, `?archive=tar`.
     pub archive: bool,
     /// Follows symbolic links.
     pub root: &'a dyn Resolve,

@@ -221,10 +221,10 @@ const PIECE_LEN: usize = 32 << 10;
 /// The number of bytes of names, some 200 entries, read at once for a piece of an unsorted listing.
 const STEP_LEN: usize = 8 << 10;
 
-/// The maximum length of a row of the page, and of each byte of a name in it: once percent-encoded,
+/// The maximum length of a row of the page, and of each byte of a name in it: twice percent-encoded,
 /// and once as text in which a quotation mark takes six bytes.
-const HTML_ROW: u64 = 512;
-const HTML_BYTE: u64 = 9;
+const HTML_ROW: u64 = 640;
+const HTML_BYTE: u64 = 12;
 
 /// The maximum length of a JSON object, and of each byte of a name in it: a control character takes
 /// six bytes, and a byte that is not UTF-8 takes three in each of three fields.

@@ -7,7 +7,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-pub mod archive; // where each byte of a tar of a folder is
+pub mod archive; // where each byte of an archive of a folder is
 pub mod auth; // access rules, and what they allow
 pub mod caching; // what a shared cache may store, and for how long
 pub mod chunked; // bodies in chunks

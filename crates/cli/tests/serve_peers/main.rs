@@ -22,3 +22,4 @@ mod site;
 mod stored_scripts;
 mod stores;
 mod webdriver;
+mod zip;

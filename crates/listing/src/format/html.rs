@@ -3,8 +3,8 @@
 //! The page loads nothing from elsewhere and is complete without JavaScript: the script only shows
 //! times in local time and filters the rows as the user types.
 //!
-//! A control that leads to another view of the same folder (sorting, searching, the archive) is a
-//! form and not a link, because `wget -r` and similar programs follow every link and would fetch
+//! A control that leads to another view of a folder (sorting, searching, archives) is a form and
+//! not a link, because `wget -r` and similar programs follow every link and would fetch
 //! the folder six times over. All links are relative, so the page works under any prefix.
 
 use maud::{DOCTYPE, Markup, PreEscaped, display, html};
@@ -25,7 +25,7 @@ use crate::text::{counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
+     style-src 'sha256-8RPPlI46Wsyc64GUrfo2AZxzZKcwgfQlRong7ITM/K0=' \
      'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
      script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
      'sha256-V2xfdqv0O1raKmHzDj+ci38aeuB7Q6RBjUbOn4ls9UI=' \
@@ -141,8 +141,11 @@ impl<'l> HtmlForm<'l> {
                 }
                 @if self.listing.archive {
                     form.archive {
-                        button name="archive" value="tar" title="This folder as one tar file" {
-                            "Download" span { " as tar" }
+                        @for format in ["zip", "tar"] {
+                            button name="archive" value=(format)
+                                title={ "This folder as one " (format) " file" } {
+                                span { "Download " } (format)
+                            }
                         }
                     }
                 }
@@ -211,7 +214,9 @@ impl<'l> HtmlForm<'l> {
                     }
                 }
                 td {
-                    @if !is_folder {
+                    @if is_folder {
+                        (self.zip(entry))
+                    } @else {
                         data value=(attributes.len) title=(counted(attributes.len, "byte", "bytes")) {
                             (human_size(attributes.len))
                         }
@@ -224,6 +229,17 @@ impl<'l> HtmlForm<'l> {
                 }
             }
             "\n"
+        }
+    }
+
+    /// Returns the button that downloads a folder in this one.
+    fn zip(&self, entry: &Entry) -> Markup {
+        html! {
+            @if self.listing.archive {
+                form.zip action={ (display(encode(&entry.name))) "/" } {
+                    button name="archive" value="zip" title="Download as zip" {}
+                }
+            }
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     page.cold_waits();
     let digests = metrics.digests.load(Relaxed);
     page.counter("digests_total", "Digests of files that were made.", digests);
-    let help = "Bytes read into user space to make digests.";
+    let help = "Bytes read into user space to make digests and checksums of zips.";
     page.counter("digest_read_bytes_total", help, metrics.digest_bytes.load(Relaxed));
     let help = "Folders walked to lay out archives, each once for all who waited.";
     page.counter("folder_walks_total", help, metrics.folder_walks.load(Relaxed));

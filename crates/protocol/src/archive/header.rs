@@ -1,4 +1,4 @@
-//! The header of one member: a ustar block, preceded by a PAX header for values that the block
+//! The header of one member of a tar: a ustar block, preceded by a PAX header for values that the block
 //! cannot hold.
 //!
 //! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. PAX is what

@@ -9,7 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::LayoutError;
 use super::fingerprint::Fingerprint;
-use super::header::{self, BLOCK, Kind, MemberFacts, padding};
+use super::format::ArchiveFormat;
+use super::header::{BLOCK, Kind, MemberFacts};
+use super::row::{CompactVersion, KIND_SHIFT, MODE, Row, RowKind};
+use super::zip;
 use crate::version::FileVersion;
 
 /// A member, as it is put into a [`Builder`].
@@ -43,17 +46,22 @@ impl Builder {
     ///
     /// A name that is not plain counts as empty, so that nothing is unpacked elsewhere.
     #[must_use]
-    pub fn new(top: &[u8]) -> Self {
+    pub fn new(format: ArchiveFormat, top: &[u8]) -> Self {
         let is_plain = !matches!(top, b"" | b"." | b"..") && !top.contains(&b'/');
         let top = if is_plain { [top, b"/"].concat() } else { Vec::new() };
         let mut fingerprint = Fingerprint::new();
-        fingerprint.number(FORMAT);
+        fingerprint.number(match format {
+            ArchiveFormat::Tar => TAR_FORMAT,
+            ArchiveFormat::Zip => ZIP_FORMAT,
+        });
         let layout = Layout {
+            format,
             top,
             rows: Vec::new(),
             text: Vec::new(),
             devices: Vec::new(),
             len: 0,
+            directory: Directory::default(),
             etag: 0,
             modified: UNIX_EPOCH,
         };
@@ -79,8 +87,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`LayoutError::TooLarge`] if the archive becomes longer than a file could be, and
-    /// [`LayoutError::TooMany`] if there are more members than it can count.
+    /// [`LayoutError::TooLarge`] if the archive becomes longer than a file could be,
+    /// [`LayoutError::TooMany`] if there are more members than it can count, and
+    /// [`LayoutError::LongPath`] if the format has no room for the path.
     pub fn push(&mut self, member: &Member<'_>) -> Result<u32, LayoutError> {
         let layout = &mut self.layout;
         let number = u32::try_from(layout.rows.len()).ok().filter(|&number| number < NO_PARENT);
@@ -126,15 +135,24 @@ impl Builder {
 
     /// Adds the last member to the length and the fingerprint.
     fn measure(&mut self, index: usize, member: &Member<'_>) -> Result<(), LayoutError> {
-        let header = header::len(&self.layout.facts(index, &mut self.path));
-        let size = self.layout.size(index);
-        let room = MAX_ARCHIVE - self.layout.len;
-        let len = header
-            .checked_add(size)
-            .and_then(|len| len.checked_add(padding(size)))
-            .filter(|&len| len <= room)
-            .ok_or(LayoutError::TooLarge)?;
-        self.layout.len += len;
+        let facts = self.layout.facts(index, &mut self.path);
+        let (format, start, size) = (self.layout.format, self.layout.len, facts.size);
+        if facts.path.len() > format.max_path() {
+            return Err(LayoutError::LongPath { limit: format.max_path() });
+        }
+        let around = format.head_len(&facts) + format.tail_len(&facts);
+        let (entry, spare) = match format {
+            ArchiveFormat::Tar => (0, 0),
+            ArchiveFormat::Zip => (zip::entry_len(&facts, start), zip::END_GROWTH),
+        };
+        let room = MAX_ARCHIVE - self.layout.len();
+        if size.checked_add(around + entry + spare).is_none_or(|len| len > room) {
+            return Err(LayoutError::TooLarge);
+        }
+        self.layout.len += around + size;
+        if format == ArchiveFormat::Zip {
+            self.layout.directory.push(index, entry);
+        }
         let (version, kind) = (&member.version, self.layout.rows[index].kind());
         self.newest = self.newest.max(version.modified);
         let fingerprint = &mut self.fingerprint;
@@ -155,6 +173,7 @@ impl Builder {
 
 /// The layout of an archive: where each member's bytes are.
 pub struct Layout {
+    format: ArchiveFormat,
     /// The beginning of every path in the archive: a name and a slash, or nothing.
     top: Vec<u8>,
     rows: Vec<Row>,
@@ -164,21 +183,36 @@ pub struct Layout {
     devices: Vec<u64>,
     /// The length of all members.
     len: u64,
+    /// The directory of a zip.
+    directory: Directory,
     etag: u128,
     modified: SystemTime,
 }
 
 impl Layout {
-    /// Returns the length of the archive in bytes: of all members and two blocks of zeros.
+    /// Returns the length of the archive in bytes: of all members, and two blocks of zeros or the
+    /// directory of a zip.
     ///
     /// GNU tar continues with zeros up to a multiple of 10,240 for the sake of tape drives;
     /// nothing that reads archives needs it.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.len + TRAILER
+        match self.format {
+            ArchiveFormat::Tar => self.len + TRAILER,
+            ArchiveFormat::Zip => {
+                let len = self.directory.len;
+                self.len + len + zip::end_len(self.members() as u64, self.len, len)
+            }
+        }
     }
 
-    /// Returns whether the archive has no member. Its two blocks of zeros remain.
+    /// Returns the format.
+    #[must_use]
+    pub fn format(&self) -> ArchiveFormat {
+        self.format
+    }
+
+    /// Returns whether the archive has no member. What ends every archive remains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -194,7 +228,8 @@ impl Layout {
     #[must_use]
     pub fn memory(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Row>();
-        size_of::<Self>() + rows + self.text.capacity() + self.devices.capacity() * size_of::<u64>()
+        let numbers = self.devices.capacity() + self.directory.starts.capacity();
+        size_of::<Self>() + rows + self.text.capacity() + numbers * size_of::<u64>()
     }
 
     /// Returns the strong validator of the archive, quoted: it differs if any byte may differ.
@@ -227,7 +262,12 @@ impl Layout {
         self.rows.partition_point(|row| row.start <= at).saturating_sub(1)
     }
 
-    /// Returns the offset of a member, or of the zeros after all of them.
+    /// Returns the directory of a zip.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Returns the offset of a member, or of what follows all of them.
     pub(super) fn start(&self, index: usize) -> u64 {
         self.rows.get(index).map_or(self.len, |row| row.start)
     }
@@ -308,6 +348,30 @@ impl Layout {
     }
 }
 
+/// The directory at the end of a zip: its length, and where some of its entries are.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    pub(super) len: u64,
+    /// The offset in the directory of each 64th entry: a range may begin anywhere, and the lengths
+    /// of entries follow from their paths.
+    starts: Vec<u64>,
+}
+
+impl Directory {
+    fn push(&mut self, index: usize, entry_len: u64) {
+        if index.is_multiple_of(STRIDE) {
+            self.starts.push(self.len);
+        }
+        self.len += entry_len;
+    }
+
+    /// Returns an entry at or shortly before this offset in the directory, and its own offset.
+    pub(super) fn near(&self, at: u64) -> (usize, u64) {
+        let place = self.starts.partition_point(|&start| start <= at).saturating_sub(1);
+        (place * STRIDE, self.starts.get(place).copied().unwrap_or(0))
+    }
+}
+
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Layout");
@@ -316,105 +380,24 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// The compact form of a member.
-#[derive(Debug)]
-struct Row {
-    /// The offset of its header.
-    start: u64,
-    version: CompactVersion,
-    /// The offset of its name.
-    text: u32,
-    parent: u32,
-    /// Permissions, and the kind above them.
-    mode: u16,
-}
-
-impl Row {
-    fn kind(&self) -> RowKind {
-        match self.mode >> KIND_SHIFT {
-            0 => RowKind::File,
-            1 => RowKind::Folder,
-            _ => RowKind::Symlink,
-        }
-    }
-}
-
-/// A version in 46 bytes instead of 72.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, packed(2))]
-struct CompactVersion {
-    inode: u64,
-    size: u64,
-    modified: Moment,
-    changed: Moment,
-    links: u32,
-    /// The index of its file system in the list.
-    device: u16,
-}
-
-impl CompactVersion {
-    fn of(version: &FileVersion, device: u16) -> Self {
-        Self {
-            inode: version.inode,
-            size: version.size,
-            modified: Moment::of(version.modified),
-            changed: Moment::of(version.changed),
-            // The kernel counts no further.
-            links: version.links as u32,
-            device,
-        }
-    }
-
-    fn whole(&self, device: u64) -> FileVersion {
-        let (inode, size, links) = (self.inode, self.size, self.links.into());
-        let (modified, changed) = (self.modified.get(), self.changed.get());
-        FileVersion { device, inode, size, modified, changed, links }
-    }
-}
-
-/// Seconds and nanoseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, packed(2))]
-struct Moment(i64, u32);
-
-impl Moment {
-    fn of((seconds, nanoseconds): (i64, i64)) -> Self {
-        Self(seconds, nanoseconds as u32)
-    }
-
-    fn get(self) -> (i64, i64) {
-        (self.0, i64::from(self.1))
-    }
-}
-
-/// [`Kind`] without a link's target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowKind {
-    File,
-    Folder,
-    Symlink,
-}
-
-/// The permissions of a mode.
-const MODE: u16 = 0o7777;
-
-/// The position of the kind in bits, above them.
-const KIND_SHIFT: u32 = 12;
-
-const _: () = assert!(size_of::<Row>() == 64);
-
 /// Two blocks of zeros end an archive.
 const TRAILER: u64 = 2 * BLOCK;
 
 /// No offset of a file is larger, so most clients count no further.
-const MAX_ARCHIVE: u64 = i64::MAX as u64 - TRAILER;
+const MAX_ARCHIVE: u64 = i64::MAX as u64;
+
+/// The number of entries of a zip's directory for which one offset is kept.
+const STRIDE: usize = 64;
 
 /// The folder of members that have none.
 const NO_PARENT: u32 = u32::MAX;
 
 /// The number of the format: another one whenever headers are written in another way, since an
 /// archive begun with an older release must not be completed with a newer one.
-const FORMAT: u64 = 1;
+const TAR_FORMAT: u64 = 1;
+
+/// The number of the other format, by which the two archives of a folder differ.
+const ZIP_FORMAT: u64 = 1 << 32;
 
 fn moment(fingerprint: &mut Fingerprint, (seconds, nanoseconds): (i64, i64)) {
     fingerprint.number(seconds as u64);

@@ -1,16 +1,20 @@
-//! The tar of a folder: the offset of each member, known before a file is opened.
+//! The tar or zip of a folder: the offset of each member, known before a file is opened.
 //!
 //! The length is known before the first byte goes out, so a download of a folder can be resumed
 //! and its parts fetched as those of a file.
 
 mod error;
 mod fingerprint;
+mod format;
 mod header;
 mod layout;
 mod pieces;
+mod row;
+mod zip;
 
 pub use error::LayoutError;
 pub use fingerprint::Fingerprint;
+pub use format::ArchiveFormat;
 pub use header::{BLOCK, Kind, padding};
 pub use layout::{Builder, Layout, Member};
 pub use pieces::{Piece, Pieces};

@@ -3,15 +3,19 @@
 //! An archive may have a million files, a process has some thousand descriptors. So the engine gets
 //! one short chain after the other, and files are opened when their chain is made.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use underpass_engine::{Chain, Source};
-use underpass_protocol::archive::{Layout, Piece};
+use underpass_protocol::FileVersion;
+use underpass_protocol::archive::{ArchiveFormat, Layout, Piece};
 
 use super::beneath::open_member;
+use super::checksum::{ChecksumRequest, PartialSum};
+use super::checksums::Checksums;
 use super::error::ArchiveError;
 use crate::files::version::engine_version;
 
@@ -20,6 +24,11 @@ pub struct Body {
     layout: Arc<Layout>,
     folder: Arc<OwnedFd>,
     range: Range<u64>,
+    checksums: Arc<Checksums>,
+    /// The latest checksum, in case so many others are remembered that it is forgotten.
+    latest: Option<(FileVersion, u32)>,
+    request: Option<ChecksumRequest>,
+    read_bytes: u64,
 }
 
 impl Body {
@@ -30,7 +39,15 @@ impl Body {
     #[must_use]
     pub fn new(layout: Arc<Layout>, folder: Arc<OwnedFd>, range: Range<u64>) -> Self {
         let range = range.start..range.end.min(layout.len());
-        Self { layout, folder, range }
+        let (checksums, latest) = (Arc::default(), None);
+        Self { layout, folder, range, checksums, latest, request: None, read_bytes: 0 }
+    }
+
+    /// Sets the store of checksums that the members of a zip are looked up in.
+    #[must_use]
+    pub fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
+        self.checksums = checksums;
+        self
     }
 
     /// Returns the number of bytes that are not in a chain yet.
@@ -40,9 +57,10 @@ impl Body {
     }
 
     /// Returns the next part, to be moved before the one after it is requested; `None` at the end.
+    /// It may be empty if [`take_request`](Self::take_request) has something.
     ///
-    /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, so it
-    /// may wait for the disk.
+    /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, and reads
+    /// small ones for their checksums, so it may wait for the disk.
     ///
     /// # Errors
     ///
@@ -51,28 +69,71 @@ impl Body {
         if self.remaining() == 0 {
             return Ok(None);
         }
-        let layout = Arc::clone(&self.layout);
-        let mut pieces = layout.pieces(self.range.clone());
+        let (layout, checksums) = (Arc::clone(&self.layout), Arc::clone(&self.checksums));
+        let latest = Cell::new(self.latest);
+        let look_up = |version: &FileVersion| match latest.get() {
+            Some((of, checksum)) if of == *version => Some(checksum),
+            _ => checksums.get(version),
+        };
+        let is_zip = layout.format() == ArchiveFormat::Zip;
+        let read_before = self.read_bytes;
+        let mut pieces = layout.pieces_with(self.range.clone(), &look_up);
         let mut chain = Chain::new();
         let (mut files, mut memory) = (0, 0);
-        while files < Self::MAX_FILES && memory < MAX_MEMORY {
+        while files < Self::MAX_FILES
+            && memory < MAX_MEMORY
+            && self.read_bytes - read_before < MAX_READ
+            && self.request.is_none()
+        {
             let Some(piece) = pieces.next() else { break };
             self.range.start += piece.len();
-            chain = match piece {
+            let (path, version, part) = match piece {
                 Piece::Bytes(bytes) => {
                     memory += bytes.len();
-                    chain.bytes(bytes)
+                    chain = chain.bytes(bytes);
+                    continue;
                 }
-                Piece::File { path, version, offset, len } => {
-                    files += 1;
-                    let version = engine_version(&version);
-                    let file = open_member(&self.folder, &path, &version)?;
-                    let source = Source::range(Arc::new(file), offset, len).version(version);
-                    chain.source(source.at_rest())
-                }
+                Piece::File { path, version, offset, len } => (path, version, Some((offset, len))),
+                Piece::Checksum { path, version } => (path, version, None),
             };
+            files += 1;
+            let expected = engine_version(&version);
+            let file = Arc::new(open_member(&self.folder, &path, &expected)?);
+            // It is not needed for a range that ends in the file.
+            let needs_checksum = is_zip && self.remaining() > 0 && look_up(&version).is_none();
+            if needs_checksum && version.size <= MAX_SMALL {
+                let made = PartialSum::new(Arc::clone(&file), version).finish();
+                let checksum = made.map_err(|undone| undone.of(&path))?;
+                self.read_bytes += version.size;
+                checksums.keep(&version, checksum);
+                latest.set(Some((version, checksum)));
+            } else if needs_checksum {
+                self.request = Some(ChecksumRequest { path, file: Arc::clone(&file), version });
+            }
+            if let Some((offset, len)) = part {
+                let source = Source::range(file, offset, len).version(expected);
+                chain = chain.source(source.at_rest());
+            }
         }
+        self.latest = latest.get();
         Ok(Some(chain))
+    }
+
+    /// Returns the checksum that the next chain needs, if any: it has to be given to
+    /// [`learn`](Self::learn) before that chain is requested.
+    pub fn take_request(&mut self) -> Option<ChecksumRequest> {
+        self.request.take()
+    }
+
+    /// Takes a checksum that was requested.
+    pub fn learn(&mut self, version: FileVersion, checksum: u32) {
+        self.checksums.keep(&version, checksum);
+        self.latest = Some((version, checksum));
+    }
+
+    /// Returns the number of bytes that were read into user space for checksums since the last call.
+    pub fn take_read_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.read_bytes)
     }
 }
 
@@ -84,3 +145,9 @@ impl fmt::Debug for Body {
 
 /// The maximum number of header bytes in one chain, give or take one piece.
 const MAX_MEMORY: usize = 256 << 10;
+
+/// The maximum size of a file whose checksum is made when its chain is.
+const MAX_SMALL: u64 = 1 << 20;
+
+/// The maximum number of bytes that are read for one chain, give or take one file.
+const MAX_READ: u64 = 4 << 20;

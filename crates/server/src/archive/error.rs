@@ -29,6 +29,11 @@ pub enum ArchiveError {
         /// The error of the kernel.
         source: io::Error,
     },
+    /// A path is longer than the format allows.
+    LongPath {
+        /// The maximum length of a path in bytes.
+        limit: usize,
+    },
     /// Folders are nested more deeply than the caller allows.
     TooDeep {
         /// The first folder that is too deep.
@@ -50,7 +55,10 @@ impl ArchiveError {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::TooDeep { .. } | Self::TooLarge | Self::TooMany { .. } => 413,
+            Self::LongPath { .. }
+            | Self::TooDeep { .. }
+            | Self::TooLarge
+            | Self::TooMany { .. } => 413,
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::ACCESS | Errno::PERM) => 403,
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => 404,
@@ -74,6 +82,9 @@ impl fmt::Display for ArchiveError {
             Self::Cancelled => f.write_str("the archive is not wanted any more"),
             Self::Changed { path } => write!(f, "{} changed while it was archived", Shown(path)),
             Self::Io { path, source } => write!(f, "{} cannot be archived: {source}", Shown(path)),
+            Self::LongPath { limit } => {
+                write!(f, "a path in the folder has more than {limit} bytes; ask for the tar")
+            }
             Self::TooDeep { path, limit } => {
                 write!(f, "{} lies deeper than {limit} folders", Shown(path))
             }
@@ -109,6 +120,7 @@ impl fmt::Display for Shown<'_> {
 impl From<LayoutError> for ArchiveError {
     fn from(error: LayoutError) -> Self {
         match error {
+            LayoutError::LongPath { limit } => Self::LongPath { limit },
             LayoutError::TooMany { limit } => Self::TooMany { limit },
             _ => Self::TooLarge,
         }

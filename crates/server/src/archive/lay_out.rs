@@ -45,6 +45,7 @@ fn walk_folder(
     }
     let reached = shared.root.reached(&folder).ok().flatten();
     let options = WalkOptions {
+        format: key.format,
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
         shows_hidden: shared.settings.shows_hidden,

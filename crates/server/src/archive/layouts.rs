@@ -8,29 +8,35 @@ use std::time::Instant;
 
 use rustix::fs::fstat;
 
-use crate::archive::{ArchiveError, Layout};
+use crate::archive::{ArchiveError, ArchiveFormat, Layout};
 use crate::files::open_files::LIFETIME;
 use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
-/// The folder of a layout, and the user whose rights it reflects.
+/// The folder and format of a layout, and the user whose rights it reflects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
     pub(crate) user: Option<Arc<str>>,
+    pub(crate) format: ArchiveFormat,
 }
 
 impl LayoutKey {
     /// Returns the key of an open folder at a path.
-    pub(crate) fn of(folder: impl AsFd, path: &[u8], user: Option<&Arc<str>>) -> Self {
+    pub(crate) fn of(
+        folder: impl AsFd,
+        path: &[u8],
+        user: Option<&Arc<str>>,
+        format: ArchiveFormat,
+    ) -> Self {
         // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
         #[allow(clippy::useless_conversion)] // types differ by target
         let (device, inode) =
             fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
-        Self { device, inode, path: path.to_vec(), user: user.cloned() }
+        Self { device, inode, path: path.to_vec(), user: user.cloned(), format }
     }
 }
 

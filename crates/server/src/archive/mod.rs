@@ -1,10 +1,11 @@
-//! A folder as one tar archive that can be resumed, split and sent without copying its files to
-//! user space.
+//! A folder as one tar or zip that can be resumed, split and sent without copying its files to user
+//! space.
 //!
-//! An uncompressed tar consists of headers, which follow from the attributes of the files, and the
-//! files themselves, which need not be read. So its length is known before the first byte, every
-//! range of it is header bytes or a range of a file, and its ETag follows from the list of members:
-//! the archive of a folder can be served like a file.
+//! Both, uncompressed, consist of headers, which follow from the attributes of the files, and the
+//! files themselves. So the length is known before the first byte, every range is header bytes or
+//! a range of a file, and the ETag follows from the list of members: the archive of a folder can be
+//! served like a file. A zip has a CRC-32 after each file besides, and again at its end.
+//! [`Checksums`] remembers those; small files are read when they are sent, large ones meanwhile.
 //!
 //! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
 //! place; [`Body`] turns a range of it into chains for the engine and opens the files as it gets to
@@ -12,16 +13,22 @@
 
 mod beneath;
 mod body;
+pub(crate) mod checksum; // of one file
+pub(crate) mod checksum_jobs; // those that are being made
+mod checksums;
 mod error;
 pub(crate) mod lay_out; // one walk for several requests
 pub(crate) mod layouts; // those that are kept for a moment
+pub(crate) mod sum_up; // makes checksums of large files
 mod walk;
 
 pub use crate::files::version::engine_version;
 pub use beneath::open_member;
 pub use body::Body;
+pub use checksum::ChecksumRequest;
+pub use checksums::Checksums;
 pub use error::ArchiveError;
 pub use underpass_protocol::archive::{
-    BLOCK, Builder, Fingerprint, Kind, Layout, Member, Piece, padding,
+    ArchiveFormat, BLOCK, Builder, Fingerprint, Kind, Layout, Member, Piece, padding,
 };
 pub use walk::{WalkOptions, walk};

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::Version;
-use underpass_protocol::archive::{Builder, Kind, Layout, Member};
+use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member};
 use underpass_sys::open_beneath;
 
 use super::beneath::is_gone;
@@ -24,6 +24,8 @@ use crate::files::version::facts;
 /// The options of a walk.
 #[derive(Clone, Copy)]
 pub struct WalkOptions<'a> {
+    /// The format of the archive.
+    pub format: ArchiveFormat,
     /// The name of the folder that everything is unpacked into; empty for none.
     pub top: &'a [u8],
     /// The path of the folder relative to the served root, for `hides`; empty for the root.
@@ -45,6 +47,7 @@ impl Default for WalkOptions<'_> {
     /// Returns options that include everything that is not hidden, up to a million members.
     fn default() -> Self {
         Self {
+            format: ArchiveFormat::Tar,
             top: b"",
             base: b"",
             shows_hidden: false,
@@ -61,6 +64,7 @@ impl Default for WalkOptions<'_> {
 impl fmt::Debug for WalkOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WalkOptions")
+            .field("format", &self.format)
             .field("top", &String::from_utf8_lossy(self.top))
             .field("base", &String::from_utf8_lossy(self.base))
             .field("shows_hidden", &self.shows_hidden)
@@ -83,7 +87,7 @@ pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, Arch
     let mut walk = Walk {
         folder: folder.as_fd(),
         options,
-        builder: Builder::new(options.top),
+        builder: Builder::new(options.format, options.top),
         frames: Vec::new(),
         path: Vec::new(),
         found: 0,

@@ -1,20 +1,21 @@
 //! Sends one response: the only module of the server that moves bytes, through the engine.
 
+mod archive;
 mod at_once;
 mod cached;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
 
 use crate::connection::outcome::{Failure, SendOutcome};
-use crate::connection::peer::Peer;
+use crate::connection::peer::{Doing, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::turn::{
     Moving, advance, has_to_wait, note_short, poll_interval, transfer, turn,
@@ -25,7 +26,7 @@ use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::listing::make::Pieces;
 use crate::routing::cached::CachedBody;
-use crate::routing::response::{ArchiveBody, Body, FileBody};
+use crate::routing::response::{Body, FileBody};
 use crate::server::worker::Worker;
 use underpass_observe::metrics::{Recorded, WorkerMetrics};
 use underpass_observe::transfers::{Handle, TransferFacts};
@@ -318,35 +319,6 @@ impl<'a> Slow<'a> {
         self.outcome
     }
 
-    async fn archive(&mut self, archive: ArchiveBody) {
-        for (header, mut part) in archive.parts {
-            if !header.is_empty()
-                && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
-            {
-                return;
-            }
-            loop {
-                // Opening files may wait for a disk.
-                let next = spawn_blocking(move || (part.next_chain(), part)).await;
-                let Ok((next, rest)) = next else { return self.fail(Failure::Stream) };
-                part = rest;
-                let chain = match next {
-                    Ok(Some(chain)) => chain,
-                    Ok(None) => break,
-                    Err(error) => return self.fail(Failure::Archive(error)),
-                };
-                let is_last = part.remaining() == 0;
-                let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
-                if !self.send(chain, confirm).await {
-                    return;
-                }
-            }
-        }
-        if !archive.closing.is_empty() {
-            self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
-        }
-    }
-
     async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
         loop {
             // A client that counts no bytes must not take a part for the whole.
@@ -407,6 +379,24 @@ impl<'a> Slow<'a> {
             if !self.wait(status).await {
                 self.outcome.report.add(transfer.report());
                 return false;
+            }
+        }
+    }
+
+    /// Waits for work of this machine or of an origin, for as long as the client stays; fails and
+    /// returns `None` if it leaves.
+    async fn unless_left<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            match timeout(TICK, self.peer.unless_left(work.as_mut())).await {
+                Ok(Some(outcome)) => return Some(outcome),
+                Ok(None) => {
+                    self.fail(Failure::Left);
+                    return None;
+                }
+                Err(_) if !self.goes_on() => return None,
+                // It is not the client that is waited for.
+                Err(_) => self.peer.begins(Doing::Sending, Instant::now()),
             }
         }
     }
@@ -498,3 +488,6 @@ const HELD_BACK: u64 = 2 << 20;
 
 /// The maximum size of a receive buffer in usual system settings.
 const UNREAD: u64 = 8 << 20;
+
+/// How often a response that waits for something else than its client checks the client.
+const TICK: Duration = Duration::from_millis(500);

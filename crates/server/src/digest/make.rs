@@ -1,17 +1,15 @@
 //! Makes digests on threads of their own: they read whole files, which takes minutes, and on the
 //! helper threads they would delay all other requests.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{SeekFrom, seek};
 use tokio::sync::oneshot;
 use underpass_engine::Version;
 
 use crate::digest::jobs::{DigestJob, DigestRequest, DigestResult, Undigested};
 use crate::digest::known::Digests;
+use crate::digest::settle::settle;
 use crate::digest::{Stopped, compute};
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
@@ -102,23 +100,6 @@ fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
     Ok(())
 }
 
-/// Waits until any further write to a file changes its times.
-///
-/// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
-/// them before it changes the bytes: seeking for data takes the lock that it holds.
-fn settle(file: &OwnedFd, version: &Version) {
-    let (seconds, nanoseconds) = version.changed();
-    let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
-    let Some((seconds, nanoseconds)) = changed else { return };
-    let until = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICKS;
-    if let Ok(left) = until.duration_since(SystemTime::now()) {
-        // The wait is bounded in case the clock was set back.
-        thread::sleep(left.min(TICKS));
-    }
-    // Seeking at the last byte searches nothing; the result does not matter.
-    let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
-}
-
 /// The maximum number of files read at once: two disks, or a large file and small ones.
 const MAX_THREADS: usize = 2;
 
@@ -127,6 +108,3 @@ const MAX_WAITING: usize = 1024;
 
 /// The number of bytes for the stack of a thread.
 const STACK: usize = 128 << 10;
-
-/// A time longer than any tick of the kernel's clock.
-const TICKS: Duration = Duration::from_millis(25);

@@ -8,6 +8,7 @@ pub mod kept;
 pub(crate) mod known; // what is known of files
 pub(crate) mod make; // reads files for their digests
 pub(crate) mod respond; // Repr-Digest and ?hash
+pub(crate) mod settle; // so that a version tells every later change
 
 pub use underpass_protocol::digest::{
     Algorithm, BadField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::archive;
 use crate::archive::lay_out::lay_out;
 use crate::archive::layouts::LayoutKey;
+use crate::archive::{self, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
@@ -29,12 +29,11 @@ pub(crate) async fn respond(
     folder: OwnedFd,
 ) -> Response {
     let settings = ctx.settings();
-    match target.query.get("archive") {
-        None => {}
-        Some(format) if !settings.archive || *format != *b"tar" => {
-            return ctx.error(400, "folders can be had as ?archive=tar, if at all");
-        }
-        Some(_) => return archive(ctx, &target.path, folder).await,
+    if let Some(name) = target.query.get("archive") {
+        return match ArchiveFormat::of_name(&name).filter(|_| settings.archive) {
+            Some(format) => archive(ctx, &target.path, folder, format).await,
+            None => ctx.error(400, "folders can be had as ?archive=tar or ?archive=zip, if at all"),
+        };
     }
     if !settings.listing {
         return ctx.error(403, "this folder is not listed");
@@ -121,9 +120,14 @@ fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
     May { log_in, ..May::default() }
 }
 
-/// Answers with the whole folder as a tar archive, or ranges of it.
-async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Response {
-    let key = LayoutKey::of(&folder, path, ctx.user.as_ref());
+/// Answers with the whole folder as an archive, or ranges of it.
+async fn archive(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    folder: OwnedFd,
+    format: ArchiveFormat,
+) -> Response {
+    let key = LayoutKey::of(&folder, path, ctx.user.as_ref(), format);
     let laid_out = match ctx.shared().layouts.get(&key) {
         Some(laid_out) => Ok(laid_out),
         None => {
@@ -138,21 +142,23 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
     };
     let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
-    let file_name = [name.unwrap_or(b"files"), b".tar"].concat();
+    let file_name = [name.unwrap_or(b"files"), b".", format.name().as_bytes()].concat();
     let etag = layout.etag();
     let facts = Representation {
         len: layout.len(),
         etag: &etag,
         modified: Some(layout.modified()),
-        media_type: "application/x-tar",
+        media_type: format.media_type(),
         coding: None,
         varies: false,
         file_name: Some(&file_name),
         is_download: true,
     };
     let (plan, download) = resume::plan_resumable(ctx, &facts);
-    let part =
-        |from, to| archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
+    let part = |from, to| {
+        let body = archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
+        body.remembering(Arc::clone(&ctx.shared().checksums))
+    };
     let whole = |parts, closing| {
         let _laid_out = Arc::clone(&laid_out);
         Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))

@@ -90,7 +90,7 @@ pub struct Settings {
     pub changes: Changes,
     /// Whether folders are listed.
     pub listing: bool,
-    /// Whether folders can be downloaded as a tar archive.
+    /// Whether folders can be downloaded as tar or zip archives.
     pub archive: bool,
     /// The maximum number of entries in an archive, with all of its subfolders.
     pub max_archive_entries: usize,

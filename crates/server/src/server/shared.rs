@@ -10,6 +10,8 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 use underpass_cache::FillReport;
 
+use crate::archive::Checksums;
+use crate::archive::checksum_jobs::ChecksumJobs;
 use crate::archive::layouts::Layouts;
 use crate::auth::hosts::Hosts;
 use crate::auth::passwords::Passwords;
@@ -42,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) at_rest: AtRest,
     /// The layouts of recently requested archives.
     pub(crate) layouts: Layouts,
+    /// The checksums of members of zips.
+    pub(crate) checksums: Arc<Checksums>,
+    /// The checksums that are being made.
+    pub(crate) checksum_jobs: ChecksumJobs,
     /// The listings under way.
     pub(crate) listings: Listings,
     /// Downloads that were interrupted.
@@ -108,6 +114,8 @@ impl Shared {
             transfers: Transfers::default(),
             at_rest: AtRest::default(),
             layouts: Layouts::new(settings.max_archive_entries),
+            checksums: Arc::default(),
+            checksum_jobs: ChecksumJobs::default(),
             listings: Listings::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),

@@ -1,8 +1,8 @@
-//! Lays out archives of made-up members: every range has to be within the archive, as long as it
-//! says, and made of the same bytes as the whole.
+//! Lays out archives of made-up members, in both formats: every range has to be within the archive,
+//! as long as it says, and made of the same bytes as the whole.
 
 use underpass_protocol::FileVersion;
-use underpass_protocol::archive::{Builder, Kind, Layout, Member, Piece};
+use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member, Piece};
 
 use crate::input::Input;
 
@@ -17,18 +17,20 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let (start, end) = (input.number(), input.number());
-    let Some(layout) = lay_out(&mut input) else { return };
-    let len = layout.len();
-    assert_eq!(len % 512, 0);
-    let (start, end) = (start % (len + 1), end % (len + 1));
-    check_range(&layout, start.min(end), start.max(end));
-    check_range(&layout, 0, len);
+    for format in [ArchiveFormat::Tar, ArchiveFormat::Zip] {
+        let Some(layout) = lay_out(format, &mut Input(input.0)) else { continue };
+        let len = layout.len();
+        assert!(format == ArchiveFormat::Zip || len.is_multiple_of(512));
+        let (start, end) = (start % (len + 1), end % (len + 1));
+        check_range(&layout, start.min(end), start.max(end));
+        check_range(&layout, 0, len);
+    }
 }
 
 /// A layout of what the input tells; `None` if it refuses to become so long.
-fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
+fn lay_out(format: ArchiveFormat, input: &mut Input<'_>) -> Option<Layout> {
     let top = FileVersion { device: 1, inode: 1, links: 1, ..FileVersion::default() };
-    let mut builder = Builder::new(name_in(input));
+    let mut builder = Builder::new(format, name_in(input));
     builder.push_top(0o755, top).ok()?;
     let mut count = 0;
     while !input.0.is_empty() && count < 200 {
@@ -59,10 +61,11 @@ fn name_in<'a>(input: &mut Input<'a>) -> &'a [u8] {
 /// Walks along a range, and asks for each piece once more by itself.
 fn check_range(layout: &Layout, start: u64, end: u64) {
     let mut at = start;
-    for piece in layout.pieces(start..end) {
+    let checksum = |version: &FileVersion| Some(version.inode as u32);
+    for piece in layout.pieces_with(start..end, &checksum) {
         let len = piece.len();
         assert!(len > 0 && len <= end - at);
-        let mut again = layout.pieces(at..at + len);
+        let mut again = layout.pieces_with(at..at + len, &checksum);
         assert_eq!(again.next().as_ref(), Some(&piece));
         assert_eq!(again.next(), None);
         if let Piece::File { version, offset, len, .. } = piece {

@@ -144,11 +144,12 @@ fn links_that_leave_the_root_are_members_and_nothing_behind_them_is() {
 fn archives_can_be_refused_and_other_formats_are() {
     let site = site().with(|settings| settings.archive = false).start();
     assert_eq!(site.get(TAR).status, 400);
+    assert_eq!(site.get("/folder/?archive=zip").status, 400);
     assert!(
         !site.ask("GET", "/folder/", &["Accept: text/html"]).text().contains("name=\"archive\"")
     );
     let site: Running = Site::of(&[("folder/a", b"x")]).start();
-    assert_eq!(site.get("/folder/?archive=zip").status, 400);
+    assert_eq!(site.get("/folder/?archive=rar").status, 400);
     assert_eq!(site.get("/folder/?archive").status, 400);
     assert_eq!(site.get("/folder?archive=tar").field("Location"), Some("./folder/?archive=tar"));
 }

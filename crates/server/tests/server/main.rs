@@ -52,3 +52,4 @@ mod uploads_resumable;
 mod uploads_room;
 mod uploads_told;
 mod variants;
+mod zips;

@@ -1,9 +1,9 @@
-//! Computes digests. No system call does that, so the bytes of a file are read into user space
+//! Computes digests and checksums. No system call does that, so the bytes of a file are read into user space
 //! here, and only here; the result says how many.
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
@@ -39,10 +39,34 @@ pub fn compute(
     file: impl AsFd,
     range: Range<u64>,
     algorithms: &[Algorithm],
-    mut go_on: impl FnMut(u64) -> bool,
+    go_on: impl FnMut(u64) -> bool,
 ) -> Result<Computed, Stopped> {
-    let file = file.as_fd();
     let mut hashers: Vec<_> = algorithms.iter().copied().map(Hasher::new).collect();
+    let add = |bytes: &[u8]| hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
+    let read_bytes = read(file.as_fd(), range, add, go_on)?;
+    let digests = hashers.into_iter().map(Hasher::finish).collect();
+    Ok(Computed { digests, read_bytes })
+}
+
+/// Computes the CRC-32 of a range of a file, as zip and gzip have it, going on from the checksum of
+/// the bytes before the range: 0 if there are none.
+///
+/// # Errors
+///
+/// [`Stopped::Io`]; a file that is shorter than the range is `UnexpectedEof`.
+pub fn crc32(file: impl AsFd, range: Range<u64>, before: u32) -> Result<u32, Stopped> {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    read(file.as_fd(), range, |bytes| hasher.update(bytes), |_| true)?;
+    Ok(hasher.finalize())
+}
+
+/// Reads a range of a file, and returns its length.
+fn read(
+    file: BorrowedFd<'_>,
+    range: Range<u64>,
+    mut add: impl FnMut(&[u8]),
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<u64, Stopped> {
     let wanted = range.end.saturating_sub(range.start);
     // This only makes the kernel read further ahead; a failure does no harm.
     let _ = fadvise(file, range.start, std::num::NonZeroU64::new(wanted), Advice::Sequential);
@@ -56,14 +80,13 @@ pub fn compute(
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(Stopped::Io(errno.into())),
         };
-        hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..read]));
+        add(&buffer[..read]);
         read_bytes += read as u64;
         if !go_on(read_bytes) {
             return Err(Stopped::Cancelled);
         }
     }
-    let digests = hashers.into_iter().map(Hasher::finish).collect();
-    Ok(Computed { digests, read_bytes })
+    Ok(read_bytes)
 }
 
 /// The number of bytes read at once, which fits the second-level cache of a processor.

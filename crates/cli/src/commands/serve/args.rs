@@ -262,7 +262,7 @@ pub(super) struct PageArgs {
     #[arg(long)]
     pub(super) no_listing: bool,
 
-    /// Disable downloads of folders as tar archives
+    /// Disable downloads of folders as tar and zip archives
     #[arg(long)]
     pub(super) no_archive: bool,
 
@@ -318,7 +318,7 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     pub(super) max_per_address: Option<u32>,
 
-    /// Refuse tar archives of more entries than this, subfolders included
+    /// Refuse archives of more entries than this, subfolders included
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(super) max_archive_entries: NonZeroUsize,
 

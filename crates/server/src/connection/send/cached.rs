@@ -1,13 +1,11 @@
 //! Sends bodies from the cache: what has arrived, as it arrives.
 
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use underpass_engine::{Chain, Confirm, Error};
 
 use crate::connection::outcome::Failure;
-use crate::connection::peer::Doing;
 use crate::connection::send::Slow;
 use crate::routing::cached::CachedBody;
 
@@ -63,19 +61,7 @@ impl Slow<'_> {
     /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
     async fn arrive(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
         let began = Instant::now();
-        let mut arriving = pin!(body.wait_for(at, end));
-        let arrived = loop {
-            match timeout(TICK, self.peer.unless_left(arriving.as_mut())).await {
-                Ok(Some(arrived)) => break arrived,
-                Ok(None) => {
-                    self.fail(Failure::Left);
-                    return None;
-                }
-                Err(_) if !self.goes_on() => return None,
-                // It is not the client that is waited for.
-                Err(_) => self.peer.begins(Doing::Sending, Instant::now()),
-            }
-        };
+        let arrived = self.unless_left(body.wait_for(at, end)).await?;
         self.outcome.waited += began.elapsed();
         match arrived {
             Ok(end) => Some(end),
@@ -86,9 +72,6 @@ impl Slow<'_> {
         }
     }
 }
-
-/// How often a response that waits for the origin checks its client.
-const TICK: Duration = Duration::from_millis(500);
 
 /// The number of bytes for which a response does not wait any longer.
 const ENOUGH: u64 = 512 << 10;

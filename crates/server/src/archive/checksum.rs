@@ -1,0 +1,93 @@
+//! The CRC-32 of one file.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use underpass_engine::Version;
+use underpass_protocol::FileVersion;
+use underpass_transport::digest::{Stopped, crc32};
+
+use super::error::ArchiveError;
+use crate::digest::settle::settle;
+use crate::files::version::engine_version;
+
+/// The CRC-32 of a large file, which the next chain of an archive needs.
+#[derive(Clone, Debug)]
+pub struct ChecksumRequest {
+    /// The path of the file relative to the archived folder.
+    pub path: Vec<u8>,
+    /// The open file.
+    pub file: Arc<OwnedFd>,
+    /// The file as it was when the archive was laid out.
+    pub version: FileVersion,
+}
+
+/// The result for a file.
+pub(crate) type ChecksumResult = Result<u32, Unsummed>;
+
+/// The reason why there is no checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unsummed {
+    /// The file is not in the version any more.
+    Changed,
+    /// The file cannot be read.
+    Unreadable(io::ErrorKind),
+}
+
+impl Unsummed {
+    /// Returns the error about a file of the archive.
+    pub(crate) fn of(self, path: &[u8]) -> ArchiveError {
+        match self {
+            Self::Changed => ArchiveError::Changed { path: path.to_vec() },
+            Self::Unreadable(kind) => ArchiveError::io(path, kind),
+        }
+    }
+}
+
+/// A file of which the first bytes are read.
+pub(super) struct PartialSum {
+    file: Arc<OwnedFd>,
+    pub(super) version: FileVersion,
+    checksum: u32,
+    /// The number of bytes that were read.
+    pub(super) at: u64,
+}
+
+impl PartialSum {
+    /// Begins with the first byte of a file.
+    pub(super) fn new(file: Arc<OwnedFd>, version: FileVersion) -> Self {
+        Self { file, version, checksum: 0, at: 0 }
+    }
+
+    /// Reads a slice; returns the result if that was the last one. It may wait for the disk.
+    pub(super) fn read_slice(&mut self) -> Option<ChecksumResult> {
+        let version = engine_version(&self.version);
+        if self.at == 0 {
+            settle(&self.file, &version);
+        }
+        let end = self.version.size.min(self.at + SLICE);
+        let outcome = crc32(&self.file, self.at..end, self.checksum);
+        if Version::of(&self.file).is_ok_and(|now| version.differs_from(&now)) {
+            return Some(Err(Unsummed::Changed));
+        }
+        match outcome {
+            Ok(checksum) => (self.checksum, self.at) = (checksum, end),
+            Err(Stopped::Io(error)) => return Some(Err(Unsummed::Unreadable(error.kind()))),
+            Err(Stopped::Cancelled) => return Some(Err(Unsummed::Changed)),
+        }
+        (self.at == self.version.size).then_some(Ok(self.checksum))
+    }
+
+    /// Reads the rest of the file.
+    pub(super) fn finish(mut self) -> ChecksumResult {
+        loop {
+            if let Some(result) = self.read_slice() {
+                return result;
+            }
+        }
+    }
+}
+
+/// The number of bytes after which another client has its turn.
+const SLICE: u64 = 64 << 20;

@@ -1,0 +1,130 @@
+//! The CRC-32 of members of zips: made once for each version of a file, and kept in memory.
+//!
+//! They are not stored with their files, as digests are: that would change the ctime of each file in
+//! the folder, and with it the ETag of the archive, and a download that broke off could not be
+//! resumed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use underpass_protocol::FileVersion;
+use underpass_protocol::archive::Fingerprint;
+
+/// The CRC-32 of files in a version.
+///
+/// Some 900,000 of those used last are kept, at most twice as many, in 44 MiB; others are made again
+/// when they are needed.
+#[derive(Default)]
+pub struct Checksums {
+    kept: Mutex<Kept>,
+}
+
+/// The latest ones, and those before them, which are forgotten when the latest are too many.
+#[derive(Default)]
+struct Kept {
+    latest: HashMap<ChecksumKey, u32>,
+    before: HashMap<ChecksumKey, u32>,
+}
+
+/// The hash of a version, in four parts so that an entry takes 20 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ChecksumKey([u32; 4]);
+
+impl ChecksumKey {
+    /// Returns the key of a file in this version.
+    pub(super) fn of(version: &FileVersion) -> Self {
+        let FileVersion { device, inode, size, modified, changed, links } = *version;
+        let mut fingerprint = Fingerprint::new();
+        let times = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
+        [device, inode, size, links].into_iter().chain(times).for_each(|one| {
+            fingerprint.number(one);
+        });
+        let value = fingerprint.value();
+        Self([0, 32, 64, 96].map(|shift| (value >> shift) as u32))
+    }
+}
+
+impl Checksums {
+    /// Returns the checksum of a file in this version, if it is known.
+    #[must_use]
+    pub fn get(&self, version: &FileVersion) -> Option<u32> {
+        let key = ChecksumKey::of(version);
+        let mut kept = self.lock();
+        if let Some(&checksum) = kept.latest.get(&key) {
+            return Some(checksum);
+        }
+        let checksum = kept.before.remove(&key)?;
+        kept.put(key, checksum);
+        Some(checksum)
+    }
+
+    /// Remembers the checksum of a file in this version.
+    pub fn keep(&self, version: &FileVersion, checksum: u32) {
+        self.lock().put(ChecksumKey::of(version), checksum);
+    }
+
+    /// Locks even if another thread has panicked: nothing is ever half-written.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn put(&mut self, key: ChecksumKey, checksum: u32) {
+        if self.latest.len() >= MAX_LATEST {
+            self.before = std::mem::take(&mut self.latest);
+        }
+        self.latest.insert(key, checksum);
+    }
+}
+
+impl fmt::Debug for Checksums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checksums").finish_non_exhaustive()
+    }
+}
+
+/// The maximum number of the latest ones: as many as a table of 2^20 places takes, 22 MiB.
+const MAX_LATEST: usize = (1 << 20) / 8 * 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_kept_and_those_in_use() {
+        let checksums = Checksums::default();
+        let version = |inode| FileVersion { inode, ..FileVersion::default() };
+        checksums.keep(&version(0), 7);
+        for inode in 1..=MAX_LATEST as u64 * 3 {
+            checksums.keep(&version(inode), inode as u32);
+            if inode % 1_000 == 0 {
+                assert_eq!(checksums.get(&version(0)), Some(7));
+            }
+        }
+        assert_eq!(checksums.get(&version(1)), None);
+        assert_eq!(checksums.get(&version(MAX_LATEST as u64 * 3 - 5)), Some(2_752_507));
+        let kept = checksums.lock();
+        assert!(kept.latest.len() <= MAX_LATEST && kept.before.len() <= MAX_LATEST);
+        // A table of this capacity has 2^20 places.
+        assert!(kept.latest.capacity() <= MAX_LATEST);
+    }
+
+    #[test]
+    fn another_version_has_another_checksum() {
+        let checksums = Checksums::default();
+        let version = FileVersion { changed: (1, 2), ..FileVersion::default() };
+        checksums.keep(&version, 7);
+        assert_eq!(checksums.get(&version), Some(7));
+        for other in [
+            FileVersion { changed: (1, 3), ..version },
+            FileVersion { modified: (1, 2), ..version },
+            FileVersion { inode: 1, ..version },
+            FileVersion { device: 1, ..version },
+            FileVersion { size: 1, ..version },
+        ] {
+            assert_eq!(checksums.get(&other), None);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Sends folders as archives.
+
+use tokio::task::spawn_blocking;
+use underpass_engine::{Chain, Confirm};
+
+use super::Slow;
+use crate::archive::ArchiveError;
+use crate::archive::checksum::ChecksumResult;
+use crate::archive::sum_up::{MakingChecksum, begin};
+use crate::connection::outcome::Failure;
+use crate::routing::response::ArchiveBody;
+use crate::server::limits::disk_queue::ClientNet;
+
+impl Slow<'_> {
+    /// Sends an archive, or ranges of one.
+    pub(super) async fn archive(&mut self, archive: ArchiveBody) {
+        for (header, mut part) in archive.parts {
+            if !header.is_empty()
+                && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
+            {
+                return;
+            }
+            loop {
+                // Opening files may wait for a disk.
+                let next = spawn_blocking(move || (part.next_chain(), part)).await;
+                let Ok((next, rest)) = next else { return self.fail(Failure::Stream) };
+                part = rest;
+                self.worker.shared.metrics.digest(part.take_read_bytes(), false);
+                let chain = match next {
+                    Ok(Some(chain)) => chain,
+                    Ok(None) => break,
+                    Err(error) => return self.fail(Failure::Archive(error)),
+                };
+                // What follows this chain needs it: it is made while the chain is sent.
+                let client = ClientNet::of(self.peer.address());
+                let making = part.take_request().map(|one| begin(&self.worker.shared, client, one));
+                let is_last = part.remaining() == 0;
+                let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
+                if chain.len() != Some(0) && !self.send(chain, confirm).await {
+                    return;
+                }
+                if let Some(making) = making {
+                    let version = making.version;
+                    let Some(checksum) = self.checksum(making).await else { return };
+                    part.learn(version, checksum);
+                }
+            }
+        }
+        if !archive.closing.is_empty() {
+            self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
+        }
+    }
+
+    /// Waits for a checksum; fails and returns `None` if there will be none.
+    async fn checksum(&mut self, making: MakingChecksum) -> Option<u32> {
+        let made: Option<ChecksumResult> = self.unless_left(making.made).await?.ok();
+        match made {
+            Some(Ok(checksum)) => Some(checksum),
+            Some(Err(undone)) => {
+                let error = undone.of(&making.path);
+                self.fail(Failure::Archive(error));
+                None
+            }
+            None => {
+                self.fail(Failure::Archive(ArchiveError::Busy));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Waits before a file is read, so that its version tells every later change.
+
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{SeekFrom, seek};
+use underpass_engine::Version;
+
+/// Waits until any further write to a file changes its times.
+///
+/// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
+/// them before it changes the bytes: seeking for data takes the lock that it holds.
+pub(crate) fn settle(file: &OwnedFd, version: &Version) {
+    let (seconds, nanoseconds) = version.changed();
+    let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+    let Some((seconds, nanoseconds)) = changed else { return };
+    let until = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICKS;
+    if let Ok(left) = until.duration_since(SystemTime::now()) {
+        // The wait is bounded in case the clock was set back.
+        thread::sleep(left.min(TICKS));
+    }
+    // Seeking at the last byte searches nothing; the result does not matter.
+    let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
+}
+
+/// A time longer than any tick of the kernel's clock.
+const TICKS: Duration = Duration::from_millis(25);
