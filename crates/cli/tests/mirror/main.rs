@@ -9,5 +9,6 @@ mod origin;
 mod peers;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod sources;
 mod tree;
 mod upload;

@@ -96,6 +96,15 @@ pub struct Kept {
 }
 
 impl DownloadError {
+    /// Checks whether another server may have the file where this one failed.
+    pub(super) fn is_of_source(&self) -> bool {
+        match self {
+            Self::Changed | Self::NoDigest => true,
+            Self::Client(error) => !matches!(error, ClientError::Cancelled),
+            _ => false,
+        }
+    }
+
     /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
         let network = |source| ClientError::Network {

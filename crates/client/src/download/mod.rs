@@ -22,7 +22,7 @@ mod workers;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use underpass_engine::PipePool;
+use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
@@ -41,6 +41,7 @@ pub struct Downloader<'a> {
     options: DownloadOptions,
     pipes: PipePool,
     rate_limit: Arc<RateLimit>,
+    mirrors: Vec<(HttpClient<'a>, Url)>,
 }
 
 impl<'a> Downloader<'a> {
@@ -48,7 +49,15 @@ impl<'a> Downloader<'a> {
     #[must_use]
     pub fn new(client: HttpClient<'a>, options: DownloadOptions) -> Self {
         let rate_limit = Arc::new(RateLimit::new(options.rate));
-        Self { client, options, pipes: PipePool::default(), rate_limit }
+        Self { client, options, pipes: PipePool::default(), rate_limit, mirrors: Vec::new() }
+    }
+
+    /// Fetches from these servers too, each with its own client. They must have the same strong entity
+    /// tag as the first one, unless a digest is expected. One that fails or has another file is
+    /// dropped, with an event; if the first one fails at once, the next one takes its place.
+    #[must_use]
+    pub fn with_mirrors(self, mirrors: Vec<(HttpClient<'a>, Url)>) -> Self {
+        Self { mirrors, ..self }
     }
 
     /// Shares this limit with others, instead of the one of its options.
@@ -85,6 +94,25 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         on_event: &(dyn Fn(&Event<'_>) + Sync),
     ) -> Result<Done, Failed> {
-        Download::new(self, url, target, gauge, on_event).run()
+        let mut moved = Report::default();
+        let mut first = (&self.client, url);
+        let mut mirrors = self.mirrors.as_slice();
+        loop {
+            let download = Download::new(self, first, mirrors, target, gauge, on_event);
+            let mut outcome = download.run();
+            match (&mut outcome, mirrors.split_first()) {
+                (Err(failed), Some(((client, url), rest)))
+                    if failed.error.is_of_source() && matches!(target, Target::Named { .. }) =>
+                {
+                    on_event(&Event::SourceDropped { url: first.1, error: &failed.error });
+                    moved.add(&failed.report);
+                    (first, mirrors) = ((client, url), rest);
+                    continue;
+                }
+                (Err(failed), _) => failed.report.add(&moved),
+                (Ok(done), _) => done.report.add(&moved),
+            }
+            return outcome;
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use underpass_engine::Policy;
 use underpass_protocol::digest::{Algorithm, Digest};
+use url::Url;
 
 use super::error::DownloadError;
 
@@ -151,6 +152,13 @@ pub enum Event<'e> {
         error: &'e DownloadError,
         /// The time until the next attempt.
         after: Duration,
+    },
+    /// One of several servers failed or has another file, and is asked no more.
+    SourceDropped {
+        /// Its URL.
+        url: &'e Url,
+        /// Why.
+        error: &'e DownloadError,
     },
     /// The file on the server has changed: the download begins anew.
     StartingOver,

@@ -16,6 +16,7 @@ use super::interpret::{FileRequest, Interpretation, Version, interpret_response}
 use super::options::{Event, Gauge};
 use super::partial_file::Journal;
 use super::rate_limit::RateLimit;
+use super::run::mirrors::{Mirror, Sources};
 use super::scheduler::{SegmentScheduler, Task};
 use crate::backoff::{Backoff, sleep};
 use crate::error::ClientError;
@@ -38,6 +39,8 @@ pub(super) struct Workers<'c> {
     pub(super) journal: Option<&'c Journal>,
     /// The URL that was given.
     pub(super) url: &'c Url,
+    /// Other servers that have the file.
+    pub(super) sources: Sources<'c>,
     /// The URL that answered, and whether it may receive credentials.
     pub(super) answered: (Url, bool),
     pub(super) version: Option<Version>,
@@ -129,9 +132,11 @@ impl<'c> Workers<'c> {
             };
             self.arrive();
             let before = self.moved.load(Ordering::Relaxed);
-            let opened = match first.take() {
-                Some((opened, _)) => Ok(opened),
-                None => self.open(&client, idle.take(), &piece, has_failed),
+            let mirror = self.sources.of(me).filter(|_| first.is_none());
+            let opened = match (first.take(), mirror) {
+                (Some((opened, _)), _) => Ok(opened),
+                (None, Some(mirror)) => self.open_mirror(&client, mirror, idle.take(), &piece),
+                (None, None) => self.open(&client, idle.take(), &piece, has_failed),
             };
             let outcome = opened.and_then(|opened| self.fetch(me, opened, &piece));
             self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
@@ -146,6 +151,9 @@ impl<'c> Workers<'c> {
                         backoff.reset();
                     }
                     has_failed = true;
+                    if self.drops(mirror, &error) {
+                        continue;
+                    }
                     if !self.goes_on(me, error, &mut backoff) {
                         break;
                     }
@@ -190,6 +198,51 @@ impl<'c> Workers<'c> {
             | Interpretation::Part { .. }
             | Interpretation::Whole { .. } => Err(DownloadError::Changed),
         }
+    }
+
+    /// Requests a segment from another server.
+    fn open_mirror<'w>(
+        &self,
+        client: &HttpClient<'w>,
+        mirror: &Mirror<'c>,
+        idle: Option<Connection<'w>>,
+        piece: &Range<u64>,
+    ) -> Result<Opened<'w>, DownloadError>
+    where
+        'c: 'w,
+    {
+        let wanted = self.sources.wanted(mirror, self.version.as_ref());
+        let version = wanted.ok_or(DownloadError::Changed)?;
+        let asked = FileRequest {
+            range: Some((piece.start, Some(piece.end))),
+            version: version.map(|version| (version, Some(self.total))),
+            ..FileRequest::default()
+        };
+        let mut asking: HttpClient<'w> = mirror.client.clone();
+        asking.cancel = client.cancel;
+        let answer = ask(&asking, idle, &asked, &mirror.url, true)?;
+        match interpret_response(&asked, &answer.response)? {
+            Interpretation::Part { range, total } if total == self.total => {
+                mirror.note(&answer.response);
+                Ok(Opened { answer, range })
+            }
+            Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            _ => Err(DownloadError::Changed),
+        }
+    }
+
+    /// Drops the server that a segment was requested from, if there is another one; returns whether
+    /// the worker goes on.
+    fn drops(&self, mirror: Option<&Mirror<'c>>, error: &DownloadError) -> bool {
+        if self.scheduler.is_over() || self.is_cancelled() || !error.is_of_source() {
+            return false;
+        }
+        let goes_on = self.sources.drop(mirror);
+        if goes_on {
+            let url = mirror.map_or(self.url, |mirror| &mirror.url);
+            (self.on_event)(&Event::SourceDropped { url, error });
+        }
+        goes_on
     }
 
     /// Moves a segment to its place; returns the connection if it can be used again.

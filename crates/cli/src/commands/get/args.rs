@@ -24,6 +24,12 @@ pub(crate) struct GetArgs {
     #[arg(short, long = "input-file", value_name = "LIST", conflicts_with = "output")]
     pub(crate) input: Option<PathBuf>,
 
+    /// Fetch parts of the file from this URL too, which must have the same strong entity tag unless
+    /// a digest is given; for one URL
+    #[arg(long, value_name = "URL", value_parser = input::url_or_object,
+        conflicts_with_all = ["recursive", "input"])]
+    pub(crate) mirror: Vec<Url>,
+
     /// Fetch up to N files at once [default: 4 with -i, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
         conflicts_with = "recursive")]

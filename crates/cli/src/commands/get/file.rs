@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    Done, DownloadOptions, Downloader, Event, Failed, Gauge, Kept, RateLimit, name_of,
+    Done, DownloadError, DownloadOptions, Downloader, Event, Failed, Gauge, Kept, RateLimit,
+    name_of,
 };
 use underpass_client::{TlsSetup, Url};
 
@@ -48,7 +49,13 @@ impl Files<'_> {
         let destination = Destination::of(args, item, suggested, cancel)?;
         options.expected.extend(self.expected(item, &destination)?);
         let downloader = Downloader::new(remote.client, options);
-        let downloader = downloader.with_rate_limit(Arc::clone(&self.rate_limit));
+        let mirrors = args.mirror.iter().map(|url| {
+            let remote = args.http.remote(url, self.tls, cancel)?;
+            Ok((remote.client, remote.url))
+        });
+        let downloader = downloader
+            .with_rate_limit(Arc::clone(&self.rate_limit))
+            .with_mirrors(mirrors.collect::<Result<_>>()?);
         let started = Instant::now();
         let work = || {
             let on_event = |event: &Event<'_>| report(args.show, event);
@@ -145,6 +152,15 @@ fn report(show: ShowArgs, event: &Event<'_>) {
         Event::Resuming { have, total } => print::resuming(*have, *total),
         Event::Retrying { error, after } => {
             output::note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
+        }
+        Event::SourceDropped { url, error } => {
+            let reason = match error {
+                DownloadError::Changed => {
+                    "it has another file, or none that is known to be the same"
+                }
+                error => &error.to_string(),
+            };
+            output::note(&format!("{} is left out: {reason}", shown(url)));
         }
         Event::StartingOver => output::note("the server has another version now: starting over"),
         _ => {}

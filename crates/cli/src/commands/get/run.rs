@@ -58,6 +58,10 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         let message = "-o FILE is one file for one URL: use -d DIR for several";
         return Err(Failure::Usage(message.to_owned()));
     }
+    if !args.mirror.is_empty() && items.len() > 1 {
+        let message = "--mirror is another place of one file: give one URL besides";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let is_checked = args.verify
         || args.check.is_some()
         || !args.digest.is_empty()

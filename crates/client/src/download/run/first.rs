@@ -200,7 +200,7 @@ impl<'j, 'a> Download<'j, 'a> {
     pub(super) fn question(&self, is_local: bool) -> Option<FileRequest> {
         let is_single = match self.options.connections {
             Some(connections) => connections == 1,
-            None => is_local,
+            None => is_local && self.mirrors.is_empty(),
         } || matches!(self.target, Target::Stream { .. });
         let bounded = |range: &Range<u64>| match is_single {
             true => range.end,

@@ -2,6 +2,7 @@
 
 mod finish;
 mod first;
+pub(super) mod mirrors;
 mod rounds;
 mod state;
 

@@ -8,6 +8,7 @@ use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::ReceiveOptions;
 
 use super::first::First;
+use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
 use crate::download::error::{Done, DownloadError, Failed};
@@ -95,6 +96,7 @@ impl<'a> Download<'_, 'a> {
             base: partial.base(),
             journal: partial.journal(),
             url: self.url,
+            sources: Sources::new(self.mirrors, !options.expected.is_empty()),
             answered: (answer.url.clone(), answer.is_trusted),
             version: self.version.clone().filter(|_| self.has_ranges),
             total,
@@ -197,8 +199,13 @@ impl<'a> Download<'_, 'a> {
         let most = match self.options.connections {
             Some(most) => u64::from(most).min(left / MIN_KEPT),
             // The kernel of one machine copies no faster for having several queues to copy from.
-            None if is_local => 1,
-            None => (left / BYTES_PER_CONNECTION).min(MAX_DEFAULT_CONNECTIONS),
+            None if is_local && self.mirrors.is_empty() => 1,
+            None => {
+                // Each server has a part in it.
+                let sources = 1 + self.mirrors.len() as u64;
+                let worth = (left / BYTES_PER_CONNECTION).min(MAX_DEFAULT_CONNECTIONS);
+                worth.max(sources).min(left / MIN_KEPT)
+            }
         };
         usize::try_from(most.max(1)).unwrap_or(1)
     }

@@ -22,6 +22,8 @@ use crate::http::HttpClient;
 /// One download.
 pub(in crate::download) struct Download<'j, 'a> {
     pub(super) client: &'j HttpClient<'a>,
+    /// Other servers that have the file.
+    pub(super) mirrors: &'j [(HttpClient<'a>, Url)],
     pub(super) options: &'j DownloadOptions,
     pub(super) pipes: &'j PipePool,
     pub(super) url: &'j Url,
@@ -59,14 +61,16 @@ pub(in crate::download) struct Download<'j, 'a> {
 impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
         downloader: &'j Downloader<'a>,
-        url: &'j Url,
+        (client, url): (&'j HttpClient<'a>, &'j Url),
+        mirrors: &'j [(HttpClient<'a>, Url)],
         target: &'j Target<'j>,
         gauge: &'j Gauge,
         on_event: &'j (dyn Fn(&Event<'_>) + Sync),
     ) -> Self {
-        let Downloader { client, options, pipes, rate_limit } = downloader;
+        let Downloader { options, pipes, rate_limit, .. } = downloader;
         Self {
             client,
+            mirrors,
             options,
             pipes,
             url,

@@ -1,0 +1,90 @@
+//! Other servers that have the same file.
+//!
+//! Pieces of two servers are only put together if both have the same strong entity tag, or if the
+//! digest of the whole is known and compared at the end. A server that fails or has something else
+//! is asked no more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use url::Url;
+
+use crate::download::interpret::Version;
+use crate::http::{HttpClient, Response};
+
+/// The servers of one round of requests.
+pub(in crate::download) struct Sources<'c> {
+    mirrors: Vec<Mirror<'c>>,
+    /// Whether the server that was asked first has failed.
+    is_first_dropped: AtomicBool,
+    /// Whether the digest of the whole file is compared at the end.
+    is_checked: bool,
+}
+
+/// A server besides the one that was asked first.
+pub(in crate::download) struct Mirror<'c> {
+    pub(in crate::download) client: HttpClient<'c>,
+    pub(in crate::download) url: Url,
+    /// The version that its pieces are of, where it need not be that of the others.
+    version: Mutex<Option<Version>>,
+    is_dropped: AtomicBool,
+}
+
+impl<'c> Sources<'c> {
+    pub(in crate::download) fn new(mirrors: &[(HttpClient<'c>, Url)], is_checked: bool) -> Self {
+        let mirror = |(client, url): &(HttpClient<'c>, Url)| Mirror {
+            client: client.clone(),
+            url: url.clone(),
+            version: Mutex::default(),
+            is_dropped: AtomicBool::new(false),
+        };
+        let mirrors = mirrors.iter().map(mirror).collect();
+        Self { mirrors, is_first_dropped: AtomicBool::new(false), is_checked }
+    }
+
+    /// Returns the mirror that a worker asks; `None` for the server that was asked first.
+    pub(in crate::download) fn of(&self, worker: usize) -> Option<&Mirror<'c>> {
+        let is_there = |mirror: &&Mirror<'_>| !mirror.is_dropped.load(Ordering::Relaxed);
+        let mirrors: Vec<_> = self.mirrors.iter().filter(is_there).collect();
+        let first = usize::from(!self.is_first_dropped.load(Ordering::Relaxed));
+        let turn = worker.checked_rem(mirrors.len() + first)?;
+        mirrors.get(turn.checked_sub(first)?).copied()
+    }
+
+    /// Drops a server that has failed; returns `false` if there is no other one.
+    pub(in crate::download) fn drop(&self, mirror: Option<&Mirror<'c>>) -> bool {
+        let is_there = |mirror: &Mirror<'_>| !mirror.is_dropped.load(Ordering::Relaxed);
+        let Some(mirror) = mirror else {
+            let has_others = self.mirrors.iter().any(is_there);
+            self.is_first_dropped.fetch_or(has_others, Ordering::Relaxed);
+            return has_others;
+        };
+        mirror.is_dropped.store(true, Ordering::Relaxed);
+        !self.is_first_dropped.load(Ordering::Relaxed) || self.mirrors.iter().any(is_there)
+    }
+
+    /// Returns the version that a piece of a mirror must be of; `Some(None)` for any, and `None` if
+    /// there is nothing by which it could be known to fit to the others, which are of `version`.
+    pub(in crate::download) fn wanted(
+        &self,
+        mirror: &Mirror<'_>,
+        version: Option<&Version>,
+    ) -> Option<Option<Version>> {
+        let known = mirror.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (known, version) {
+            (Some(known), _) => Some(Some(known)),
+            (None, _) if self.is_checked => Some(None),
+            // Dates are those of one server.
+            (None, Some(tag @ Version::Tag(_))) => Some(Some(tag.clone())),
+            (None, _) => None,
+        }
+    }
+}
+
+impl Mirror<'_> {
+    /// Notes the version of the first piece: all others must be of the same.
+    pub(in crate::download) fn note(&self, response: &Response) {
+        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        *version = version.take().or_else(|| Version::of(response));
+    }
+}
