@@ -201,3 +201,11 @@ fn what_is_kept_is_what_coreutils_keeps() {
     command.args(["cp", "-i", "-", "b"]).current_dir(here.path());
     Running::start(command).finish().failed(2, &["-i", "standard input"]);
 }
+
+#[test]
+fn an_algorithm_that_was_taken_for_a_url_is_noticed() {
+    for name in ["md5", "sha-256", "SHA512"] {
+        let finished = run(["get", "--digest-print", name, "http://127.0.0.1:9/file"]);
+        finished.failed(2, &[&name.to_lowercase(), "--digest-print=ALG"]);
+    }
+}

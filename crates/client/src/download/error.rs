@@ -51,6 +51,8 @@ pub enum DownloadError {
     Stranger {
         /// Its name.
         name: OsString,
+        /// The name of its journal, if there is a damaged one.
+        journal: Option<OsString>,
     },
 }
 
@@ -187,8 +189,12 @@ impl fmt::Display for DownloadError {
             Self::NoRoom { needed, free } => {
                 write!(f, "it needs {needed} bytes, and {free} are free")
             }
-            Self::Stranger { name } => {
+            Self::Stranger { name, journal: None } => {
                 write!(f, "{} is in the way, and has no valid journal", name.display())
+            }
+            Self::Stranger { name, journal: Some(journal) } => {
+                let (name, journal) = (name.display(), journal.display());
+                write!(f, "{name} cannot be resumed: its journal {journal} is damaged")
             }
         }
     }

@@ -142,7 +142,13 @@ impl<'t> TargetName<'t> {
         if found.len() > 0
             && journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
         {
-            return Err(DownloadError::Stranger { name: self.part_name() });
+            let journal = self.journal_name();
+            // One that is damaged, but recognizably of this file, is begun anew with it.
+            if !journal::was_of(self.folder, &journal, found.ino()) {
+                let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+                let journal = is_there.then_some(journal);
+                return Err(DownloadError::Stranger { name: self.part_name(), journal });
+            }
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -135,6 +135,35 @@ fn a_part_without_a_journal_is_left_alone() {
 }
 
 #[test]
+fn a_part_whose_own_journal_is_damaged_is_begun_anew() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let journal = client.folder.path().join("file.part.journal");
+    let text = fs::read_to_string(&journal).unwrap();
+    let end = text.find("\"boot\":").unwrap();
+    fs::write(&journal, &text[..end]).unwrap();
+    assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0);
+    assert_eq!(client.names(), ["file"]);
+}
+
+#[test]
+fn a_part_with_a_journal_of_nothing_is_left_alone_and_both_are_named() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let journal = client.folder.path().join("file.part.journal");
+    // As a power cut may leave it, and one of another file.
+    let text = fs::read_to_string(&journal).unwrap();
+    for damaged in ["\0".repeat(128), text.replace("\"inode\":", "\"inode\":9")] {
+        fs::write(&journal, damaged[..damaged.len() - 10].replace("\"boot\":", "")).unwrap();
+        let failed = client.get(&server.url("/")).unwrap_err().to_string();
+        for name in ["file.part ", "file.part.journal"] {
+            assert!(failed.contains(name), "{failed}");
+        }
+        assert_eq!(client.names(), ["file.part", "file.part.journal"]);
+    }
+}
+
+#[test]
 fn little_is_fetched_anew_rather_than_kept() {
     let bytes = noise(1 << 20);
     let (client, server, failed) = broken_off(&bytes, 1 << 19);

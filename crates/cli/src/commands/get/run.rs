@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
-use underpass_client::{TlsSetup, input};
+use underpass_client::{TlsSetup, Url, input};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 
@@ -69,6 +69,14 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     if is_checked && args.output.as_deref() == Some(Path::new("-")) {
         let message = "a digest cannot be made of what goes to standard output: use -o FILE";
         return Err(Failure::Usage(message.to_owned()));
+    }
+    let is_name =
+        |url: &&Url| ALGORITHMS.iter().any(|name| url.as_str() == format!("http://{name}/"));
+    if let Some(url) = args.urls.iter().find(is_name).filter(|_| args.digest_print.is_some()) {
+        let name = url.host_str().unwrap_or_default();
+        return Err(Failure::Usage(format!(
+            "{name} is taken for a URL: an algorithm is given as --digest-print=ALG, sha-256 or sha-512"
+        )));
     }
     if !args.digest.is_empty() && items.len() > 1 {
         let message = "--digest checks one file: give one URL";
@@ -145,3 +153,9 @@ impl Failures {
 
 /// The number of files of a list that are fetched at once.
 const DEFAULT_PARALLEL: usize = 4;
+
+/// Names that are meant for an algorithm after `--digest-print`, and for no server.
+const ALGORITHMS: [&str; 12] = [
+    "blake3", "crc32c", "md5", "sha1", "sha-1", "sha224", "sha256", "sha-256", "sha384", "sha-384",
+    "sha512", "sha-512",
+];
