@@ -16,6 +16,8 @@ pub enum CacheError {
     Busy,
     /// The origin has another version now.
     Changed,
+    /// The connection to the origin broke off before the end of its answer.
+    CutOff,
     /// The origin denies access to this node.
     AccessDenied,
     /// The disk failed.
@@ -26,7 +28,7 @@ pub enum CacheError {
     ServerError,
     /// The origin redirects elsewhere, which is not followed.
     Redirected,
-    /// The origin did not answer in time, or stopped in the middle.
+    /// The origin sent nothing for too long.
     TimedOut,
     /// The origin cannot be reached.
     Unreachable,
@@ -44,7 +46,7 @@ impl CacheError {
             | Self::Redirected => 502,
             Self::Busy | Self::Disk => 503,
             Self::NoRoom => 507,
-            Self::TimedOut | Self::Unreachable => 504,
+            Self::CutOff | Self::TimedOut | Self::Unreachable => 504,
         }
     }
 
@@ -55,6 +57,7 @@ impl CacheError {
             Self::InvalidResponse => "origin-invalid",
             Self::Busy => "busy",
             Self::Changed => "origin-changed",
+            Self::CutOff => "origin-cut-off",
             Self::AccessDenied => "origin-denied",
             Self::Disk => "disk",
             Self::NoRoom => "no-room",
@@ -67,7 +70,7 @@ impl CacheError {
 
     /// Returns whether a retry may succeed.
     pub(crate) fn is_transient(self) -> bool {
-        matches!(self, Self::ServerError | Self::TimedOut | Self::Unreachable)
+        matches!(self, Self::CutOff | Self::ServerError | Self::TimedOut | Self::Unreachable)
     }
 }
 
@@ -77,6 +80,7 @@ impl fmt::Display for CacheError {
             Self::InvalidResponse => "the origin's answer cannot be used",
             Self::Busy => "too many requests to the origin are under way; try again soon",
             Self::Changed => "the file has changed at the origin",
+            Self::CutOff => "the connection to the origin broke off",
             Self::AccessDenied => "the origin does not let this server in",
             Self::Disk => "the disk of the cache failed",
             Self::ServerError => "the origin failed",
@@ -94,9 +98,9 @@ impl From<&ClientError> for CacheError {
     fn from(error: &ClientError) -> Self {
         match error {
             ClientError::Stalled => Self::TimedOut,
-            ClientError::Network { .. } | ClientError::Closed | ClientError::Cancelled => {
-                Self::Unreachable
-            }
+            ClientError::Closed => Self::CutOff,
+            ClientError::Network { action: "receiving from", .. } => Self::CutOff,
+            ClientError::Network { .. } | ClientError::Cancelled => Self::Unreachable,
             ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
                 Self::Redirected
             }

@@ -186,7 +186,7 @@ impl Generation {
             // Of an unknown length there is one fill, and nothing resumes it.
             let len = match state.len {
                 Some(len) => len,
-                None if state.fills.is_empty() => return ReadStep::Fail(CacheError::TimedOut),
+                None if state.fills.is_empty() => return ReadStep::Fail(CacheError::CutOff),
                 None => u64::MAX,
             };
             if len < u64::MAX && state.fills.len() < MAX_FILLS {

@@ -232,7 +232,7 @@ impl Fill {
         let framing = BodyFraming::Length(len);
         let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
         Counters::add(&self.node.counters.origin_bytes, received.report.bytes());
-        received.outcome.map_err(|_| CacheError::TimedOut)
+        received.outcome.map_err(|error| error_of(&error, false))
     }
 
     /// Evicts objects after the disk turned out to be full; returns whether there were any.
@@ -357,7 +357,7 @@ impl Fill {
         Counters::add(&self.node.counters.origin_bytes, bytes);
         received.outcome.map_err(|error| error_of(&error, self.writer.is_some()))?;
         match framing {
-            BodyFraming::Length(len) if bytes != len => Err(CacheError::TimedOut),
+            BodyFraming::Length(len) if bytes != len => Err(CacheError::CutOff),
             _ => Ok(()),
         }
     }
@@ -433,14 +433,16 @@ fn error_of(error: &ReceiveError, is_relay: bool) -> CacheError {
     let error = match error {
         ReceiveError::Engine(error) => error,
         ReceiveError::Chunk(_) | ReceiveError::TooLong => return CacheError::InvalidResponse,
-        _ => return CacheError::TimedOut,
+        ReceiveError::Stalled => return CacheError::TimedOut,
+        _ => return CacheError::CutOff,
     };
     let Error::Io { source, .. } = &**error else { return CacheError::Disk };
     match Errno::from_io_error(source) {
         Some(Errno::NOSPC | Errno::DQUOT) => CacheError::NoRoom,
         // Writing to a file never fails with EPIPE: it is from the socket.
-        Some(Errno::PIPE) if !is_relay => CacheError::TimedOut,
-        _ if is_of_network(source) => CacheError::TimedOut,
+        Some(Errno::PIPE) if !is_relay => CacheError::CutOff,
+        Some(Errno::TIMEDOUT) => CacheError::TimedOut,
+        _ if is_of_network(source) => CacheError::CutOff,
         _ => CacheError::Disk,
     }
 }
@@ -475,13 +477,13 @@ mod tests {
     #[test]
     fn only_what_comes_from_the_disk_is_its_failure() {
         for (errno, is_relay, expected) in [
-            (Errno::CONNRESET, false, CacheError::TimedOut),
-            (Errno::HOSTUNREACH, false, CacheError::TimedOut),
-            (Errno::NETUNREACH, true, CacheError::TimedOut),
+            (Errno::CONNRESET, false, CacheError::CutOff),
+            (Errno::HOSTUNREACH, false, CacheError::CutOff),
+            (Errno::NETUNREACH, true, CacheError::CutOff),
             (Errno::TIMEDOUT, false, CacheError::TimedOut),
             // TLS errors are detected earlier, so this is a corrupt block.
             (Errno::BADMSG, false, CacheError::Disk),
-            (Errno::PIPE, false, CacheError::TimedOut),
+            (Errno::PIPE, false, CacheError::CutOff),
             (Errno::PIPE, true, CacheError::Disk),
             (Errno::IO, false, CacheError::Disk),
             (Errno::NOSPC, false, CacheError::NoRoom),
