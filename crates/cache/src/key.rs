@@ -1,9 +1,11 @@
 //! The key of an object: its path and query at the origin, and the fields by which it varies.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 use underpass_protocol::encode_segment;
+use underpass_protocol::request::target::Target;
 
 /// The name of an object on disk: the digest of its key.
 pub(crate) type Digest = [u8; 32];
@@ -18,8 +20,16 @@ pub struct Key {
 }
 
 impl Key {
-    /// Creates the key of a decoded path without a slash at either end, such as `a/b`. `is_folder`
-    /// adds a slash at its end. `None` if it is longer than 8 KiB.
+    /// Creates the key of a target, with its path as the client has written it
+    /// ([`Target::normal_path`]): an origin may tell `+` from `%2B`. `None` if it is longer than 8 KiB.
+    #[must_use]
+    pub fn of(target: &Target<'_>) -> Option<Self> {
+        Self::with_path(target.normal_path(), target.is_folder, target.query.raw)
+    }
+
+    /// Creates the key of a decoded path without a slash at either end, such as `a/b`, in which all
+    /// but unreserved characters are escaped, as object stores want it. `is_folder` adds a slash at
+    /// its end. `None` if it is longer than 8 KiB.
     #[must_use]
     pub fn new(path: &[u8], is_folder: bool, query: &[u8]) -> Option<Self> {
         let mut text = String::with_capacity(path.len() + query.len() + 2);
@@ -27,6 +37,10 @@ impl Key {
             text.push('/');
             text.push_str(&encode_segment(segment));
         }
+        Self::with_path(text, is_folder, query)
+    }
+
+    fn with_path(mut text: String, is_folder: bool, query: &[u8]) -> Option<Self> {
         if is_folder || text.is_empty() {
             text.push('/');
         }
@@ -79,6 +93,25 @@ impl Key {
         &self.text
     }
 
+    /// Returns the path and query with all characters of the path escaped that may be: the same text for
+    /// all keys that name the same file to this node's rules.
+    pub(crate) fn escaped(&self) -> Cow<'_, str> {
+        let end = self.text.find('?').unwrap_or(self.text.len());
+        let (path, query) = self.text.split_at(end);
+        if !path.bytes().any(is_delimiter) {
+            return Cow::Borrowed(&self.text);
+        }
+        let mut out = String::with_capacity(self.text.len() + 16);
+        for byte in path.bytes() {
+            match is_delimiter(byte) {
+                true => out.push_str(&encode_segment(&[byte])),
+                false => out.push(char::from(byte)),
+            }
+        }
+        out.push_str(query);
+        Cow::Owned(out)
+    }
+
     /// Returns the digest that names the object on disk.
     pub(crate) fn digest(&self) -> &Digest {
         &self.digest
@@ -89,6 +122,11 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// Returns whether a part of a path may have this character as it is or escaped (RFC 3986 3.3).
+fn is_delimiter(byte: u8) -> bool {
+    matches!(byte, b'!' | b'$' | b'&'..=b',' | b':' | b';' | b'=' | b'@')
 }
 
 /// The maximum length of a key in bytes.
@@ -114,6 +152,23 @@ mod tests {
             assert_eq!(Key::new(path, is_folder, query).map(|key| key.text), Some(text.to_owned()));
         }
         assert_eq!(Key::new(&[b'a'; 9 << 10], false, b""), None);
+    }
+
+    #[test]
+    fn a_path_is_asked_for_as_the_client_has_written_it() {
+        for (target, text, escaped) in [
+            ("/a+b", "/a+b", "/a%2Bb"),
+            ("/a%2bb", "/a%2Bb", "/a%2Bb"),
+            ("/%61!$&'()*,;=:@b/", "/a!$&'()*,;=:@b/", "/a%21%24%26%27%28%29%2A%2C%3B%3D%3A%40b/"),
+            ("//x/.././a+/./%7e|\"", "/a+/~%7C%22", "/a%2B/~%7C%22"),
+            ("/a?b+c", "/a?b+c", "/a?b+c"),
+            ("/", "/", "/"),
+        ] {
+            let key = Key::of(&Target::parse(target.as_bytes(), b"").unwrap()).unwrap();
+            assert_eq!((key.as_str(), &*key.escaped()), (text, escaped), "{target}");
+        }
+        let below = Target::parse(b"/p%2Bq/a+b", b"/p+q").unwrap();
+        assert_eq!(Key::of(&below).unwrap().text, "/a+b");
     }
 
     #[test]

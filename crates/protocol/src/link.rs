@@ -11,6 +11,20 @@ pub fn encode_segment(name: &[u8]) -> String {
     out
 }
 
+/// Appends a part of a path in the normal form of RFC 3986 6.2.2: unreserved characters are never
+/// escaped, and what a part may not have always is. Between are the characters that may have a
+/// meaning of their own (3.3): those stay as they were received, since `+` and `%2B` can be two paths.
+pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
+    let mut rest = part;
+    while let [byte, after @ ..] = rest {
+        let escape = escaped(after).filter(|_| *byte == b'%');
+        let (named, after) = escape.unwrap_or((*byte, after));
+        let is_kept = escape.is_none() && named != b'%' && is_plain(named);
+        push_encoded(out, named, is_unreserved(named) || is_kept);
+        rest = after;
+    }
+}
+
 /// Returns the redirect for a folder that was requested without its slash: relative,
 /// `./name/?query`.
 ///

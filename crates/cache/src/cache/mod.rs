@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use underpass_protocol::request::target::Target;
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
 
 use crate::error::{CacheError, OpenError};
@@ -99,12 +100,15 @@ impl Cache {
         &self.node.origins.id
     }
 
-    /// Returns the key of a path; see [`Key::new`]. Object stores have no queries for clients, and
-    /// without one they know folders only by listings, which have no key.
+    /// Returns the key of a target; see [`Key::of`]. Object stores have no queries for clients, and
+    /// without one they know folders only by listings, which have no key; a `+` of a path means a
+    /// space to some of them, so that all is escaped.
     #[must_use]
-    pub fn key(&self, path: &[u8], is_folder: bool, query: &[u8]) -> Option<Key> {
-        let query = if self.has_stores() { &[][..] } else { query };
-        Key::new(path, is_folder, query)
+    pub fn key(&self, target: &Target<'_>) -> Option<Key> {
+        match self.has_stores() {
+            true => Key::new(&target.path, target.is_folder, b""),
+            false => Key::of(target),
+        }
     }
 
     /// Returns whether an origin is an object store.
@@ -167,7 +171,7 @@ impl Cache {
     fn look_up(&self, object: &Arc<Object>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
         let is_fresh = |response: &&Arc<BufferedResponse>| {
-            response.is_fresh() && !self.node.expiry.covers(object.key.as_str(), response.requested)
+            response.is_fresh() && !self.node.expiry.covers(&object.key.escaped(), response.requested)
         };
         if let Some(response) = state.response.as_ref().filter(is_fresh) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };

@@ -42,8 +42,8 @@ impl Cache {
     /// # Errors
     ///
     /// If that cannot be recorded on the disk; then it holds for this process alone.
-    pub fn expire(&self, prefix: &str) -> io::Result<()> {
-        self.node.expiry.add(prefix)
+    pub fn expire(&self, prefix: &Key) -> io::Result<()> {
+        self.node.expiry.add(&prefix.escaped())
     }
 
     /// Returns at most this many paths and how often they were requested lately, the most popular

@@ -199,7 +199,7 @@ impl Node {
     /// Returns what a stored version may be used for now.
     pub(crate) fn usage(&self, key: &Key, generation: &Generation) -> Use {
         let head = generation.head();
-        match self.expiry.covers(key.as_str(), head.requested) {
+        match self.expiry.covers(&key.escaped(), head.requested) {
             true => Use::AfterValidation,
             false => head.freshness(&self.options.rules).usage(SystemTime::now()),
         }
@@ -209,7 +209,7 @@ impl Node {
     pub(crate) fn is_usable_on_error(&self, key: &Key, generation: &Generation) -> bool {
         let head = generation.head();
         let freshness = head.freshness(&self.options.rules);
-        !self.expiry.covers(key.as_str(), head.requested)
+        !self.expiry.covers(&key.escaped(), head.requested)
             && freshness.is_usable_on_error(SystemTime::now())
     }
 

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::authority::split_absolute;
-use crate::link::escaped;
 pub use crate::link::{encode_segment, slash_redirect};
+use crate::link::{escaped, push_normal};
 
 /// The path and the query that a request target names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,35 @@ impl<'b> Target<'b> {
         below(&mut path, prefix)?;
         is_folder |= path.is_empty() && prefix.is_empty();
         Ok(Self { path: Cow::Owned(path), is_folder, query, raw_path })
+    }
+}
+
+impl Target<'_> {
+    /// Returns [`path`](Self::path) as the client has written it, below the prefix, with a slash before
+    /// each part: in the normal form of RFC 3986 6.2.2, so that equivalent paths are the same text, and
+    /// others are not. `%2B` stays apart from `+`, as those of all characters that may have a meaning
+    /// in a part of a path.
+    #[must_use]
+    pub fn normal_path(&self) -> String {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        let mut decoded = Vec::new();
+        for part in self.raw_path.split(|&byte| byte == b'/') {
+            decoded.clear();
+            // It was read before, and had no fault.
+            let _ = decode_part(part, &mut decoded);
+            match &decoded[..] {
+                b"" | b"." => {}
+                b".." => drop(parts.pop()),
+                _ => parts.push(part),
+            }
+        }
+        let names = self.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).count();
+        let mut out = String::with_capacity(self.raw_path.len() + 1);
+        for part in &parts[parts.len().saturating_sub(names)..] {
+            out.push('/');
+            push_normal(&mut out, part);
+        }
+        out
     }
 }
 

@@ -30,6 +30,6 @@ pub(crate) fn key_of(
         // For a store that would be another request: a listing of the bucket.
         return Err((404, "a store has no page for a folder"));
     }
-    let key = cache.key(&target.path, target.is_folder, target.query.raw).ok_or((414, ""))?;
+    let key = cache.key(target).ok_or((414, ""))?;
     key.with_fields(varying(&ctx.request, cache.vary_on())).ok_or((431, ""))
 }

@@ -47,7 +47,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
     let Ok(below) = Target::parse(&prefix, b"") else {
         return ctx.error(400, "?prefix= is a path, such as /a/");
     };
-    let Some(key) = cache.key(&below.path, below.is_folder, below.query.raw) else {
+    let Some(key) = cache.key(&below) else {
         return ctx.error(414, "");
     };
     // Names that only begin alike are in the same folder.
@@ -60,7 +60,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
         return access::denied(ctx);
     }
     let cache = cache.clone();
-    match spawn_blocking(move || cache.expire(key.as_str())).await {
+    match spawn_blocking(move || cache.expire(&key)).await {
         Ok(Ok(())) => {
             let text = "stale: validated before it is used again\n";
             Response::memory(200, PLAIN_TEXT, text.as_bytes(), false)
