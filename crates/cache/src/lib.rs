@@ -27,5 +27,5 @@ pub use cache::{Cache, CacheEntry, Lookup, Reader, StoredObject};
 pub use error::{CacheError, OpenError};
 pub use fill::{BufferedResponse, ObjectRequest, RedirectHost, ResponseContent};
 pub use key::Key;
-pub use node::{CacheStats, FillReport};
+pub use node::{CacheEvent, CacheStats, FillReport};
 pub use options::{CacheOptions, KeepFree, OriginOptions};

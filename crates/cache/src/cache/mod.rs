@@ -9,14 +9,14 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use underpass_protocol::request::target::Target;
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
+use underpass_protocol::request::target::Target;
 
 use crate::error::{CacheError, OpenError};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
 use crate::key::Key;
-use crate::node::{Counters, FillReport, Node, Permit};
+use crate::node::{CacheEvent, Counters, Node, Permit};
 use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
 use crate::store::{Head, is_forwarded};
@@ -79,9 +79,9 @@ impl Cache {
         Ok(Self { node: Arc::new(Node::open(options)?) })
     }
 
-    /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with the
-    /// report of each fill, by the thread that ran it.
-    pub fn start(&self, observe: impl Fn(&FillReport<'_>) + Send + Sync + 'static) {
+    /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with
+    /// each event by the thread that noticed it: that of a fill with its report.
+    pub fn start(&self, observe: impl Fn(&CacheEvent<'_>) + Send + Sync + 'static) {
         self.node.observe(Box::new(observe));
         let node = Arc::downgrade(&self.node);
         // Without this thread, more has to be fetched again after a power failure.
@@ -171,7 +171,8 @@ impl Cache {
     fn look_up(&self, object: &Arc<Object>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
         let is_fresh = |response: &&Arc<BufferedResponse>| {
-            response.is_fresh() && !self.node.expiry.covers(&object.key.escaped(), response.requested)
+            response.is_fresh()
+                && !self.node.expiry.covers(&object.key.escaped(), response.requested)
         };
         if let Some(response) = state.response.as_ref().filter(is_fresh) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
@@ -408,6 +409,7 @@ fn maintain(node: &Weak<Node>) {
     loop {
         std::thread::sleep(SAVE_INTERVAL);
         let Some(node) = node.upgrade() else { return };
+        node.restore_folder();
         let generations = node.generations();
         drop(node);
         generations.iter().for_each(|generation| generation.save());

@@ -261,7 +261,12 @@ impl Fetch<'_> {
         if self.wanted.is_relayed || self.node.reserve(reserved).is_err() {
             return self.relay(received, total, start..end);
         }
-        let generation = match self.create(&received.answer.response, total, is_stored) {
+        let create = || self.create(&received.answer.response, total, is_stored);
+        let created = match create() {
+            Err(_) if self.node.restore_folder() => create(),
+            created => created,
+        };
+        let generation = match created {
             Ok(generation) => Arc::new(generation),
             // The disk is full or broken.
             Err(_) => {

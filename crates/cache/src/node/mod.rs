@@ -7,7 +7,7 @@ mod popularity;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +24,7 @@ use crate::key::{Digest, Key};
 use crate::object::Object;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
-use crate::store::{DiskQuota, Folder, QuotaExceeded};
+use crate::store::{DiskQuota, Folder, QuotaExceeded, Restored};
 
 /// What all parts of a cache share.
 pub(crate) struct Node {
@@ -50,9 +50,24 @@ pub(crate) struct Node {
     pub(crate) popularity: Popularity,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
     observer: OnceLock<Observer>,
+    /// Whether the loss of the folder was reported.
+    is_gone: AtomicBool,
 }
 
-type Observer = Box<dyn Fn(&FillReport<'_>) + Send + Sync>;
+type Observer = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
+
+/// Something that happened in a cache.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CacheEvent<'e> {
+    /// A fill has ended.
+    Filled(&'e FillReport<'e>),
+    /// The contents of the folder were removed by another program; it is used again, and empty.
+    Emptied,
+    /// The folder was removed by another program. Nothing is stored any more until the next start;
+    /// reported once.
+    FolderGone,
+}
 
 /// What one fill did.
 #[derive(Clone, Debug)]
@@ -152,11 +167,12 @@ impl Node {
             counters: Counters::default(),
             objects: Mutex::default(),
             observer: OnceLock::new(),
+            is_gone: AtomicBool::new(false),
             options,
         })
     }
 
-    /// Sets the function that is called with the report of each fill; the first one counts.
+    /// Sets the function that is called with each event; the first one counts.
     pub(crate) fn observe(&self, observer: Observer) {
         let _ = self.observer.set(observer);
     }
@@ -166,9 +182,35 @@ impl Node {
         if report.error.is_some() {
             Counters::add(&self.counters.failed, 1);
         }
+        self.notify(&CacheEvent::Filled(report));
+    }
+
+    fn notify(&self, event: &CacheEvent<'_>) {
         if let Some(observer) = self.observer.get() {
-            observer(report);
+            observer(event);
         }
+    }
+
+    /// Restores the contents of the folder if they were removed; returns whether they were. What is
+    /// in memory had its files there.
+    pub(crate) fn restore_folder(&self) -> bool {
+        match self.folder.restore() {
+            Restored::Present => return false,
+            Restored::Gone => {
+                if !self.is_gone.swap(true, Ordering::Relaxed) {
+                    self.notify(&CacheEvent::FolderGone);
+                }
+                return false;
+            }
+            Restored::Empty => {}
+        }
+        let objects: Vec<_> = self.objects().values().cloned().collect();
+        for object in objects {
+            object.detach();
+        }
+        self.quota.forget_all();
+        self.notify(&CacheEvent::Emptied);
+        true
     }
 
     /// Returns the object of a key, which may be new.
@@ -232,7 +274,7 @@ impl Node {
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
             let is_pinned = |digest: &Digest| self.is_pinned(digest);
-            match self.quota.try_reserve(bytes, self.folder.objects(), is_pinned) {
+            match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
                 Err(QuotaExceeded::Permanently) => return Err(CacheError::NoRoom),
                 Err(QuotaExceeded::Evict(digest)) => self.evict_one(&digest),

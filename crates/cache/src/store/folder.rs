@@ -8,10 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, mkdirat, openat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, mkdirat, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
@@ -24,12 +26,31 @@ use crate::key::Digest;
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    objects: OwnedFd,
+    /// The folder itself.
+    top: OwnedFd,
+    contents: RwLock<Contents>,
     /// The number of the next file.
     next: AtomicU64,
     /// Files of lower numbers were made by earlier processes.
     first: u64,
-    _lock: File,
+}
+
+/// The contents of the folder, which may be removed under this process.
+#[derive(Debug)]
+struct Contents {
+    objects: Arc<OwnedFd>,
+    lock: Arc<File>,
+}
+
+/// What was found of a folder that does not take new objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// Nothing of it was removed.
+    Present,
+    /// Its contents were removed, and it is empty now and takes objects again.
+    Empty,
+    /// It was removed, or its contents were and cannot be created again.
+    Gone,
 }
 
 /// A file with the bytes of an object, and its journal.
@@ -76,10 +97,12 @@ impl Folder {
         let objects = path.join(OBJECTS);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&objects);
         made.map_err(fail("creating"))?;
-        let objects = File::open(objects).map_err(fail("opening"))?.into();
+        let objects = File::open(objects).map_err(fail("opening"))?;
+        let top = File::open(&path).map_err(fail("opening"))?.into();
+        let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
         // Later processes begin with later numbers, also after the clock was set back a little.
         let first = millis(SystemTime::now()) << 12;
-        Ok(Self { path, objects, next: AtomicU64::new(first), first, _lock: lock })
+        Ok(Self { path, top, contents: RwLock::new(contents), next: AtomicU64::new(first), first })
     }
 
     /// Returns its absolute path.
@@ -88,8 +111,59 @@ impl Folder {
     }
 
     /// Returns the descriptor of a folder on its file system.
-    pub(crate) fn objects(&self) -> &OwnedFd {
-        &self.objects
+    pub(crate) fn objects(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.contents.read().unwrap_or_else(PoisonError::into_inner).objects)
+    }
+
+    /// Creates the contents again if they were removed under this process. The folder itself is not
+    /// created again: its path may be another folder's now, and this process is confined to the old
+    /// one.
+    pub(crate) fn restore(&self) -> Restored {
+        let mut contents = self.contents.write().unwrap_or_else(PoisonError::into_inner);
+        let is_removed = |folder: &OwnedFd| fstat(folder).is_ok_and(|stat| stat.st_nlink == 0);
+        if !is_removed(&contents.objects) {
+            return Restored::Present;
+        }
+        if is_removed(&self.top) {
+            return Restored::Gone;
+        }
+        match self.create_contents(&contents.lock) {
+            Ok(created) => {
+                *contents = created;
+                Restored::Empty
+            }
+            Err(_) => Restored::Gone,
+        }
+    }
+
+    /// Creates the contents again, unless another process has begun to use the folder.
+    fn create_contents(&self, held: &Arc<File>) -> io::Result<Contents> {
+        let top = &self.top;
+        let named = statat(top, LOCK, AtFlags::SYMLINK_NOFOLLOW);
+        let is_held =
+            named.is_ok_and(|named| fstat(held).is_ok_and(|it| it.st_ino == named.st_ino));
+        let (read_write, mode) = (Mode::RUSR | Mode::WUSR, OFlags::RDWR | OFlags::CREATE);
+        let flags = mode | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = if is_held {
+            Arc::clone(held)
+        } else {
+            let lock = openat(top, LOCK, flags, read_write)?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            Arc::new(File::from(lock))
+        };
+        let mut format = File::from(openat(top, FORMAT, flags, read_write)?);
+        match io::read_to_string(&format)?.trim_end() {
+            VERSION => {}
+            "" => writeln!(format, "{VERSION}")?,
+            _ => return Err(Errno::EXIST.into()),
+        }
+        match mkdirat(top, OBJECTS, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let objects = Arc::new(openat(top, OBJECTS, flags, Mode::empty())?);
+        Ok(Contents { objects, lock })
     }
 
     /// Creates the file and the journal of an object, replacing those of its older version.
@@ -224,9 +298,10 @@ impl Folder {
     fn shard(&self, digest: &Digest) -> io::Result<OwnedFd> {
         let name = format!("{:02x}", digest[0]);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || openat(&self.objects, name.as_str(), flags, Mode::empty());
+        let objects = self.objects();
+        let open = || openat(&objects, name.as_str(), flags, Mode::empty());
         match open() {
-            Err(Errno::NOENT) => match mkdirat(&self.objects, name.as_str(), Mode::RWXU) {
+            Err(Errno::NOENT) => match mkdirat(&objects, name.as_str(), Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => Ok(open()?),
                 Err(errno) => Err(errno.into()),
             },

@@ -5,6 +5,6 @@ mod folder;
 mod head;
 mod quota;
 
-pub(crate) use folder::Folder;
+pub(crate) use folder::{Folder, Restored};
 pub(crate) use head::{Head, is_forwarded, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded};

@@ -123,6 +123,11 @@ impl DiskQuota {
         self.lock().queue.remove(digest)
     }
 
+    /// Forgets all objects, whose files were removed. What is reserved stays so.
+    pub(crate) fn forget_all(&self) {
+        self.lock().queue = EvictionQueue::default();
+    }
+
     /// Returns the bytes and the number of objects, and the bytes that are reserved.
     pub(crate) fn usage(&self) -> (u64, u64, u64) {
         let state = self.lock();

@@ -268,3 +268,50 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     node.get("/a").is(200, &bytes);
     assert_eq!(origin.asked().len(), 2);
 }
+
+#[test]
+fn a_folder_whose_contents_are_removed_is_used_again() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    for entry in fs::read_dir(node.cache.path()).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => fs::remove_dir_all(entry.path()).unwrap(),
+            false => fs::remove_file(entry.path()).unwrap(),
+        }
+    }
+    node.get("/b").is(200, b"hello");
+    until_stored(&node, 5);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 10);
+    assert!(node.get("/a").cache().starts_with("underpass; hit"));
+    // It is locked again, and found again.
+    let mut other = underpass();
+    other.args(["serve", "--port", "0", "--origin", &origin.url(), "--cache"]);
+    other.arg(node.cache.path());
+    Running::start(other).finish().failed(1, &["another process"]);
+    let asked = origin.asked().len();
+    let node = node.again(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    node.get("/b").is(200, b"hello");
+    assert_eq!(origin.asked().len(), asked);
+}
+
+#[test]
+fn a_folder_that_is_removed_is_reported_once() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    fs::remove_dir_all(node.cache.path()).unwrap();
+    for path in ["/b", "/c", "/d"] {
+        node.get(path).is(200, b"hello");
+    }
+    node.server.signal("TERM");
+    let said = node.server.finish().stderr;
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("was removed")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("started again")), "{said}");
+}

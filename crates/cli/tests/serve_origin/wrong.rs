@@ -120,3 +120,57 @@ fn an_origin_that_says_nothing_is_given_up() {
     assert_eq!(reply.status, 504);
     assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
 }
+
+#[test]
+fn an_origin_that_cuts_the_connection_is_not_called_late() {
+    let origin = Origin::new(|asked, sending| {
+        sending.closes = true;
+        if asked.path == "/body" {
+            sending
+                .head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=1000");
+            sending.body(b"5\r\nhello\r\n");
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let reply = node.get("/head");
+    assert_eq!(reply.status, 504);
+    assert!(reply.cache().contains("detail=origin-cut-off"), "{}", reply.cache());
+    let text = String::from_utf8(reply.body).unwrap();
+    assert!(text.contains("broke off"), "{text}");
+    assert_eq!(node.get("/body").body, b"hello");
+    node.server.signal("TERM");
+    let said = node.server.finish().stderr;
+    let line = said.lines().find(|line| line.starts_with("filled /body")).unwrap();
+    assert!(line.contains("broke off"), "{line}");
+}
+
+#[test]
+fn the_origin_sees_the_path_as_the_client_has_written_it() {
+    let origin = Origin::new(|asked, sending| {
+        let head = "HTTP/1.1 200 OK\nCache-Control: max-age=1000\nETag: \"a\"";
+        sending.answer(head, asked.path.as_bytes());
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for (path, seen) in [
+        ("/a+b;c=1,(d)!'$&*@:", "/a+b;c=1,(d)!'$&*@:"),
+        ("/a%2bb", "/a%2Bb"),
+        ("/a+b", "/a+b"),
+        ("/%61%20b%7e", "/a%20b~"),
+    ] {
+        node.get(path).is(200, seen.as_bytes());
+        let again = node.get(path);
+        assert!(again.cache().starts_with("underpass; hit"), "{}", again.cache());
+    }
+    // Both are below the prefix, however it is written.
+    let expire = |prefix: &str| {
+        let target = format!("/.underpass/expire?prefix={prefix}");
+        assert_eq!(node.ask("POST", &target, &["Content-Length: 0"]).status, 200);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    expire("/a%252Bb");
+    for path in ["/a+b", "/a%2Bb"] {
+        let reply = node.get(path);
+        assert!(!reply.cache().starts_with("underpass; hit"), "{path}: {}", reply.cache());
+    }
+    assert!(node.get("/%61%20b%7e").cache().starts_with("underpass; hit"));
+}

@@ -87,7 +87,7 @@ impl Server {
         let shared = Arc::new(self.shared);
         if let Some(cache) = &shared.settings.cache {
             let notes = Arc::downgrade(&shared);
-            cache.start(move |report| notes.upgrade().iter().for_each(|it| it.filled(report)));
+            cache.start(move |event| notes.upgrade().iter().for_each(|it| it.cache_event(event)));
         }
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {

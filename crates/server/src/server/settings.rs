@@ -341,6 +341,13 @@ pub enum Note {
         /// Why it was given up, if it was.
         failure: Option<String>,
     },
+    /// Another program has removed the folder of the cache, or everything in it.
+    CacheRemoved {
+        /// The folder.
+        folder: PathBuf,
+        /// Whether it is used again, and empty; otherwise nothing is stored until the next start.
+        is_usable: bool,
+    },
     /// A response was aborted because of its file; the client has seen a reset.
     Failed {
         /// The requested path.

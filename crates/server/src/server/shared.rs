@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
-use underpass_cache::FillReport;
+use underpass_cache::{CacheEvent, FillReport};
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
@@ -142,8 +142,21 @@ impl Shared {
         })
     }
 
-    /// Reports a fill of the cache.
-    pub(crate) fn filled(&self, report: &FillReport<'_>) {
+    /// Reports what happened in the cache.
+    pub(crate) fn cache_event(&self, event: &CacheEvent<'_>) {
+        let folder = || self.settings.cache.as_ref().map(|cache| cache.folder().to_owned());
+        match event {
+            CacheEvent::Filled(report) => self.filled(report),
+            CacheEvent::Emptied | CacheEvent::FolderGone => {
+                let is_usable = matches!(event, CacheEvent::Emptied);
+                let folder = folder().unwrap_or_default();
+                self.note(Note::CacheRemoved { folder, is_usable });
+            }
+            _ => {}
+        }
+    }
+
+    fn filled(&self, report: &FillReport<'_>) {
         self.note(Note::Filled {
             target: report.key.to_owned(),
             origin: report.origin.to_owned(),

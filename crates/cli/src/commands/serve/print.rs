@@ -120,6 +120,14 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
                  {user_space_bytes} bytes in user space{end}"
             ));
         }
+        Note::CacheRemoved { folder, is_usable: true } => {
+            let folder = folder.display();
+            note(&format!("the contents of {folder} were removed: the cache begins anew, empty"))
+        }
+        Note::CacheRemoved { folder, is_usable: false } => note(&format!(
+            "{} was removed: nothing is stored until this server is started again",
+            folder.display()
+        )),
         Note::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }
