@@ -43,6 +43,11 @@ impl<'a> Worker<'_, '_, '_, 'a> {
                 asks = false;
             }
         }
+        let is_large = task.entry.facts.size.is_some_and(|size| size >= MIN_JOURNALED);
+        if is_large && task.entry.facts.modified.is_some() {
+            // The listing tells enough.
+            return self.download(task, task.entry.facts);
+        }
         let answer = self.ask("GET", &[], &task.entry.url)?;
         if is_folder_of(&answer.url, &task.entry.url) {
             return self.turned_out_a_folder(task, answer);
