@@ -149,3 +149,49 @@ fn digests_of_coreutils_are_understood() {
         assert_eq!(fetched.text().matches("\"matches\":true").count(), count, "{option}");
     }
 }
+
+#[test]
+fn the_files_of_a_folder_are_compared() {
+    let (root, here) = (folder(), folder());
+    fs::create_dir(root.path().join("sub")).unwrap();
+    fs::write(root.path().join("sub/a"), "hello\n").unwrap();
+    fs::write(root.path().join("b"), "hello\n").unwrap();
+    let peer = Peer::ours(root.path());
+    let outside = here.path().join("outside");
+    fs::write(&outside, "mine").unwrap();
+    let sums = |lines: &[&str]| {
+        let lines = lines.iter().map(|name| format!("{HELLO}  {name}\n"));
+        fs::write(here.path().join("sums"), lines.collect::<String>()).unwrap();
+    };
+    let args = ["-r", "--update", &peer.url, "-d", "new", "--check", "sums"];
+    sums(&["sub/a", "./b"]);
+    get(here.path(), &args).succeeded();
+    sums(&["sub/a", "b", "c"]);
+    get(here.path(), &args).failed(1, &["1 of 3 files"]);
+    sums(&["sub/a", "../outside", "b"]);
+    get(here.path(), &args).failed(1, &["1 of 3 files"]);
+    assert_eq!(fs::read(&outside).unwrap(), b"mine");
+    fs::write(root.path().join("sub/a"), "other\n").unwrap();
+    sums(&["sub/a", "b"]);
+    let said = get(here.path(), &args).failed(1, &["1 of 2 files", "sums"]).stderr;
+    assert!(said.contains("sub/a: its digest is another one"), "{said}");
+    assert_eq!(names(&here.path().join("new/sub")), ["a.damaged"]);
+    fs::write(root.path().join("sub/a"), "hello\n").unwrap();
+    get(here.path(), &args).succeeded();
+    assert_eq!(names(&here.path().join("new/sub")), ["a", "a.damaged"]);
+}
+
+#[test]
+fn a_large_file_of_a_listing_is_requested_once() {
+    let (root, here) = (folder(), folder());
+    fs::write(root.path().join("large"), noise(20 << 20)).unwrap();
+    let peer = Peer::ours(root.path());
+    get(here.path(), &["-r", "-N", &peer.url, "-d", "new"]).succeeded();
+    assert!(fs::read(here.path().join("new/large")).unwrap() == noise(20 << 20));
+    let mut asked = peer.requests();
+    // The log has them in the order in which they ended.
+    asked.sort();
+    assert_eq!(asked, ["GET /", "GET /large"]);
+    get(here.path(), &["-r", "-N", &peer.url, "-d", "new"]).succeeded();
+    assert_eq!(peer.requests().len(), 3);
+}

@@ -13,7 +13,8 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
 
 use super::args::GetArgs;
-use super::{print, progress};
+use super::sums::Sums;
+use super::{print, progress, verify};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
@@ -36,7 +37,13 @@ fn summary(receipt: &TreeReceipt) -> String {
 }
 
 /// Fetches the folder at one URL.
-pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
+pub(super) fn fetch(
+    args: &GetArgs,
+    url: &Url,
+    sums: Option<&Sums>,
+    tls: &TlsSetup,
+    cancel: &AtomicBool,
+) -> Result<()> {
     let path = place(args, url)?;
     let filter = filter(args)?;
     let remote = args.http.remote(url, tls, cancel)?;
@@ -69,8 +76,9 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
         Ok(done) => {
             let receipt = TreeReceipt::new(url, &path, &done, elapsed);
             print::tree(args.show, &summary(&receipt), &receipt.receipt, &receipt);
+            let checked = sums.map_or(Ok(()), |sums| verify::check(sums, &path, cancel));
             match done.left_out {
-                0 => Ok(()),
+                0 => checked,
                 count => Err(Failure::line(match count {
                     1 => format!("{} lacks one file, folder or link: see above", path.display()),
                     _ => format!(
