@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         shows_hidden: false,
         hides: &|_, _| false,
         shows_times: &|_| true,
+        may_read: &|_| true,
         may: May::default(),
         archive: true,
         root: &root,

@@ -19,6 +19,7 @@ mod entry;
 mod format;
 mod page;
 mod pick;
+mod readme;
 mod scan;
 mod text;
 
@@ -58,6 +59,9 @@ pub struct Listing<'a> {
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
     /// Returns whether the time of an entry may be shown: that of a folder can reveal hidden names.
     pub shows_times: &'a dyn Fn(&[u8]) -> bool,
+    /// Returns whether the client may read the file at a path below the root; a README is shown only
+    /// then.
+    pub may_read: &'a dyn Fn(&[u8]) -> bool,
     /// The changes that the client may make here; the page offers no others.
     pub may: May,
     /// Whether the page offers folders as archives: `?archive=zip`, `?archive=tar`.

@@ -13,6 +13,7 @@ use super::format::index::IndexForm;
 use super::format::json::JsonForm;
 use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
+use super::readme;
 use super::scan::{Scan, add_up, complete, scan};
 
 /// A listing for which the values of the response head are known.
@@ -45,7 +46,13 @@ impl<'a> Prepared<'a> {
         let held: Vec<_> = found.iter().filter_map(|found| complete(&listing, found)).collect();
         let mut tally = Tally { lost_links, ..Tally::default() };
         held.iter().for_each(|entry| tally.add(entry));
-        let outline = Outline { tally: Some(tally), before, total: before + remaining, next_page };
+        let outline = Outline {
+            tally: Some(tally),
+            before,
+            total: before + remaining,
+            next_page,
+            readme: None,
+        };
         Ok(Self { listing, held: Some(held), outline })
     }
 
@@ -90,7 +97,7 @@ impl<'a> Prepared<'a> {
     /// The errors of the sink, and of reading the folder if it is too large to hold. The written
     /// part is then not a whole listing.
     pub fn write(self, sink: &mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
-        let Self { listing, held, outline } = self;
+        let Self { listing, held, mut outline } = self;
         let Some(entries) = held else {
             let mut unsorted = Unsorted::new(&listing)?;
             while let Some(piece) = unsorted.next(&listing)? {
@@ -98,6 +105,7 @@ impl<'a> Prepared<'a> {
             }
             return Ok(());
         };
+        outline.readme = readme::find(&listing);
         let mut pieces = Pieces { buf: Vec::with_capacity(PIECE_LEN), sink };
         let mut form = form(&listing, &outline, true);
         form.begin(&mut pieces.buf);

@@ -106,6 +106,7 @@ impl Root {
             shows_hidden: self.shows_hidden,
             hides: &|path, _| !self.hidden.is_empty() && path == self.hidden,
             shows_times: &|_| true,
+            may_read: &|path| !path.ends_with(b"secret/README.md"),
             may: self.may,
             archive: true,
             root: self,
@@ -496,18 +497,18 @@ fn elements<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
 fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
     use base64::Engine as _;
     use sha2::Digest as _;
-    let mut root = Root::with_files(["file"])?;
+    let mut root = Root::with_files(["file", "README.md"])?;
     root.may = May { upload: true, delete: true, log_in: false };
     let page = root.text("", "")?;
     let policy = underpass_listing::CONTENT_SECURITY_POLICY;
     let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
-    assert_eq!((styles.len(), scripts.len()), (2, 3));
+    assert_eq!((styles.len(), scripts.len()), (3, 3));
     for contents in styles.into_iter().chain(scripts) {
         let digest = sha2::Sha256::digest(contents);
         let digest = base64::engine::general_purpose::STANDARD.encode(digest);
         assert!(policy.contains(&format!("'sha256-{digest}'")), "{digest}: {}", &contents[..60]);
     }
-    assert!(!policy.contains("unsafe") && policy.matches("sha256-").count() == 5);
+    assert!(!policy.contains("unsafe") && policy.matches("sha256-").count() == 6);
     for inline in [" style=", " onclick=", " onload=", " onsubmit=", "javascript:"] {
         assert!(!page.contains(inline), "{inline}");
     }
@@ -532,5 +533,47 @@ fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
     let json = root.text("", "json")?;
     root.may = May::default();
     assert_eq!(json, root.text("", "json")?);
+    Ok(())
+}
+
+#[test]
+fn a_readme_is_below_the_rows_of_the_first_page() -> Result<()> {
+    let root = Root::new()?;
+    fs::create_dir_all(root.path(b"docs"))?;
+    fs::write(root.path(b"docs/README.md"), "# Title\n\n[a](a.md) <script>x</script>")?;
+    fs::write(root.path(b"docs/other"), "")?;
+    let page = root.text("docs", "")?;
+    let (rows, readme) = page.split_once("<article class=\"readme\"").ok_or("no README")?;
+    assert!(rows.contains("</main>") && readme.contains("<h1 id=\"readme-title\">Title</h1>"));
+    assert!(readme.contains("<a Href=\"a.md\">a</a>") && !readme.contains("<script>x"));
+    for query in ["q=other", "sort=name&after=other"] {
+        assert!(!root.text("docs", query)?.contains("readme-title"), "{query}");
+    }
+    fs::write(root.path(b"docs/README.md"), [b"plain \xff".as_slice(), b"<b>"].concat())?;
+    assert!(root.text("docs", "")?.contains("plain \u{fffd}"));
+    fs::remove_file(root.path(b"docs/README.md"))?;
+    fs::write(root.path(b"docs/README"), "*plain* <text>")?;
+    assert!(root.text("docs", "")?.contains("<pre class=\"plain\">*plain* &lt;text&gt;</pre>"));
+    Ok(())
+}
+
+#[test]
+fn a_readme_that_may_not_be_read_or_is_no_small_file_is_not_shown() -> Result<()> {
+    let mut root = Root::new()?;
+    for folder in ["hidden", "secret", "link", "pipe", "folder", "large"] {
+        fs::create_dir(root.path(folder.as_bytes()))?;
+    }
+    for folder in ["hidden", "secret", "."] {
+        fs::write(root.path(format!("{folder}/README.md").as_bytes()), "shown")?;
+    }
+    symlink("../README.md", root.path(b"link/README.md"))?;
+    mknodat(&root.opened, "pipe/README.md", FileType::Fifo, Mode::RUSR, 0)?;
+    fs::create_dir(root.path(b"folder/README.md"))?;
+    fs::write(root.path(b"large/README.md"), "shown ".repeat(30_000))?;
+    root.hidden = b"hidden/README.md";
+    assert!(root.text("", "")?.contains("class=\"readme\""));
+    for folder in ["hidden", "secret", "link", "pipe", "folder", "large"] {
+        assert!(!root.text(folder, "")?.contains("class=\"readme\""), "{folder}");
+    }
     Ok(())
 }

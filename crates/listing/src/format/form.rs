@@ -1,6 +1,7 @@
 //! The trait of all listing formats, and the values known before a listing is written.
 
 use crate::entry::Entry;
+use crate::readme::Readme;
 
 /// A format of a listing, which writes into a buffer.
 pub(crate) trait Form {
@@ -23,6 +24,8 @@ pub(crate) struct Outline {
     pub(crate) total: u64,
     /// A link to the rest of the listing.
     pub(crate) next_page: Option<String>,
+    /// The README of the folder, if it is shown.
+    pub(crate) readme: Option<Readme>,
 }
 
 /// The counts of a page.

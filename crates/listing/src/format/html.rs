@@ -15,6 +15,7 @@ use underpass_protocol::listing::{Direction, Order, SortKey};
 use super::change::{CHANGE_STYLE, bar, scripts};
 use super::form::{Form, Outline, Tally};
 use super::icon::icon;
+use super::markdown::section;
 use crate::Listing;
 use crate::entry::Entry;
 use crate::text::{counted, grouped, human_size, utc, visible};
@@ -25,12 +26,13 @@ use crate::text::{counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-8RPPlI46Wsyc64GUrfo2AZxzZKcwgfQlRong7ITM/K0=' \
-     'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
-     script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
+     style-src 'sha256-cz+8nZvd57GlN5WsUHIuCTYTiJ8auTyVmUzBsdblWU8=' \
+     'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us=' \
+     'sha256-Lxmog7qAV4oYi2+BT+7UM81Ad+8Gph6HQ0pv1AMTa94='; \
+     script-src 'sha256-6NFDlNrsMgROu2JFNio3OshIbrqckCabfqjrE3laFf8=' \
      'sha256-V2xfdqv0O1raKmHzDj+ci38aeuB7Q6RBjUbOn4ls9UI=' \
      'sha256-y8SZe6KQs9faQIX1YFzQA3pVFlW8IzkqWrjDz59Yeqw='; \
-     img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
+     img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.
 pub(crate) struct HtmlForm<'l> {
@@ -62,6 +64,7 @@ impl<'l> HtmlForm<'l> {
             title { "Index of /" (path) (slash) }
             style { (PreEscaped(STYLE)) }
             @if !self.listing.may.nothing() { style { (PreEscaped(CHANGE_STYLE)) } }
+            @if self.outline.readme.is_some() { style { (PreEscaped(README_STYLE)) } }
             header {
                 div {
                     (self.trail())
@@ -256,6 +259,7 @@ impl<'l> HtmlForm<'l> {
             p.empty #none role="status" hidden {}
             (PreEscaped("</main>"))
             (self.pages())
+            @if let Some(readme) = &self.outline.readme { (section(readme)) }
             footer {
                 @if self.outline.tally.is_none() { p { (total_of(tally)) } }
                 @if tally.lost_links > 0 {
@@ -355,6 +359,9 @@ const ROOT_NAME: &str = "Files";
 
 /// The style of the page.
 const STYLE: &str = include_str!("style.css");
+
+/// The style of a README.
+const README_STYLE: &str = include_str!("readme.css");
 
 /// The script of the page.
 const SCRIPT: &str = include_str!("script.js");

@@ -6,4 +6,5 @@ pub(crate) mod html;
 pub(crate) mod icon;
 pub(crate) mod index; // as nginx writes it, for programs
 pub(crate) mod json;
+pub(crate) mod markdown;
 pub(crate) mod simple; // names alone

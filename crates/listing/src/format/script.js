@@ -38,9 +38,9 @@
 
   // What is in the table, now and whenever something else is.
   const load = () => {
-    rows = [...document.querySelectorAll('tbody tr:not(.parent)')];
+    rows = [...document.querySelectorAll('main tbody tr:not(.parent)')];
     names = rows.map((row) => row.querySelector('bdi').textContent.toLowerCase());
-    times = [...document.querySelectorAll('time')];
+    times = [...document.querySelectorAll('main time')];
     parent = document.querySelector('.parent');
     none = document.getElementById('none');
     document.querySelector('.utc')?.remove();
@@ -67,7 +67,7 @@
       box.value = '';
       narrow();
     } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
-      const links = [...document.querySelectorAll('tbody tr:not([hidden]) a')];
+      const links = [...document.querySelectorAll('main tbody tr:not([hidden]) a')];
       const at = links.indexOf(here);
       if (at < 0 && here !== box && here !== document.body) return;
       const next = event.key === 'ArrowDown' ? at + 1 : at - 1;

@@ -273,6 +273,7 @@ fn with_listing<T>(
                 || shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
         },
         shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),
+        may_read: &|inside| access.can(user, inside, Right::Read),
         may: *may,
         archive: shared.settings.archive && !is_partial,
         root: &shared.root,

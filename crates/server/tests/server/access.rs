@@ -43,6 +43,24 @@ fn each_user_reads_what_is_his() {
 }
 
 #[test]
+fn a_readme_is_shown_to_those_who_may_read_it() {
+    let files: &[(&str, &[u8])] =
+        &[("README.md", b"# For alice"), ("public/README.md", b"# For all")];
+    let site = Site::of(files).auth(&["alice:secret1@/", "@/public"]).start();
+    let html = "Accept: text/html";
+    let has = |path: &str, fields: &[&str], text: &str| {
+        let reply = site.ask("GET", path, fields);
+        assert_eq!(reply.status, 200);
+        reply.text().contains(text)
+    };
+    assert!(has("/", &[html, ALICE], "For alice</h1>"));
+    assert!(!has("/", &[html], "For alice"));
+    assert!(has("/public/", &[html], "For all</h1>"));
+    // Programs that read the lines of a listing get nothing else.
+    assert!(!has("/public/", &[], "For all"));
+}
+
+#[test]
 fn a_wrong_password_is_asked_for_again_and_the_connection_kept() {
     let site = site();
     let mut client = site.connect();

@@ -1,0 +1,247 @@
+//! The README of a folder, below its rows.
+//!
+//! Nothing of its HTML is used: tags are left out, and what is left is written by this program. So a
+//! README cannot run scripts, change the page or load anything from another server, and the
+//! policy of the page would forbid it besides.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use maud::{Markup, PreEscaped, html};
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html::write_html_fmt};
+
+use crate::readme::Readme;
+
+/// Returns the README as a part of the page.
+pub(crate) fn section(readme: &Readme) -> Markup {
+    let is_markdown = readme.name.to_ascii_lowercase().ends_with(".md");
+    html! {
+        article.readme aria-label=(readme.name) {
+            @match rendered(&readme.text).filter(|_| is_markdown) {
+                Some(page) => (PreEscaped(page)),
+                None => pre.plain { (readme.text) },
+            }
+        }
+    }
+}
+
+/// Returns Markdown as HTML; `None` if that would be much longer, which no text for people is.
+fn rendered(text: &str) -> Option<String> {
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut events: Vec<_> = Parser::new_ext(text, options).take(MAX_EVENTS + 1).collect();
+    if events.len() > MAX_EVENTS {
+        return None;
+    }
+    name_headings(&mut events);
+    let mut kept = Vec::new();
+    let safe = events.into_iter().filter_map(|event| safe(event, &mut kept));
+    let mut out = Bounded(String::new());
+    write_html_fmt(&mut out, safe).ok()?;
+    // fsspec takes every `href` for an entry of the folder. Text has no `<` any more.
+    Some(out.0.replace("<a href=", "<a Href="))
+}
+
+/// Text that does not become too long.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_HTML {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// Gives headings the identifiers that links within a README use.
+fn name_headings(events: &mut [Event<'_>]) {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for start in 0..events.len() {
+        if !matches!(events[start], Event::Start(Tag::Heading { .. })) {
+            continue;
+        }
+        let inside = events[start..]
+            .iter()
+            .take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+        let text: String = inside
+            .filter_map(|event| match event {
+                Event::Text(text) | Event::Code(text) => Some(&**text),
+                _ => None,
+            })
+            .collect();
+        let slug = slug(&text);
+        let count = known.entry(slug.clone()).or_default();
+        let name = match *count {
+            0 => slug,
+            count => format!("{slug}-{count}"),
+        };
+        *count += 1;
+        if let Event::Start(Tag::Heading { id, classes, attrs, .. }) = &mut events[start] {
+            *id = Some(CowStr::from(format!("{PREFIX}{name}")));
+            classes.clear();
+            attrs.clear();
+        }
+    }
+}
+
+/// Returns the identifier of a heading, as GitHub makes it.
+fn slug(text: &str) -> String {
+    let kept =
+        text.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|char| if char == ' ' { '-' } else { char }).collect()
+}
+
+/// Returns an event of which nothing is left that a reader would have to trust the author for;
+/// `kept` notes of each open link and image whether it is kept.
+fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
+    match event {
+        Event::Html(_) | Event::InlineHtml(_) => None,
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            let target = link(&dest_url);
+            kept.push(target.is_some());
+            let dest_url = CowStr::from(target?);
+            Some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
+        }
+        Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
+            let is_kept = is_relative(&dest_url);
+            kept.push(is_kept);
+            is_kept.then_some(Event::Start(Tag::Image { link_type, dest_url, title, id }))
+        }
+        Event::End(TagEnd::Link | TagEnd::Image) => kept.pop().unwrap_or(false).then_some(event),
+        event => Some(event),
+    }
+}
+
+/// Returns the target of a link that may be followed.
+fn link(target: &str) -> Option<String> {
+    if let Some(name) = target.strip_prefix('#') {
+        return Some(format!("#{PREFIX}{name}"));
+    }
+    let is_known = SCHEMES.iter().any(|scheme| {
+        target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    (is_known || is_relative(target)).then(|| target.to_owned())
+}
+
+/// Returns whether an address is on this server. A scheme ends at a colon, and browsers skip
+/// control characters in it.
+fn is_relative(target: &str) -> bool {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let first = path.split('/').next().unwrap_or_default();
+    !target.starts_with("//")
+        && !target.contains('\\')
+        && !first.contains(':')
+        && !target.contains(char::is_control)
+}
+
+/// The maximum length of the HTML in bytes.
+const MAX_HTML: usize = 1 << 20;
+
+/// The maximum number of parts: begins and ends of paragraphs, words in bold, links.
+const MAX_EVENTS: usize = 100_000;
+
+/// The schemes of links to elsewhere.
+const SCHEMES: [&str; 3] = ["https:", "http:", "mailto:"];
+
+/// The beginning of identifiers in a README, which differ from those of the page.
+const PREFIX: &str = "readme-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        rendered(text).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_would_become_too_long_is_not_rendered() {
+        assert_eq!(rendered(&"*a* ".repeat(30_000)), None);
+        let target = "x".repeat(50_000);
+        let text = format!("{}\n\n[a]: {target}\n", "[a] ".repeat(15_000));
+        assert!(rendered(&text).is_none_or(|page| page.len() <= MAX_HTML));
+        let columns =
+            format!("{}\n{}\n{}", "|a".repeat(9_000), "|-".repeat(9_000), "|\n".repeat(9_000));
+        assert!(rendered(&columns).is_none_or(|page| page.len() <= MAX_HTML));
+        assert!(rendered(&">".repeat(100_000)).is_none_or(|page| page.len() <= MAX_HTML));
+    }
+
+    #[test]
+    fn markdown_is_rendered() {
+        let text = "# A *title*\n\nSome `code`, **bold**, ~~gone~~.\n\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n";
+        let page = shown(text);
+        for part in [
+            "<h1 id=\"readme-a-title\">A <em>title</em></h1>",
+            "<code>code</code>",
+            "<strong>bold</strong>",
+            "<del>gone</del>",
+            "type=\"checkbox\"",
+            "<td>2</td>",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+    }
+
+    #[test]
+    fn links_lead_within_the_page_to_this_server_or_to_known_schemes() {
+        for (target, written) in [
+            ("#a-b", Some("#readme-a-b")),
+            ("docs/a.md", Some("docs/a.md")),
+            ("/top", Some("/top")),
+            ("?sort=size", Some("?sort=size")),
+            ("https://example.org/", Some("https://example.org/")),
+            ("MAILTO:me@example.org", Some("MAILTO:me@example.org")),
+            ("javascript:alert(1)", None),
+            ("JavaScript:alert(1)", None),
+            ("java\tscript:alert(1)", None),
+            ("\u{1}javascript:alert(1)", None),
+            ("data:text/html,x", None),
+            ("vbscript:x", None),
+            ("//example.org/x", None),
+            ("\\\\example.org/x", None),
+        ] {
+            assert_eq!(link(target).as_deref(), written, "{target:?}");
+        }
+        let page = shown("[a](javascript:alert(1)) [b](b.md) <javascript:x>");
+        assert!(!page.contains("javascript:alert"), "{page}");
+        assert!(page.contains("<a Href=\"b.md\">b</a>"), "{page}");
+    }
+
+    #[test]
+    fn nothing_of_its_html_is_left() {
+        for text in [
+            "<script>alert(1)</script>",
+            "a <img src=x onerror=alert(1)> b",
+            "<style>main { display: none }</style>",
+            "</article><form action=//example.org>",
+            "<!-- --><iframe src=x></iframe>",
+            "`<script>`",
+            "    <script>indented</script>",
+            "```<script>\n<script>\n```",
+            "![<script>](x)",
+            "[a](<x\" onclick=\"alert(1)>)",
+            "[a](x 'y\" onclick=\"alert(1)')",
+            "# a {onclick=alert(1)}",
+        ] {
+            let page = shown(text);
+            for bad in ["<script", "<img src=x", "<style", "<form", "<iframe", "</article", "\" on"]
+            {
+                assert!(!page.contains(bad), "{bad} of {text} in {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn images_of_other_servers_are_their_text() {
+        let page = shown("![here](a.png) ![there](https://example.org/b.png)");
+        assert_eq!(page, "<p><img src=\"a.png\" alt=\"here\" /> there</p>\n");
+    }
+
+    #[test]
+    fn headings_of_the_same_text_have_two_names() {
+        let page = shown("# Use it!\n# Use it\n");
+        assert!(page.contains("id=\"readme-use-it\"") && page.contains("id=\"readme-use-it-1\""));
+    }
+}
