@@ -171,7 +171,8 @@ fn names_that_lead_elsewhere_are_refused() {
     let refused = |name| listing(JSON, named(name)).refused;
     assert_eq!(refused("../x"), [(b"../x".to_vec(), Refusal::Slash)]);
     assert_eq!(refused("a/b"), [(b"a/b".to_vec(), Refusal::Slash)]);
-    assert_eq!(listing(JSON, named("..")), Listing::default());
+    let empty = Listing { is_whole: true, ..Listing::default() };
+    assert_eq!(listing(JSON, named("..")), empty);
 }
 
 #[test]
@@ -181,6 +182,21 @@ fn what_is_no_listing_is_none() {
     for body in ["", "{}", "3", "[3]", "{\"paths\":3}"] {
         assert_eq!(read(&base(), JSON, body.as_bytes()), None, "{body}");
     }
-    assert_eq!(listing(JSON, "[]"), Listing::default());
+    assert_eq!(listing(JSON, "[]"), Listing { is_whole: true, ..Listing::default() });
     assert_eq!(listing(HTML, ""), Listing::default());
+}
+
+#[test]
+fn a_page_is_whole_if_it_calls_itself_a_listing() {
+    for (page, is_whole) in [
+        ("<html><head><title>Index of /a</title></head><body><a href=x>x</a>", true),
+        ("<h1>Directory listing for /a b/</h1><a href=x>x</a>", true),
+        ("<TITLE>\n index OF /</TITLE><a href=x>x</a>", true),
+        ("<title>Welcome</title><p>Index of /</p><a href=x>x</a>", false),
+        ("<title>My index of things</title><a href=x>x</a>", false),
+        ("<title></title>Index of /<a href=x>x</a>", false),
+        ("<script>'<title>Index of /'</script><a href=x>x</a>", false),
+    ] {
+        assert_eq!(listing(HTML, page).is_whole, is_whole, "{page}");
+    }
 }
