@@ -1,15 +1,17 @@
 //! Why the origin or the store failed.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use underpass_client::ClientError;
+use underpass_client::{ClientError, NetworkAction};
 
-/// Why something could not be had.
+/// The kind of a [`CacheError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CacheError {
+pub enum CacheErrorKind {
     /// The origin's response contradicts the request or itself, or cannot be used.
     InvalidResponse,
     /// More fetches and fills are requested than may run and wait.
@@ -34,7 +36,12 @@ pub enum CacheError {
     Unreachable,
 }
 
-impl CacheError {
+impl CacheErrorKind {
+    /// Returns an error of this kind with its cause.
+    pub(crate) fn with_source(self, source: impl Error + Send + Sync + 'static) -> CacheError {
+        CacheError { kind: self, source: Some(Arc::new(source)) }
+    }
+
     /// Returns the status for a client that has nothing of the response yet.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -74,7 +81,7 @@ impl CacheError {
     }
 }
 
-impl fmt::Display for CacheError {
+impl fmt::Display for CacheErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InvalidResponse => "the origin's answer cannot be used",
@@ -92,20 +99,65 @@ impl fmt::Display for CacheError {
     }
 }
 
-impl std::error::Error for CacheError {}
+/// Why an object, or the rest of it, cannot be served.
+///
+/// Its text is meant for clients; the cause, if the system or the connection has reported one, is
+/// its [`source`](Error::source). It is cheap to clone, as several readers may get the same one.
+#[derive(Clone, Debug)]
+pub struct CacheError {
+    kind: CacheErrorKind,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
 
-impl From<&ClientError> for CacheError {
-    fn from(error: &ClientError) -> Self {
-        match error {
-            ClientError::Stalled => Self::TimedOut,
-            ClientError::Closed => Self::CutOff,
-            ClientError::Network { action: "receiving from", .. } => Self::CutOff,
-            ClientError::Network { .. } | ClientError::Cancelled => Self::Unreachable,
-            ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
-                Self::Redirected
-            }
-            _ => Self::InvalidResponse,
+impl CacheError {
+    /// Returns what kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> CacheErrorKind {
+        self.kind
+    }
+
+    /// Returns the text for the log of the operator, which includes the cause.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
         }
+    }
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl Error for CacheError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<CacheErrorKind> for CacheError {
+    fn from(kind: CacheErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl From<ClientError> for CacheError {
+    fn from(error: ClientError) -> Self {
+        let kind = match error {
+            ClientError::Stalled => CacheErrorKind::TimedOut,
+            ClientError::Closed | ClientError::Network { action: NetworkAction::Receiving, .. } => {
+                CacheErrorKind::CutOff
+            }
+            ClientError::Network { .. } | ClientError::Cancelled => CacheErrorKind::Unreachable,
+            ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
+                CacheErrorKind::Redirected
+            }
+            _ => CacheErrorKind::InvalidResponse,
+        };
+        kind.with_source(error)
     }
 }
 
@@ -144,8 +196,8 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
             _ => None,

@@ -10,7 +10,7 @@ use std::task::Waker;
 use underpass_client::download::interpret::Version;
 use underpass_client::journal::Journal;
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::ranges::RangeSet;
 use crate::store::Head;
 
@@ -38,7 +38,7 @@ struct GenerationState {
     fills: Vec<ActiveFill>,
     next_fill: u64,
     /// Why no more bytes will arrive.
-    broken: Option<CacheError>,
+    broken: Option<CacheErrorKind>,
     /// The number of fills that have failed, and the error of the last one.
     failures: (u64, Option<CacheError>),
     wakers: Vec<Waker>,
@@ -58,7 +58,7 @@ struct ActiveFill {
 }
 
 /// What a reader does next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ReadStep {
     /// The bytes before this offset are present. If it is the reader's own, the object ends here.
     Available(u64),
@@ -93,7 +93,7 @@ impl Generation {
     /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: Head) -> Self {
         let mut state = GenerationState { len: head.size, ..GenerationState::default() };
-        state.failures = (1, Some(CacheError::NoRoom));
+        state.failures = (1, Some(CacheErrorKind::NoRoom.into()));
         Self {
             file,
             version: head.version.clone(),
@@ -132,7 +132,7 @@ impl Generation {
     }
 
     /// Returns why no more bytes will arrive, if that is so.
-    pub(crate) fn broken(&self) -> Option<CacheError> {
+    pub(crate) fn broken(&self) -> Option<CacheErrorKind> {
         self.state().broken
     }
 
@@ -171,8 +171,8 @@ impl Generation {
         if state.len.is_some_and(|len| at >= len) {
             return ReadStep::Available(at);
         }
-        if let Some(error) = state.broken {
-            return ReadStep::Fail(error);
+        if let Some(kind) = state.broken {
+            return ReadStep::Fail(kind.into());
         }
         let max_distance = if state.has_no_ranges { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
@@ -180,13 +180,15 @@ impl Generation {
             is_ahead && fill.end.is_none_or(|end| at < end)
         });
         if !is_coming {
-            if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1) {
+            if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1.clone()) {
                 return ReadStep::Fail(error);
             }
             // Of an unknown length there is one fill, and nothing resumes it.
             let len = match state.len {
                 Some(len) => len,
-                None if state.fills.is_empty() => return ReadStep::Fail(CacheError::CutOff),
+                None if state.fills.is_empty() => {
+                    return ReadStep::Fail(CacheErrorKind::CutOff.into());
+                }
                 None => u64::MAX,
             };
             if len < u64::MAX && state.fills.len() < MAX_FILLS {
@@ -267,7 +269,7 @@ impl Generation {
 
     /// Stops storing the version, of which no more bytes will arrive. Readers still get what is
     /// present. Returns whether it was stored.
-    pub(crate) fn retire(&self, why: CacheError) -> bool {
+    pub(crate) fn retire(&self, why: CacheErrorKind) -> bool {
         let was_stored = lock(&self.journal).take().is_some();
         self.state().broken.get_or_insert(why);
         self.wake();

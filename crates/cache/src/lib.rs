@@ -24,7 +24,7 @@ mod ranges;
 mod store;
 
 pub use cache::{Cache, CacheEntry, Lookup, Reader, StoredObject};
-pub use error::{CacheError, OpenError};
+pub use error::{CacheError, CacheErrorKind, OpenError};
 pub use fill::{BufferedResponse, ObjectRequest, RedirectHost, ResponseContent};
 pub use key::Key;
 pub use node::{CacheEvent, CacheStats, FillReport};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{BufferedResponse, Relay};
 use crate::generation::Generation;
 use crate::key::Key;
@@ -51,7 +51,7 @@ impl Object {
 
     /// Replaces the current version. Readers of the old one get no more than is present already.
     /// Returns whether there was one.
-    pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: CacheError) -> bool {
+    pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: CacheErrorKind) -> bool {
         let before = {
             let mut state = self.state();
             state.response = None;
@@ -67,7 +67,11 @@ impl Object {
     }
 
     /// Removes a version, unless it was replaced already. Returns whether it was stored.
-    pub(crate) fn drop_generation(&self, generation: &Arc<Generation>, why: CacheError) -> bool {
+    pub(crate) fn drop_generation(
+        &self,
+        generation: &Arc<Generation>,
+        why: CacheErrorKind,
+    ) -> bool {
         let was_stored = generation.retire(why);
         let mut state = self.state();
         if state.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation)) {
@@ -185,6 +189,6 @@ impl FetchGuard {
 
 impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.finish(FetchOutcome::Failed(CacheError::Busy, None));
+        self.finish(FetchOutcome::Failed(CacheErrorKind::Busy.into(), None));
     }
 }

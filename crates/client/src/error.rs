@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -15,8 +16,8 @@ use underpass_transport::tls::{HandshakeError, TlsError};
 pub enum ClientError {
     /// The trusted certificate authorities cannot be read.
     Authorities(Box<TlsError>),
-    /// The answer is not valid HTTP/1.1.
-    BadResponse(String),
+    /// The response cannot be used.
+    InvalidResponse(InvalidResponse),
     /// The request was cancelled.
     Cancelled,
     /// The server closed the connection without an answer.
@@ -35,8 +36,8 @@ pub enum ClientError {
     Keys(String),
     /// A connection could not be made, or failed.
     Network {
-        /// What was being done, such as `connecting to`.
-        action: &'static str,
+        /// What was being done.
+        action: NetworkAction,
         /// The address of the server.
         address: String,
         /// The system's error.
@@ -117,12 +118,110 @@ impl ClientError {
         match self {
             Self::Network { action, source, .. } => {
                 // Without a handshake, not a byte of HTTP was exchanged.
-                matches!(*action, "looking up" | "shaking hands with")
+                matches!(action, NetworkAction::LookingUp | NetworkAction::Handshaking)
                     || source.kind() == io::ErrorKind::ConnectionRefused
             }
             Self::Tls { .. } => true,
             _ => false,
         }
+    }
+}
+
+/// What a connection was used for when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetworkAction {
+    /// Connecting to the server, or to its proxy.
+    Connecting,
+    /// The TLS handshake.
+    Handshaking,
+    /// Looking up the address of the server.
+    LookingUp,
+    /// Receiving a response.
+    Receiving,
+    /// Sending a request.
+    Sending,
+}
+
+impl fmt::Display for NetworkAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connecting => "connecting to",
+            Self::Handshaking => "shaking hands with",
+            Self::LookingUp => "looking up",
+            Self::Receiving => "receiving from",
+            Self::Sending => "sending to",
+        })
+    }
+}
+
+/// Why a response cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InvalidResponse {
+    /// The body is broken.
+    Body(ReceiveError),
+    /// The body has another length than the file.
+    BodyLength {
+        /// The length of the body in bytes.
+        bytes: u64,
+        /// The length that was announced.
+        expected: u64,
+        /// The path in the tree, if the file is part of one.
+        path: Option<PathBuf>,
+    },
+    /// `Content-Range` contradicts the request or the rest of the head.
+    ContentRange {
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The value of the field.
+        value: String,
+    },
+    /// The head is not valid HTTP/1.1.
+    Head(httparse::Error),
+    /// The server breaks the rules of HTTP or of an object store in this way.
+    Protocol(&'static str),
+    /// A redirect has no valid target.
+    Redirect {
+        /// The value of `Location`.
+        location: String,
+        /// What is wrong with it.
+        source: url::ParseError,
+    },
+}
+
+impl fmt::Display for InvalidResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body(error) => error.fmt(f),
+            Self::BodyLength { bytes, expected, path: None } => {
+                write!(f, "a body of {bytes} bytes instead of {expected}")
+            }
+            Self::BodyLength { bytes, expected, path: Some(path) } => {
+                write!(f, "a body of {bytes} bytes for {}, instead of {expected}", path.display())
+            }
+            Self::ContentRange { problem, value } => write!(f, "{problem} '{value}'"),
+            Self::Head(error) => error.fmt(f),
+            Self::Protocol(problem) => f.write_str(problem),
+            Self::Redirect { location, source } => write!(f, "redirect to '{location}': {source}"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidResponse {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Body(error) => Some(error),
+            Self::Head(error) => Some(error),
+            Self::Redirect { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<InvalidResponse> for ClientError {
+    fn from(error: InvalidResponse) -> Self {
+        Self::InvalidResponse(error)
     }
 }
 
@@ -148,7 +247,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Authorities(error) => error.fmt(f),
-            Self::BadResponse(what) => write!(f, "invalid response from the server: {what}"),
+            Self::InvalidResponse(error) => write!(f, "invalid response from the server: {error}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Closed => f.write_str("the server closed the connection without an answer"),
             Self::Downgrade { to } => {
@@ -192,6 +291,7 @@ impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Authorities(error) => Some(error),
+            Self::InvalidResponse(error) => Some(error),
             Self::Network { source, .. } => Some(source),
             Self::Tls { error, .. } => Some(error),
             _ => None,
@@ -207,13 +307,19 @@ impl ClientError {
             ReceiveError::Stalled => Self::Stalled,
             ReceiveError::Cut => {
                 let source = io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string());
-                Self::Network { action: "receiving from", address: address.to_owned(), source }
+                Self::Network {
+                    action: NetworkAction::Receiving,
+                    address: address.to_owned(),
+                    source,
+                }
             }
             ReceiveError::Ended => Self::Closed,
-            ReceiveError::Io(source) => {
-                Self::Network { action: "receiving from", address: address.to_owned(), source }
-            }
-            error => Self::BadResponse(error.to_string()),
+            ReceiveError::Io(source) => Self::Network {
+                action: NetworkAction::Receiving,
+                address: address.to_owned(),
+                source,
+            },
+            error => InvalidResponse::Body(error).into(),
         }
     }
 }

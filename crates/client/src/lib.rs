@@ -18,7 +18,7 @@ pub mod s3;
 pub mod tree;
 pub mod upload;
 
-pub use error::{ClientError, is_of_network};
+pub use error::{ClientError, InvalidResponse, NetworkAction, is_of_network};
 pub use http::{
     Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, Sign,
     Signature, StoreRefusal, TlsSetup,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
 use underpass_protocol::request::target::Target;
 
-use crate::error::{CacheError, OpenError};
+use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
 use crate::key::Key;
@@ -164,7 +164,7 @@ impl Cache {
             }
         }
         let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-        Lookup::Failed { error: CacheError::Busy, retry_after: None, cache }
+        Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
     }
 
     /// Uses the current state of an object, and starts a fetch if that is not enough.
@@ -294,7 +294,8 @@ impl Cache {
                 entry(current, cache)
             }
             FetchOutcome::Stale(current, error) => {
-                let cache = CacheStatus { detail: Some(error.word()), ..CacheStatus::default() };
+                let cache =
+                    CacheStatus { detail: Some(error.kind().word()), ..CacheStatus::default() };
                 entry(current, cache)
             }
             FetchOutcome::Response(response) => {
@@ -302,7 +303,7 @@ impl Cache {
                 Lookup::Response { response, cache }
             }
             FetchOutcome::Failed(error, retry_after) => {
-                let detail = Some(error.word());
+                let detail = Some(error.kind().word());
                 let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
                 Lookup::Failed { error, retry_after, cache }
             }

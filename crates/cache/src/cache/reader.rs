@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::generation::{Generation, ReadStep};
 use crate::node::Node;
@@ -94,8 +94,10 @@ impl Reader {
         *relay = None;
         match self.generation.step(at, end, self.seen, context.waker()) {
             ReadStep::Available(end) => Poll::Ready(Ok(end)),
-            ReadStep::Fail(CacheError::NoRoom | CacheError::Disk)
-                if self.generation.version().is_some() && self.generation.broken().is_none() =>
+            ReadStep::Fail(error)
+                if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
+                    && self.generation.version().is_some()
+                    && self.generation.broken().is_none() =>
             {
                 let started = match self.start_relay() {
                     Ok(started) => relay.insert(started),
@@ -120,22 +122,23 @@ impl Reader {
                 }
                 // Other readers that wait for these bytes have permits of their own.
                 self.generation.end_fill(id, None);
-                Poll::Ready(Err(CacheError::Busy))
+                Poll::Ready(Err(CacheErrorKind::Busy.into()))
             }
         }
     }
 
     /// Starts a relay of bytes that cannot be stored.
     fn start_relay(&self) -> Result<Relay, CacheError> {
-        let (relay, writer) = Relay::new().map_err(|_| CacheError::Busy)?;
+        let (relay, writer) =
+            Relay::new().map_err(|error| CacheErrorKind::Busy.with_source(error))?;
         let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
         let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
-        let permit = self.node.relaying.acquire(self.client).ok_or(CacheError::Busy)?;
+        let permit = self.node.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
         let job = move || {
             fill::relay(&node, &object, &generation, (writer, None), &cdn_loop);
             drop(permit);
         };
-        if self.node.relays.run(job) { Ok(relay) } else { Err(CacheError::Busy) }
+        if self.node.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
     }
 
     fn relay(&self) -> MutexGuard<'_, Option<Relay>> {

@@ -18,7 +18,7 @@ use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions};
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
 use super::request::{fields, file_request};
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::node::{Counters, FillReport, Node};
 use crate::object::Object;
@@ -37,7 +37,6 @@ pub(super) struct Fill {
     error: Option<CacheError>,
     started: Instant,
     origin: String,
-    from: u64,
     report: Report,
     /// The sink of a relay; `None` for a fill of the disk.
     writer: Option<RelayWriter>,
@@ -92,7 +91,7 @@ pub(crate) fn relay(
     match generation.version() {
         Some(_) => fill.run(None),
         // No other response is known to have the same version.
-        None => fill.error = Some(CacheError::NoRoom),
+        None => fill.error = Some(CacheErrorKind::NoRoom.into()),
     }
 }
 
@@ -109,7 +108,6 @@ impl Fill {
             object: Arc::clone(object),
             generation: Arc::clone(generation),
             id,
-            from: rest.start,
             rest,
             reserved: 0,
             cdn_loop: cdn_loop.to_owned(),
@@ -144,10 +142,10 @@ impl Fill {
             if self.rest.start > before {
                 backoff.reset();
             }
-            if error == CacheError::NoRoom && self.writer.is_none() && self.make_room() {
+            if error.kind() == CacheErrorKind::NoRoom && self.writer.is_none() && self.make_room() {
                 continue;
             }
-            let may_resume = error.is_transient()
+            let may_resume = error.kind().is_transient()
                 && !self.has_left()
                 && self.generation.version().is_some()
                 && self.generation.len().is_some()
@@ -168,11 +166,12 @@ impl Fill {
         if self.has_left() {
             return;
         }
+        let kind = error.kind();
         self.error = Some(error);
         let cannot_go_on = self.generation.version().is_none() || self.generation.len().is_none();
         if cannot_go_on {
             // No other response is known to have the same version.
-            self.node.discard(&self.object, &self.generation, error);
+            self.node.discard(&self.object, &self.generation, kind);
         }
     }
 
@@ -189,14 +188,14 @@ impl Fill {
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
-        match interpreted.map_err(|_| CacheError::InvalidResponse)? {
+        match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
             Interpretation::Part { range, .. }
                 if framed_len(&received).is_some() && response.coding().is_none() =>
             {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            Interpretation::Part { .. } => Err(CacheError::InvalidResponse),
+            Interpretation::Part { .. } => Err(CacheErrorKind::InvalidResponse.into()),
             Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
             Interpretation::Changed if response.status == 200 => {
                 let same = version.as_ref().map(|(version, _)| version);
@@ -210,10 +209,10 @@ impl Fill {
             }
             Interpretation::Changed => Err(self.changed()),
             _ => Err(match response.status {
-                401 | 403 | 407 => CacheError::AccessDenied,
+                401 | 403 | 407 => CacheErrorKind::AccessDenied.into(),
                 404 | 410 => self.changed(),
-                429 | 500..=599 => CacheError::ServerError,
-                _ => CacheError::InvalidResponse,
+                429 | 500..=599 => CacheErrorKind::ServerError.into(),
+                _ => CacheErrorKind::InvalidResponse.into(),
             }),
         }
     }
@@ -221,18 +220,19 @@ impl Fill {
     /// Drops the version, because the origin has another one.
     fn changed(&self) -> CacheError {
         Counters::add(&self.node.counters.changed, 1);
-        self.node.discard(&self.object, &self.generation, CacheError::Changed);
-        CacheError::Changed
+        self.node.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+        CacheErrorKind::Changed.into()
     }
 
     /// Discards the beginning of a body, which is present or not needed.
     fn discard(&self, connection: &mut Connection<'static>, len: u64) -> Result<(), CacheError> {
-        let sink = self.node.null.try_clone().map_err(|_| CacheError::Disk)?;
+        let sink =
+            self.node.null.try_clone().map_err(|error| CacheErrorKind::Disk.with_source(error))?;
         let options = ReceiveOptions { pipes: Some(&self.node.pipes), ..ReceiveOptions::default() };
         let framing = BodyFraming::Length(len);
         let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
         Counters::add(&self.node.counters.origin_bytes, received.report.bytes());
-        received.outcome.map_err(|error| error_of(&error, false))
+        received.outcome.map_err(|error| error_of(error, false))
     }
 
     /// Evicts objects after the disk turned out to be full; returns whether there were any.
@@ -252,7 +252,10 @@ impl Fill {
         connection.address().clone_into(&mut self.origin);
         let sink = match &self.writer {
             Some(writer) => {
-                let stream = connection.stream().try_clone().map_err(|_| CacheError::Busy)?;
+                let stream = connection
+                    .stream()
+                    .try_clone()
+                    .map_err(|error| CacheErrorKind::Busy.with_source(error))?;
                 writer.shared.watch(Some(stream));
                 // The pipe may be full for long; the client's side detects a stalled origin.
                 connection.incoming().set_timeout(None);
@@ -260,7 +263,7 @@ impl Fill {
             }
             None => self.generation.file.try_clone().map(File::from),
         };
-        let file = sink.map_err(|_| CacheError::Disk)?;
+        let file = sink.map_err(|error| CacheErrorKind::Disk.with_source(error))?;
         let piece =
             self.writer.is_none().then(|| self.generation.begin_piece(&self.rest)).flatten();
         let begun = self.rest.start;
@@ -355,9 +358,9 @@ impl Fill {
         self.rest.start = start + bytes;
         self.report.add(&received.report);
         Counters::add(&self.node.counters.origin_bytes, bytes);
-        received.outcome.map_err(|error| error_of(&error, self.writer.is_some()))?;
+        received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
         match framing {
-            BodyFraming::Length(len) if bytes != len => Err(CacheError::CutOff),
+            BodyFraming::Length(len) if bytes != len => Err(CacheErrorKind::CutOff.into()),
             _ => Ok(()),
         }
     }
@@ -387,25 +390,22 @@ impl Drop for Fill {
             self.node.quota.settle(Some(digest), written - kept, 0);
         }
         if std::thread::panicking() {
-            self.error = Some(CacheError::Disk);
+            self.error = Some(CacheErrorKind::Disk.into());
         }
         match &self.writer {
             Some(writer) => {
                 Counters::add(&self.node.counters.relayed_bytes, written);
-                writer.end(self.error.map_or(Ok(()), Err));
+                writer.end(self.error.clone().map_or(Ok(()), Err));
             }
-            None => self.generation.end_fill(self.id, self.error),
+            None => self.generation.end_fill(self.id, self.error.clone()),
         }
         self.node.report(&FillReport {
             key: self.object.key.as_str(),
             origin: &self.origin,
-            from: self.from,
-            bytes: written,
-            user_space_bytes: self.report.user_space_bytes(),
-            mechanism: self.report.main_mechanism().map(underpass_engine::Mechanism::name),
+            report: &self.report,
             elapsed: self.started.elapsed(),
             is_relay: self.writer.is_some(),
-            error: self.error,
+            error: self.error.take(),
         });
     }
 }
@@ -429,22 +429,24 @@ fn is_at_end(response: &underpass_client::Response, end: u64) -> bool {
 }
 
 /// Classifies an error in the middle of a body.
-fn error_of(error: &ReceiveError, is_relay: bool) -> CacheError {
-    let error = match error {
-        ReceiveError::Engine(error) => error,
-        ReceiveError::Chunk(_) | ReceiveError::TooLong => return CacheError::InvalidResponse,
-        ReceiveError::Stalled => return CacheError::TimedOut,
-        _ => return CacheError::CutOff,
+fn error_of(error: ReceiveError, is_relay: bool) -> CacheError {
+    let kind = match &error {
+        ReceiveError::Engine(error) => match &**error {
+            Error::Io { source, .. } => match Errno::from_io_error(source) {
+                Some(Errno::NOSPC | Errno::DQUOT) => CacheErrorKind::NoRoom,
+                // Writing to a file never fails with EPIPE: it is from the socket.
+                Some(Errno::PIPE) if !is_relay => CacheErrorKind::CutOff,
+                Some(Errno::TIMEDOUT) => CacheErrorKind::TimedOut,
+                _ if is_of_network(source) => CacheErrorKind::CutOff,
+                _ => CacheErrorKind::Disk,
+            },
+            _ => CacheErrorKind::Disk,
+        },
+        ReceiveError::Chunk(_) | ReceiveError::TooLong => CacheErrorKind::InvalidResponse,
+        ReceiveError::Stalled => CacheErrorKind::TimedOut,
+        _ => CacheErrorKind::CutOff,
     };
-    let Error::Io { source, .. } = &**error else { return CacheError::Disk };
-    match Errno::from_io_error(source) {
-        Some(Errno::NOSPC | Errno::DQUOT) => CacheError::NoRoom,
-        // Writing to a file never fails with EPIPE: it is from the socket.
-        Some(Errno::PIPE) if !is_relay => CacheError::CutOff,
-        Some(Errno::TIMEDOUT) => CacheError::TimedOut,
-        _ if is_of_network(source) => CacheError::CutOff,
-        _ => CacheError::Disk,
-    }
+    kind.with_source(error)
 }
 
 /// Nothing cancels the wait between two attempts.
@@ -477,22 +479,22 @@ mod tests {
     #[test]
     fn only_what_comes_from_the_disk_is_its_failure() {
         for (errno, is_relay, expected) in [
-            (Errno::CONNRESET, false, CacheError::CutOff),
-            (Errno::HOSTUNREACH, false, CacheError::CutOff),
-            (Errno::NETUNREACH, true, CacheError::CutOff),
-            (Errno::TIMEDOUT, false, CacheError::TimedOut),
+            (Errno::CONNRESET, false, CacheErrorKind::CutOff),
+            (Errno::HOSTUNREACH, false, CacheErrorKind::CutOff),
+            (Errno::NETUNREACH, true, CacheErrorKind::CutOff),
+            (Errno::TIMEDOUT, false, CacheErrorKind::TimedOut),
             // TLS errors are detected earlier, so this is a corrupt block.
-            (Errno::BADMSG, false, CacheError::Disk),
-            (Errno::PIPE, false, CacheError::CutOff),
-            (Errno::PIPE, true, CacheError::Disk),
-            (Errno::IO, false, CacheError::Disk),
-            (Errno::NOSPC, false, CacheError::NoRoom),
-            (Errno::DQUOT, false, CacheError::NoRoom),
+            (Errno::BADMSG, false, CacheErrorKind::Disk),
+            (Errno::PIPE, false, CacheErrorKind::CutOff),
+            (Errno::PIPE, true, CacheErrorKind::Disk),
+            (Errno::IO, false, CacheErrorKind::Disk),
+            (Errno::NOSPC, false, CacheErrorKind::NoRoom),
+            (Errno::DQUOT, false, CacheErrorKind::NoRoom),
         ] {
             let report = Box::new(Report::default());
             let error = Error::Io { mechanism: None, source: errno.into(), report };
             let error = ReceiveError::Engine(Box::new(error));
-            assert_eq!(error_of(&error, is_relay), expected, "{errno}");
+            assert_eq!(error_of(error, is_relay).kind(), expected, "{errno}");
         }
     }
 }

@@ -18,7 +18,7 @@ use super::buffered::BufferedResponse;
 use super::origins::{OriginFailure, OriginResponse};
 use super::relay::Relay;
 use super::request::{ObjectRequest, fields, file_request};
-use crate::error::CacheError;
+use crate::error::CacheErrorKind;
 use crate::generation::Generation;
 use crate::node::{Counters, Node, Permit};
 use crate::object::{FetchGuard, FetchOutcome, Object};
@@ -174,7 +174,7 @@ impl Fetch<'_> {
                     if !matches!(response.framing, BodyFraming::Length(_))
                         || response.coding().is_some() =>
                 {
-                    self.failed(CacheError::InvalidResponse);
+                    self.failed(CacheErrorKind::InvalidResponse);
                 }
                 Ok(Interpretation::Part { range, total }) if Version::of(response).is_some() => {
                     self.start_fill(received, Some(total), range.start, false);
@@ -185,7 +185,10 @@ impl Fetch<'_> {
                     self.fetch_new(None);
                 }
                 _ => self.handle_failure(
-                    OriginFailure { error: CacheError::InvalidResponse, retry_after: None },
+                    OriginFailure {
+                        error: CacheErrorKind::InvalidResponse.into(),
+                        retry_after: None,
+                    },
                     None,
                 ),
             },
@@ -193,13 +196,13 @@ impl Fetch<'_> {
                 self.node.remove(self.object().key.digest());
                 self.response(received);
             }
-            401 | 407 => self.failed(CacheError::AccessDenied),
-            403 if received.has_secrets => self.failed(CacheError::AccessDenied),
-            300..=399 if received.has_secrets => self.failed(CacheError::Redirected),
-            304 => self.failed(CacheError::InvalidResponse),
+            401 | 407 => self.failed(CacheErrorKind::AccessDenied),
+            403 if received.has_secrets => self.failed(CacheErrorKind::AccessDenied),
+            300..=399 if received.has_secrets => self.failed(CacheErrorKind::Redirected),
+            304 => self.failed(CacheErrorKind::InvalidResponse),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
                 self.handle_failure(
-                    OriginFailure { error: CacheError::ServerError, retry_after },
+                    OriginFailure { error: CacheErrorKind::ServerError.into(), retry_after },
                     current,
                 );
             }
@@ -217,7 +220,7 @@ impl Fetch<'_> {
         }
         // With these statuses the body or its location matters, so an error page cannot replace it.
         if matches!(response.status, 200..=399) && response.content.is_none() {
-            return self.failed(CacheError::InvalidResponse);
+            return self.failed(CacheErrorKind::InvalidResponse);
         }
         let response = Arc::new(response);
         if response.is_fresh() {
@@ -231,8 +234,8 @@ impl Fetch<'_> {
         self.node.is_usable_on_error(&self.object().key, current)
     }
 
-    fn failed(&self, error: CacheError) {
-        self.guard.finish(FetchOutcome::Failed(error, None));
+    fn failed(&self, error: CacheErrorKind) {
+        self.guard.finish(FetchOutcome::Failed(error.into(), None));
     }
 
     /// Creates a version from a response whose body starts at `start`, and fills it.
@@ -288,7 +291,7 @@ impl Fetch<'_> {
         .reserved(reserved);
         if is_stored {
             self.node.quota.removed(self.object().key.digest());
-            if self.object().replace(Some(Arc::clone(&generation)), CacheError::Changed) {
+            if self.object().replace(Some(Arc::clone(&generation)), CacheErrorKind::Changed) {
                 Counters::add(&self.node.counters.changed, 1);
             }
         } else {
@@ -313,7 +316,7 @@ impl Fetch<'_> {
         let permit = self.node.relaying.acquire(self.wanted.client);
         let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
         else {
-            return self.failed(CacheError::Busy);
+            return self.failed(CacheErrorKind::Busy);
         };
         // The stored version is out of date.
         self.node.remove(self.object().key.digest());
@@ -326,7 +329,7 @@ impl Fetch<'_> {
             drop(permit);
         };
         if !self.node.relays.run(job) {
-            return self.failed(CacheError::Busy);
+            return self.failed(CacheErrorKind::Busy);
         }
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
         self.guard.finish(FetchOutcome::Relayed(generation, status, relay_slot));

@@ -5,11 +5,11 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use underpass_client::{Answer, ClientError, Connection, HttpClient, Request, Url};
+use underpass_client::{Answer, ClientError, Connection, HttpClient, NetworkAction, Request, Url};
 use underpass_client::{Credentials, Proxies};
 
 use super::redirects::{RedirectHost, follow};
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::key::Key;
 use crate::options::{CacheOptions, OriginOptions};
 
@@ -55,7 +55,7 @@ pub(crate) struct OriginResponse {
 }
 
 /// The error if no origin has answered, and the time to wait before the next attempt.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct OriginFailure {
     pub(super) error: CacheError,
     pub(super) retry_after: Option<Duration>,
@@ -109,7 +109,8 @@ impl Origins {
         let elsewhere = Request { method: "GET", fields };
         let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
         let request = Request { method: "GET", fields: &fields };
-        let mut failure = OriginFailure { error: CacheError::Unreachable, retry_after: None };
+        let mut failure =
+            OriginFailure { error: CacheErrorKind::Unreachable.into(), retry_after: None };
         let mut server_error = None;
         for (origin, server) in self.origins.iter().enumerate() {
             let idle = match server.acquire(is_resumed) {
@@ -121,7 +122,7 @@ impl Origins {
             };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
                 return Err(OriginFailure {
-                    error: CacheError::InvalidResponse,
+                    error: CacheErrorKind::InvalidResponse.into(),
                     retry_after: None,
                 });
             };
@@ -150,13 +151,8 @@ impl Origins {
                     }
                 }
                 Err(error) => {
-                    failure = OriginFailure {
-                        error: CacheError::from(&error),
-                        retry_after: Some(match is_unreachable(&error) {
-                            true => server.failed(),
-                            false => FIRST_WAIT,
-                        }),
-                    };
+                    let wait = if is_unreachable(&error) { server.failed() } else { FIRST_WAIT };
+                    failure = OriginFailure { error: error.into(), retry_after: Some(wait) };
                 }
             }
         }
@@ -223,7 +219,7 @@ fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str)
 /// reached.
 fn is_unreachable(error: &ClientError) -> bool {
     match error {
-        ClientError::Network { action, .. } => *action != "receiving from",
+        ClientError::Network { action, .. } => *action != NetworkAction::Receiving,
         ClientError::Tls { .. } => true,
         _ => false,
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use underpass_client::{Answer, HttpClient, Request, Url};
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 
 /// A host to which an origin may redirect this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,28 +73,33 @@ pub(super) fn follow(
     };
     let may_go_inside = is_inside(&answer);
     for number in 0..=MAX_REDIRECTS {
-        let next =
-            answer.response.redirect(&answer.url).map_err(|_| CacheError::InvalidResponse)?;
+        let next = answer
+            .response
+            .redirect(&answer.url)
+            .map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))?;
         let Some(mut next) = next.filter(|next| hosts.iter().any(|host| host.includes(next)))
         else {
             return Ok((answer, number > 0));
         };
         if number == MAX_REDIRECTS || (next.scheme() != "https" && answer.url.scheme() == "https") {
-            return Err(CacheError::Redirected);
+            return Err(CacheErrorKind::Redirected.into());
         }
         // An http address has a host, so both can be removed.
         let _ = (next.set_username(""), next.set_password(None));
-        let mut connection = client.connect(&next).map_err(|error| CacheError::from(&error))?;
+        let mut connection = client.connect(&next).map_err(CacheError::from)?;
         // The name may resolve differently each time, so the address of the connection is checked.
-        let peer = connection.stream().peer_addr().map_err(|_| CacheError::Unreachable)?;
+        let peer = connection
+            .stream()
+            .peer_addr()
+            .map_err(|error| CacheErrorKind::Unreachable.with_source(error))?;
         if !may_go_inside && !is_public(peer.ip()) {
-            return Err(CacheError::Redirected);
+            return Err(CacheErrorKind::Redirected.into());
         }
         let response = connection.exchange(client, request, &next, false);
-        let response = response.map_err(|error| CacheError::from(&error))?;
+        let response = response.map_err(CacheError::from)?;
         answer = Answer { connection, response, url: next, is_trusted: false };
     }
-    Err(CacheError::Redirected)
+    Err(CacheErrorKind::Redirected.into())
 }
 
 /// Returns whether an address is globally reachable: not of this machine or a private network.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind};
 
 /// The client's end of a relay. Dropping it ends the relay.
 pub(crate) struct Relay {
@@ -90,8 +90,8 @@ impl Relay {
         state.waiting = state.waiting.filter(|_| state.at <= range.start);
         Some(if state.at > range.start {
             Poll::Ready(Ok(state.at.min(range.end)))
-        } else if let Some(ended) = state.ended {
-            Poll::Ready(ended.map(|()| range.start))
+        } else if let Some(ended) = &state.ended {
+            Poll::Ready(ended.clone().map(|()| range.start))
         } else {
             state.waiting.get_or_insert_with(Instant::now);
             state.waker = Some(waker.clone());
@@ -146,7 +146,7 @@ impl RelayWriter {
 
 impl Drop for RelayWriter {
     fn drop(&mut self) {
-        self.end(Err(CacheError::Disk));
+        self.end(Err(CacheErrorKind::Disk.into()));
     }
 }
 

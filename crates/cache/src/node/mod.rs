@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 pub(crate) use client_limits::{ClientLimits, Permit};
 use expiry::Expiry;
 use popularity::Popularity;
-use underpass_engine::PipePool;
+use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
 
-use crate::error::{CacheError, OpenError};
+use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::Origins;
 use crate::generation::Generation;
 use crate::key::{Digest, Key};
@@ -76,17 +76,11 @@ pub struct FillReport<'r> {
     pub key: &'r str,
     /// Host and port of the origin.
     pub origin: &'r str,
-    /// The offset of the first byte.
-    pub from: u64,
-    /// The number of bytes that were moved to the disk.
-    pub bytes: u64,
-    /// The bytes that were copied between user and kernel space, counted once for each direction.
-    pub user_space_bytes: u64,
-    /// The mechanism that has moved most of them.
-    pub mechanism: Option<&'static str>,
+    /// How the bytes were moved.
+    pub report: &'r Report,
     /// How long that took.
     pub elapsed: Duration,
-    /// Whether they went to one client and not to the disk.
+    /// Whether they were relayed to a client instead of being stored.
     pub is_relay: bool,
     /// Why it was given up, if it was.
     pub error: Option<CacheError>,
@@ -276,11 +270,11 @@ impl Node {
             let is_pinned = |digest: &Digest| self.is_pinned(digest);
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
-                Err(QuotaExceeded::Permanently) => return Err(CacheError::NoRoom),
+                Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
                 Err(QuotaExceeded::Evict(digest)) => self.evict_one(&digest),
             }
         }
-        Err(CacheError::NoRoom)
+        Err(CacheErrorKind::NoRoom.into())
     }
 
     /// Evicts objects of at least this many bytes, because the disk is fuller than expected. Returns
@@ -319,7 +313,12 @@ impl Node {
     }
 
     /// Removes an unusable version of an object, unless it was replaced already.
-    pub(crate) fn discard(&self, object: &Object, generation: &Arc<Generation>, why: CacheError) {
+    pub(crate) fn discard(
+        &self,
+        object: &Object,
+        generation: &Arc<Generation>,
+        why: CacheErrorKind,
+    ) {
         if object.drop_generation(generation, why) {
             self.remove_version(object, generation);
         }
@@ -340,7 +339,7 @@ impl Node {
         object: &Arc<Object>,
         generation: &Arc<Generation>,
     ) {
-        if !object.drop_generation(generation, CacheError::Disk) {
+        if !object.drop_generation(generation, CacheErrorKind::Disk) {
             return;
         }
         Counters::add(&self.counters.damaged, 1);

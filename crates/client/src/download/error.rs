@@ -12,7 +12,7 @@ use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::SessionFacts;
 
 use crate::backoff::Retryable;
-use crate::error::{ClientError, is_of_network};
+use crate::error::{ClientError, NetworkAction, is_of_network};
 
 /// Why a download failed.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl DownloadError {
     /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
         let network = |source| ClientError::Network {
-            action: "receiving from",
+            action: NetworkAction::Receiving,
             address: address.to_owned(),
             source,
         };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use underpass_protocol::response::validator::{is_strong, parse_date};
 use underpass_transport::incoming::BodyFraming;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::Response;
 
 /// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
@@ -119,7 +119,7 @@ pub enum Interpretation {
 ///
 /// # Errors
 ///
-/// [`ClientError::BadResponse`] if it contradicts the question or itself.
+/// [`ClientError::InvalidResponse`] if it contradicts the question or itself.
 pub fn interpret_response(
     asked: &FileRequest,
     response: &Response,
@@ -151,22 +151,26 @@ fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
 /// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
 /// be of the same version.
 fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
-    let bad = |what: String| Err(ClientError::BadResponse(what));
     let Some((from, end)) = asked.range else {
-        return bad("a part, though all was asked for".to_owned());
+        return Err(InvalidResponse::Protocol("a part, though all was asked for").into());
     };
     let text = response.fields.text("content-range").unwrap_or_default();
+    let bad = |problem| {
+        let value = text.to_owned();
+        Err(InvalidResponse::ContentRange { problem, value }.into())
+    };
     let Some((range, total)) = content_range(text) else {
-        return bad(format!("a part without saying which: Content-Range '{text}'"));
+        return bad("a part without saying which: Content-Range");
     };
     if range.start != from || end.is_some_and(|end| range.end > end) {
-        return bad(format!("other bytes than those asked for: Content-Range '{text}'"));
+        return bad("other bytes than those asked for: Content-Range");
     }
     if length(response).is_some_and(|len| len != range.end - range.start) {
-        return bad(format!("its Content-Length contradicts its Content-Range '{text}'"));
+        return bad("its Content-Length contradicts its Content-Range");
     }
     let Some(total) = total else {
-        return bad("a part of something whose length it does not say".to_owned());
+        let problem = "a part of something whose length it does not say";
+        return Err(InvalidResponse::Protocol(problem).into());
     };
     let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
         known.is_some_and(|known| known != total) || version.is_denied_by(response)

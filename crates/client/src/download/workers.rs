@@ -19,7 +19,7 @@ use super::rate_limit::RateLimit;
 use super::run::mirrors::{Mirror, Sources};
 use super::scheduler::{SegmentScheduler, Task};
 use crate::backoff::{Backoff, sleep};
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Answer, Connection, HttpClient, Request};
 
 /// What the workers of one download share.
@@ -291,9 +291,9 @@ impl<'c> Workers<'c> {
             received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
             at = chunk.start + bytes;
             if at != chunk.end {
-                let what =
-                    format!("a body of {bytes} bytes instead of {}", chunk.end - chunk.start);
-                return Err(ClientError::BadResponse(what).into());
+                let expected = chunk.end - chunk.start;
+                let error = InvalidResponse::BodyLength { bytes, expected, path: None };
+                return Err(ClientError::from(error).into());
             }
         }
         Ok((at == range.end && response.keeps_alive).then_some(connection))

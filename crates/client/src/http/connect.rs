@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use underpass_engine::wait::{Limits, POLL_INTERVAL};
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, NetworkAction};
 
 /// Connects to the server of a URL, trying its addresses in turn until the time is over.
 pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, ClientError> {
@@ -24,7 +24,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
             _ => ClientError::Network { action, address, source },
         }
     };
-    let found = look_up(url, limits).map_err(fail("looking up"))?;
+    let found = look_up(url, limits).map_err(fail(NetworkAction::LookingUp))?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
@@ -33,7 +33,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
         let deadline = Some(Instant::now() + share.max(MIN_SHARE));
         match reach(each, Limits { deadline, ..limits }) {
             Ok(stream) => {
-                stream.set_nodelay(true).map_err(fail("connecting to"))?;
+                stream.set_nodelay(true).map_err(fail(NetworkAction::Connecting))?;
                 return Ok(stream);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -42,7 +42,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
             Err(error) => last = error,
         }
     }
-    Err(fail("connecting to")(last))
+    Err(fail(NetworkAction::Connecting)(last))
 }
 
 /// Returns host and port of a URL.

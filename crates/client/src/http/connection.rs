@@ -24,7 +24,7 @@ use super::credentials::{Signature, in_url};
 use super::response::Response;
 use super::route::Route;
 use super::xml::StoreRefusal;
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse, NetworkAction};
 
 /// A request without its URL.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl<'a> Connection<'a> {
                 connection.dig(client, proxy, url).map_err(|error| match error {
                     // There is no other limit yet.
                     ClientError::Stalled => {
-                        connection.failed("connecting to", Errno::TIMEDOUT.into())
+                        connection.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
                     }
                     error => error,
                 })?;
@@ -161,13 +161,13 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; `BadResponse` if no end of interim answers is in sight.
+    /// [`ClientError`]; `InvalidResponse` if no end of interim answers is in sight.
     pub(crate) fn answer(
         &mut self,
         method: &str,
         on_interim: &mut (dyn FnMut(&Response) + Send),
     ) -> Result<Response, ClientError> {
-        let bad = |what: &str| Err(ClientError::BadResponse(what.to_owned()));
+        let bad = |problem| Err(InvalidResponse::Protocol(problem).into());
         for _ in 0..MAX_INTERIM {
             let response = self.response(method)?;
             match response.status {
@@ -325,7 +325,7 @@ impl<'a> Connection<'a> {
                 }
                 Err(Errno::AGAIN) => self.wait_to_send(last)?,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.failed("sending to", errno.into())),
+                Err(errno) => return Err(self.failed(NetworkAction::Sending, errno.into())),
             }
         }
     }
@@ -350,14 +350,14 @@ impl<'a> Connection<'a> {
     pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
         let is_http = self.incoming.starts_with(b"HTTP/");
         if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {
-            let what = "it is not HTTP (is this the right port?)";
-            return Err(ClientError::BadResponse(what.to_owned()));
+            let problem = "it is not HTTP (is this the right port?)";
+            return Err(InvalidResponse::Protocol(problem).into());
         }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) => return Err(ClientError::Closed),
             Err(ReceiveError::TooLong) => {
-                return Err(ClientError::BadResponse("its head is too long".to_owned()));
+                return Err(InvalidResponse::Protocol("its head is too long").into());
             }
             Err(error) => return Err(ClientError::receiving(self.address(), error)),
         };
@@ -413,7 +413,7 @@ impl<'a> Connection<'a> {
         line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
-    fn failed(&self, action: &'static str, source: io::Error) -> ClientError {
+    fn failed(&self, action: NetworkAction, source: io::Error) -> ClientError {
         ClientError::Network { action, address: self.address().to_owned(), source }
     }
 }

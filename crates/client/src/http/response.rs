@@ -6,7 +6,7 @@ use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 
 /// The fields of a head, in their order.
 #[derive(Clone, Debug, Default)]
@@ -61,14 +61,14 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`ClientError::BadResponse`] if it is no head, or does not tell where its body ends.
+    /// [`ClientError::InvalidResponse`] if it is no head, or does not tell where its body ends.
     pub fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
-        let bad = |what: &str| ClientError::BadResponse(what.to_owned());
-        let parsed_len = parsed.parse(head).map_err(|error| bad(&error.to_string()))?;
+        let bad = InvalidResponse::Protocol;
+        let parsed_len = parsed.parse(head).map_err(InvalidResponse::Head)?;
         if parsed_len != httparse::Status::Complete(head.len()) {
-            return Err(bad("its head does not end where it seems to"));
+            return Err(bad("its head does not end where it seems to").into());
         }
         let status = parsed.code.ok_or_else(|| bad("it has no status"))?;
         let is_11 = parsed.version == Some(1);
@@ -99,14 +99,14 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`ClientError::BadResponse`] for one that leads to no URL.
+    /// [`ClientError::InvalidResponse`] for one that leads to no URL.
     pub fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
         let Some(location) = self.fields.text("location") else { return Ok(None) };
-        let bad = |error| ClientError::BadResponse(format!("redirect to '{location}': {error}"));
-        base.join(location).map(Some).map_err(bad)
+        let bad = |source| InvalidResponse::Redirect { location: location.to_owned(), source };
+        Ok(Some(base.join(location).map_err(bad)?))
     }
 
     /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
@@ -139,7 +139,7 @@ impl Response {
 }
 
 /// Returns how the end of the body is known (RFC 9112 6.3).
-fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, ClientError> {
+fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, InvalidResponse> {
     let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
     if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
         return Ok(BodyFraming::Length(0));
@@ -149,9 +149,7 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, Cl
         let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
         return match is_chunked && codings.next().is_none() {
             true => Ok(BodyFraming::Chunked),
-            false => {
-                Err(ClientError::BadResponse("a transfer coding that was not asked for".to_owned()))
-            }
+            false => Err(InvalidResponse::Protocol("a transfer coding that was not asked for")),
         };
     }
     let mut length = None;
@@ -160,12 +158,10 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, Cl
             (Some(number), None) => length = Some(number),
             (Some(number), Some(length)) if number == length => {}
             (Some(_), Some(_)) => {
-                return Err(ClientError::BadResponse(
-                    "it has two values of Content-Length".to_owned(),
-                ));
+                return Err(InvalidResponse::Protocol("it has two values of Content-Length"));
             }
             _ => {
-                return Err(ClientError::BadResponse("its Content-Length is no number".to_owned()));
+                return Err(InvalidResponse::Protocol("its Content-Length is no number"));
             }
         }
     }
@@ -242,11 +238,11 @@ mod tests {
             "HTTP/1.1 200 OK\nA b: c",
         ] {
             let parsed = parse(&format!("{head}\n\n"), "GET");
-            assert!(matches!(parsed, Err(ClientError::BadResponse(_))), "{head}: {parsed:?}");
+            assert!(matches!(parsed, Err(ClientError::InvalidResponse(_))), "{head}: {parsed:?}");
         }
         // A line that ends differently is no reason to read on into the body.
         let mixed = b"HTTP/1.1 200 OK\r\nA: b\n\r\nbody\r\n\r\n";
-        assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::BadResponse(_))));
+        assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::InvalidResponse(_))));
     }
 
     #[test]
@@ -284,6 +280,6 @@ mod tests {
             assert_eq!(next.as_ref().map(Url::as_str), to, "{head}");
         }
         let bad = parse("HTTP/1.1 301 x\nLocation: http://[\n\n", "GET").expect("a head");
-        assert!(matches!(bad.redirect(&base), Err(ClientError::BadResponse(_))));
+        assert!(matches!(bad.redirect(&base), Err(ClientError::InvalidResponse(_))));
     }
 }

@@ -9,7 +9,7 @@ use underpass_transport::tls::{Connector, Handshake, HandshakeError, Session, Tl
 use url::Url;
 
 use super::connect::address;
-use crate::error::ClientError;
+use crate::error::{ClientError, NetworkAction};
 
 /// The trusted authorities and keys of `https` servers.
 ///
@@ -65,7 +65,7 @@ fn sorted(error: HandshakeError, address: String) -> ClientError {
             ClientError::Cancelled
         }
         HandshakeError::Io(source) => {
-            ClientError::Network { action: "shaking hands with", address, source }
+            ClientError::Network { action: NetworkAction::Handshaking, address, source }
         }
         error => ClientError::Tls { address, error: Box::new(error) },
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};
 
 /// An object, or a folder: what several keys begin with up to a slash.
@@ -57,7 +57,7 @@ pub fn list<'a>(
     }
     let body = connection.incoming().memory(response.framing, MAX_PAGE);
     let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
-    let page = parse(&body, &prefix).map_err(|what| ClientError::BadResponse(what.to_owned()))?;
+    let page = parse(&body, &prefix).map_err(InvalidResponse::Protocol)?;
     Ok((page, response.keeps_alive.then_some(connection)))
 }
 

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::signing::hex;
 use crate::backoff::{Backoff, sleep};
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};
 use crate::upload::{Body, Event, Exchange, OnEvent, Upload, UploadError, connect};
 
@@ -172,8 +172,8 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                     self.state().missing.push_front((number, range));
                     lessons += 1;
                     if lessons > MAX_LESSONS {
-                        let what = "it refused a part again and again".to_owned();
-                        return self.fail(ClientError::BadResponse(what).into());
+                        let error = InvalidResponse::Protocol("it refused a part again and again");
+                        return self.fail(ClientError::from(error).into());
                     }
                 }
                 Ok(Some((part, connection))) => {
@@ -257,7 +257,8 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         let (mut response, _) = outcome?;
         if response.is_success() {
             let tag = response.fields.text("etag").map(str::to_owned);
-            let what = || ClientError::BadResponse("a part without an entity tag".to_owned());
+            let what =
+                || ClientError::from(InvalidResponse::Protocol("a part without an entity tag"));
             let part = Part { number, len, tag: tag.ok_or_else(what)?, checksum };
             return Ok(Some((part, connection.finish(&response))));
         }

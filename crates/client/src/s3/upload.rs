@@ -12,7 +12,7 @@ use url::Url;
 
 use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split, whole_tag};
 use crate::backoff::Backoff;
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
 use crate::upload::{
     self, Condition, Event, Journal, OnEvent, ResumeState, Upload, UploadError, UploadFailed,
@@ -264,8 +264,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             }
         });
         if id.is_empty() {
-            let what = "it names no upload ID".to_owned();
-            return Err(ClientError::BadResponse(what).into());
+            let error = InvalidResponse::Protocol("it names no upload ID");
+            return Err(ClientError::from(error).into());
         }
         url.set_query(None);
         url.query_pairs_mut().append_pair("uploadId", &id);

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::error::UploadError;
 use super::options::{Event, OnEvent, SendOptions};
-use crate::error::{ClientError, is_of_network};
+use crate::error::{ClientError, NetworkAction, is_of_network};
 use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
 
 /// A request with a body on its way.
@@ -99,7 +99,7 @@ impl Exchange<'_, '_, '_> {
 
     fn failed(&self, source: io::Error) -> UploadError {
         let address = self.connection.address().to_owned();
-        ClientError::Network { action: "sending to", address, source }.into()
+        ClientError::Network { action: NetworkAction::Sending, address, source }.into()
     }
 }
 

@@ -12,7 +12,7 @@ use super::exchange::{Body, Exchange, connect};
 use super::options::{Event, OnEvent, Upload};
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response};
 
 /// One upload.
@@ -131,7 +131,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                     continue;
                 }
                 Ok(AttemptEnd::Again) => {
-                    ClientError::BadResponse("it keeps changing its mind".to_owned()).into()
+                    ClientError::from(InvalidResponse::Protocol("it keeps changing its mind"))
+                        .into()
                 }
                 Err(error) => error,
             };

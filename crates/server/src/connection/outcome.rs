@@ -48,7 +48,7 @@ impl Failure {
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
             Self::Engine(_) | Self::Stream => "failed",
             Self::Left => "reset",
-            Self::Origin(failure) => failure.word(),
+            Self::Origin(failure) => failure.kind().word(),
             Self::Stalled => "timeout",
         }
     }
@@ -59,7 +59,7 @@ impl Failure {
             Self::Archive(error) => Some(error.to_string()),
             Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
             Self::Engine(error) => Some(error.to_string()),
-            Self::Origin(failure) => Some(failure.to_string()),
+            Self::Origin(failure) => Some(failure.detail()),
             Self::Left | Self::Stalled => None,
             Self::Stream => Some("the folder could not be read to its end".to_owned()),
         }

@@ -12,7 +12,7 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use underpass_cache::{CacheEntry, CacheError, Reader};
+use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
 use underpass_engine::{Chain, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
 
@@ -65,7 +65,7 @@ impl CachedBody {
         match read {
             Ok(Err(error)) if is_disk_error(&error) => {
                 self.reader.mark_damaged();
-                Err(CacheError::Disk)
+                Err(CacheErrorKind::Disk.into())
             }
             _ => Ok(()),
         }
@@ -84,7 +84,7 @@ impl CachedBody {
         loop {
             match timeout(STALL_CHECK_INTERVAL, &mut waiting).await {
                 Ok(arrived) => return arrived,
-                Err(_) if self.reader.has_stalled() => return Err(CacheError::TimedOut),
+                Err(_) if self.reader.has_stalled() => return Err(CacheErrorKind::TimedOut.into()),
                 Err(_) => {}
             }
         }

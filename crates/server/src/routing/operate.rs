@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tokio::task::spawn_blocking;
-use underpass_cache::{Cache, CacheEntry, CacheError, Lookup, ObjectRequest};
+use underpass_cache::{Cache, CacheEntry, CacheError, CacheErrorKind, Lookup, ObjectRequest};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::caching::Forward;
 use underpass_protocol::request::target::Target;
@@ -95,14 +95,14 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     };
     match found {
         Lookup::Response { response, .. } => ctx.error(response.status, ""),
-        Lookup::Failed { error, .. } => ctx.error(error.status(), &error.to_string()),
+        Lookup::Failed { error, .. } => ctx.error(error.kind().status(), &error.to_string()),
         Lookup::Entry(entry) => match ctx.peer.unless_left(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
                 let text = format!("{{\"length\":{length},\"fetched\":{fetched}}}\n");
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }
-            Some(Err(error)) => ctx.error(error.status(), &error.to_string()),
+            Some(Err(error)) => ctx.error(error.kind().status(), &error.to_string()),
             None => ctx.error(503, ""),
         },
     }
@@ -121,7 +121,7 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
         let arrived = reader.wait_for(at, to).await?;
         if reader.pipe().is_some() {
             // It would pass this way, and not stay.
-            return Err(CacheError::NoRoom);
+            return Err(CacheErrorKind::NoRoom.into());
         }
         if arrived == at {
             break;

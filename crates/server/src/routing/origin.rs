@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use underpass_cache::{
-    BufferedResponse, Cache, CacheEntry, CacheError, Key, Lookup, ObjectRequest, Reader,
-    ResponseContent,
+    BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, Key, Lookup, ObjectRequest,
+    Reader, ResponseContent,
 };
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::request::target::Target;
@@ -72,9 +72,7 @@ pub(crate) async fn respond(
     if has_passed(&ctx.request, cache.id()) {
         return ctx.error(508, "the origin leads back to this server");
     }
-    let cdn_loop = ctx.request.fields("cdn-loop");
-    let cdn_loop: Vec<_> = cdn_loop.filter_map(|value| str::from_utf8(value).ok()).collect();
-    let cdn_loop = cdn_loop.join(", ");
+    let cdn_loop = cdn_loop(&ctx.request);
     if cdn_loop.len() > MAX_CDN_LOOP {
         return ctx.error(508, "the request has passed too many caches");
     }
@@ -104,25 +102,33 @@ pub(crate) async fn respond(
                     }
                     return response;
                 }
-                // Nothing was sent, so the new version can be.
-                Some(Err(CacheError::Changed)) => {}
-                // The object was dropped, and is fetched again; if the disk fails then, past it.
-                Some(Err(CacheError::Disk)) if attempt == 0 => {}
-                Some(Err(CacheError::NoRoom | CacheError::Disk)) if !request.is_relayed => {
-                    request.is_relayed = true;
-                }
-                Some(Err(error)) => return failed(ctx, error, None, &entry.cache),
+                Some(Err(error)) => match error.kind() {
+                    // Nothing was sent, so the new version can be.
+                    CacheErrorKind::Changed => {}
+                    // The object was dropped, and is fetched again; if the disk fails then, past it.
+                    CacheErrorKind::Disk if attempt == 0 => {}
+                    CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
+                        request.is_relayed = true;
+                    }
+                    _ => return failed(ctx, error, None, &entry.cache),
+                },
             },
         }
     }
     let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-    failed(ctx, CacheError::Changed, None, &cache)
+    failed(ctx, CacheErrorKind::Changed.into(), None, &cache)
 }
 
 /// Returns the client or its network, whose fetches are bounded; `None` on this machine.
 fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
     let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
     ClientNet::of(client).address()
+}
+
+/// Returns the names of the caches that a request has passed (RFC 8586).
+fn cdn_loop(request: &Request<'_, '_>) -> String {
+    let values = request.fields("cdn-loop").filter_map(|value| str::from_utf8(value).ok());
+    values.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the part of an object that a request asks for, as far as that is known before its length
@@ -165,7 +171,7 @@ async fn serve(
     while needs_len && entry.len().is_none() {
         if entry.cache.is_relayed {
             // Its length shows when it has all been sent.
-            return Err(CacheError::NoRoom);
+            return Err(CacheErrorKind::NoRoom.into());
         }
         at = reader.wait_for(at, u64::MAX).await?;
     }
@@ -352,9 +358,10 @@ fn failed(
     retry_after: Option<Duration>,
     cache: &CacheStatus,
 ) -> Response {
-    let default = matches!(error.status(), 503 | 504).then_some(Duration::from_secs(1));
-    let cache = CacheStatus { detail: Some(error.word()), ..*cache };
-    refused(ctx, error.status(), &error.to_string(), retry_after.or(default), &cache)
+    let kind = error.kind();
+    let default = matches!(kind.status(), 503 | 504).then_some(Duration::from_secs(1));
+    let cache = CacheStatus { detail: Some(kind.word()), ..*cache };
+    refused(ctx, kind.status(), &kind.to_string(), retry_after.or(default), &cache)
 }
 
 /// Answers with a status and an explanation.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use underpass_cache::Cache;
-use underpass_engine::{Integrity, Policy};
+use underpass_engine::{Integrity, Policy, Report};
 
 use crate::auth::Access;
 use crate::server::credentials::Credentials;
@@ -328,12 +328,8 @@ pub enum Note {
         target: String,
         /// Host and port of the origin.
         origin: String,
-        /// The number of bytes that were moved.
-        bytes: u64,
-        /// The bytes copied between user and kernel space, in either direction.
-        user_space_bytes: u64,
-        /// The mechanism that has moved most of them.
-        mechanism: Option<&'static str>,
+        /// How the bytes were moved.
+        report: Box<Report>,
         /// How long that took.
         elapsed: Duration,
         /// Whether they went to one client and were not stored.

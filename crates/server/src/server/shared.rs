@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
-use underpass_cache::{CacheEvent, FillReport};
+use underpass_cache::{CacheError, CacheEvent, FillReport};
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
@@ -160,12 +160,10 @@ impl Shared {
         self.note(Note::Filled {
             target: report.key.to_owned(),
             origin: report.origin.to_owned(),
-            bytes: report.bytes,
-            user_space_bytes: report.user_space_bytes,
-            mechanism: report.mechanism,
+            report: Box::new(report.report.clone()),
             elapsed: report.elapsed,
             is_relay: report.is_relay,
-            failure: report.error.map(|error| error.to_string()),
+            failure: report.error.as_ref().map(CacheError::detail),
         });
     }
 

@@ -96,8 +96,8 @@ pub(crate) struct GetArgs {
     pub(crate) digest: Vec<Digest>,
 
     /// Fail unless each file has its digest in SUMS: a file or URL of lines as sha256sum and
-    /// sha512sum write them, also with --tag; with -r every file in it is compared at the end
-    #[arg(long, value_name = "SUMS")]
+    /// sha512sum write them, also with --tag
+    #[arg(long, value_name = "SUMS", conflicts_with = "recursive")]
     pub(crate) check: Option<String>,
 
     /// Print the digest of the file, and its path, as sha256sum does

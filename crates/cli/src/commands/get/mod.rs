@@ -9,7 +9,6 @@ mod progress;
 mod run;
 mod sums;
 mod tree;
-mod verify;
 
 pub(crate) use args::GetArgs;
 pub(crate) use run::run;

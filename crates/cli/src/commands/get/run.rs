@@ -29,11 +29,10 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     check(args, &items)?;
     let cancel = signals::cancel_flag();
     let tls = args.http.tls(args.engine.policy())?;
-    let sums = sums(args, &tls, &cancel)?;
     if args.recursive {
         let failures = Failures::default();
         for item in &items {
-            failures.take(tree::fetch(args, &item.url, sums.as_ref(), &tls, &cancel));
+            failures.take(tree::fetch(args, &item.url, &tls, &cancel));
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         tls: &tls,
         cancel: &cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
-        sums,
+        sums: sums(args, &tls, &cancel)?,
         parallel,
     };
     fetch_all(&files, &items)
@@ -57,10 +56,6 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     if args.output.is_some() && items.len() > 1 {
         let message = "-o FILE is one file for one URL: use -d DIR for several";
-        return Err(Failure::Usage(message.to_owned()));
-    }
-    if args.recursive && args.check.is_some() && items.len() > 1 {
-        let message = "--check compares one folder: give one URL";
         return Err(Failure::Usage(message.to_owned()));
     }
     if !args.mirror.is_empty() && items.len() > 1 {

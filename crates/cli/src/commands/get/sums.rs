@@ -1,13 +1,13 @@
 //! Files of digests, as `sha256sum` and `shasum --tag` write them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use underpass_client::{ClientError, HttpClient, Request, Url};
+use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url};
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::Digest;
 
@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result, WithPath};
 pub(super) struct Sums {
     /// Where they come from, for messages.
     name: String,
-    digests: BTreeMap<Vec<u8>, Vec<Digest>>,
+    digests: HashMap<Vec<u8>, Vec<Digest>>,
 }
 
 impl Sums {
@@ -40,7 +40,7 @@ impl Sums {
                 return Err(answer.connection.refusal(&answer.response));
             }
             let body = answer.connection.incoming().memory(answer.response.framing, MAX_BYTES);
-            body.map_err(|error| ClientError::BadResponse(error.to_string()))
+            body.map_err(|error| ClientError::from(InvalidResponse::Body(error)))
         };
         let text = fetched().map_err(|error| {
             Failure::hinted(format!("fetching the digests of {name}: {error}"), &error)
@@ -49,7 +49,7 @@ impl Sums {
     }
 
     fn parse(name: &str, text: &[u8]) -> Result<Self> {
-        let mut digests: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut digests: HashMap<_, Vec<_>> = HashMap::new();
         for (path, digest) in text.split(|byte| *byte == b'\n').filter_map(line) {
             digests.entry(path).or_default().push(digest);
         }
@@ -59,17 +59,6 @@ impl Sums {
             return Err(Failure::line(message));
         }
         Ok(Self { name: name.to_owned(), digests })
-    }
-
-    /// Returns where the digests come from.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns all files by their paths, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, &[Digest])> {
-        let digests = self.digests.iter();
-        digests.map(|(path, digests)| (Path::new(OsStr::from_bytes(path)), digests.as_slice()))
     }
 
     /// Returns the digests of a file, by its path or, if that is not there, by its name.

@@ -13,8 +13,7 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
 
 use super::args::GetArgs;
-use super::sums::Sums;
-use super::{print, progress, verify};
+use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
@@ -37,13 +36,7 @@ fn summary(receipt: &TreeReceipt) -> String {
 }
 
 /// Fetches the folder at one URL.
-pub(super) fn fetch(
-    args: &GetArgs,
-    url: &Url,
-    sums: Option<&Sums>,
-    tls: &TlsSetup,
-    cancel: &AtomicBool,
-) -> Result<()> {
+pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
     let filter = filter(args)?;
     let remote = args.http.remote(url, tls, cancel)?;
@@ -76,9 +69,8 @@ pub(super) fn fetch(
         Ok(done) => {
             let receipt = TreeReceipt::new(url, &path, &done, elapsed);
             print::tree(args.show, &summary(&receipt), &receipt.receipt, &receipt);
-            let checked = sums.map_or(Ok(()), |sums| verify::check(sums, &path, cancel));
             match done.left_out {
-                0 => checked,
+                0 => Ok(()),
                 count => Err(Failure::line(match count {
                     1 => format!("{} lacks one file, folder or link: see above", path.display()),
                     _ => format!(

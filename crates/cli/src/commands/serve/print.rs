@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration};
 use rustix::system::uname;
+use underpass_engine::Mechanism;
 use underpass_server::server::{Note, Summary};
 
 use super::certificate::Certificate;
@@ -98,18 +99,10 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
         )),
         Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
         Note::Filled { .. } if is_quiet => {}
-        Note::Filled {
-            target,
-            origin,
-            bytes,
-            user_space_bytes,
-            mechanism,
-            elapsed,
-            is_relay,
-            failure,
-        } => {
+        Note::Filled { target, origin, report, elapsed, is_relay, failure } => {
             let did = if *is_relay { "relayed" } else { "filled" };
-            let (amount, by) = (BinaryBytes(*bytes), mechanism.unwrap_or("nothing"));
+            let amount = BinaryBytes(report.bytes());
+            let by = report.main_mechanism().map_or("nothing", Mechanism::name);
             let seconds = elapsed.as_secs_f64();
             let end = match failure {
                 Some(failure) => format!("; given up: {failure}"),
@@ -117,7 +110,8 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
             };
             error_line(&format!(
                 "{did} {target}: {amount} from {origin} by {by} in {seconds:.3} s, \
-                 {user_space_bytes} bytes in user space{end}"
+                 {} bytes in user space{end}",
+                report.user_space_bytes()
             ));
         }
         Note::CacheRemoved { folder, is_usable: true } => {

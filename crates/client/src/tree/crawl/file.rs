@@ -13,7 +13,7 @@ use url::Url;
 use super::state::Task;
 use super::worker::Worker;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::Answer;
 use crate::tree::dest::{DestFolder, IfExists, errno};
 use crate::tree::error::{TreeError, local};
@@ -42,11 +42,6 @@ impl<'a> Worker<'_, '_, '_, 'a> {
                 }
                 asks = false;
             }
-        }
-        let is_large = task.entry.facts.size.is_some_and(|size| size >= MIN_JOURNALED);
-        if is_large && task.entry.facts.modified.is_some() {
-            // The listing tells enough.
-            return self.download(task, task.entry.facts);
         }
         let answer = self.ask("GET", &[], &task.entry.url)?;
         if is_folder_of(&answer.url, &task.entry.url) {
@@ -182,11 +177,9 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             && bytes != size
         {
             tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
-            let what = format!(
-                "a body of {bytes} bytes for {}, instead of {size}",
-                as_path(path).display()
-            );
-            return Err(ClientError::BadResponse(what).into());
+            let path = Some(as_path(path).to_owned());
+            let error = InvalidResponse::BodyLength { bytes, expected: size, path };
+            return Err(ClientError::from(error).into());
         }
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         tree.spend(bytes - reported);

@@ -8,7 +8,7 @@ use url::Url;
 use super::queue::lock;
 use super::state::Task;
 use super::worker::Worker;
-use crate::error::ClientError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
@@ -113,8 +113,8 @@ impl Worker<'_, '_, '_, '_> {
             from = page.next.filter(|_| !listing.is_too_long);
             let Some(token) = &from else { break };
             if !tokens.insert(token.clone()) {
-                let what = "its listing begins again with a page that was there".to_owned();
-                return Err(ClientError::BadResponse(what).into());
+                let problem = "its listing begins again with a page that was there";
+                return Err(ClientError::from(InvalidResponse::Protocol(problem)).into());
             }
         }
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();

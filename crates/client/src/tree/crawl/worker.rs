@@ -4,7 +4,6 @@ use rustix::io::Errno;
 use url::Url;
 
 use super::state::{Crawl, Task};
-use crate::download::DownloadError;
 use crate::error::ClientError;
 use crate::http::{Answer, Connection, Request, Response};
 use crate::tree::error::{TreeDone, TreeError, explain, is_about_name};
@@ -49,12 +48,6 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         match error {
             TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error);
-                Ok(())
-            }
-            TreeError::Download { ref source, .. }
-                if matches!(**source, DownloadError::Client(ClientError::Status { .. })) =>
-            {
-                self.leave_out(&task.entry.path, source);
                 Ok(())
             }
             TreeError::NotAFolder { .. } if task.depth > 0 => {
