@@ -11,6 +11,7 @@ use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::Error;
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_sandbox::SandboxError;
 use underpass_server::server::ServeError;
 
 use crate::args::ShowArgs;
@@ -192,6 +193,17 @@ impl From<ServeError> for Failure {
                 Self::Path { action: Action::Serving, path, source }
             }
             error => Self::line(error),
+        }
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        match error {
+            SandboxError::Unreadable { path, source } => {
+                Self::Path { action: Action::Serving, path, source }
+            }
+            error => Self::Usage(format!("--user {error}")),
         }
     }
 }

@@ -10,11 +10,11 @@ use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::server::MinFree;
 
-use super::confine::User;
 use crate::args::{EngineArgs, integrity, seconds};
 use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
+use underpass_sandbox::User;
 
 /// The options of `serve`.
 #[derive(Debug, Args)]

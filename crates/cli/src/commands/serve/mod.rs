@@ -2,7 +2,6 @@
 
 mod args;
 mod certificate;
-mod confine;
 mod control;
 mod log_file;
 mod origin;

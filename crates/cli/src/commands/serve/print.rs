@@ -7,10 +7,10 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanDuration};
 use rustix::system::uname;
 use underpass_engine::Mechanism;
+use underpass_sandbox::Confinement;
 use underpass_server::server::{Note, Summary};
 
 use super::certificate::Certificate;
-use super::confine::Confinement;
 use crate::failure::plain;
 use crate::output::{counted, error_line, note};
 

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use signal_hook::iterator::Signals;
 use underpass_engine::Integrity;
+use underpass_sandbox::{AllowedAccess, Sandbox};
 use underpass_server::server::{Address, Control, Server, Settings};
 
 use super::args::ServeArgs;
 use super::certificate::Certificate;
-use super::confine::{Bounds, Confine};
 use super::control::{Watch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
 use super::print::{self, Served};
@@ -36,10 +36,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
     let log_file = log_file.transpose()?;
     let certificates = certificate.iter().flat_map(Certificate::folders);
-    let bounds = Bounds {
+    let access = AllowedAccess {
         certificates: certificates.chain(opened.folders).collect(),
         ports: opened.ports,
-        ..bounds(&settings, &addresses, log_file.as_ref())
+        ..allowed_access(&settings, &addresses, log_file.as_ref())
     };
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
@@ -48,17 +48,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 
     let signals = keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
-    let confine = Confine {
-        bounds: &bounds,
+    let sandbox = Sandbox {
+        access: &access,
         user: args.user(),
-        sandbox: args.wants_sandbox(),
+        is_enabled: args.wants_sandbox(),
         reopened: &certificate.as_ref().map(Certificate::files).unwrap_or_default(),
         has_secrets: certificate.is_some() || !is_open,
     };
     // Nothing may start a thread before this.
-    let confinement = confine.apply()?;
+    let confinement = sandbox.apply()?;
     print::started(&Served {
-        root: &bounds.root,
+        root: &access.root,
         origin: args.origin.first(),
         addresses: &server.addresses(),
         redirects: &server.redirects(),
@@ -100,12 +100,16 @@ fn is_tcp(address: &Address) -> bool {
 }
 
 /// Returns what the process needs once it is bound.
-fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> Bounds {
+fn allowed_access(
+    settings: &Settings,
+    addresses: &[Address],
+    log: Option<&LogFile>,
+) -> AllowedAccess {
     let folder = |address: &Address| match address {
         Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
         Address::Tcp(_) => None,
     };
-    Bounds {
+    AllowedAccess {
         root: settings.root.clone(),
         reads_everywhere: settings.allows_symlinks_outside,
         uploads: settings.changes.upload,

@@ -6,31 +6,33 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-use crate::failure::{Result, WithPath};
-use underpass_engine::hint::Action;
+use crate::error::SandboxError;
 
 /// Checks that the served folder or file can be read.
 ///
 /// # Errors
 ///
-/// If the kernel refuses it to this user.
-pub(super) fn check_readable(root: &Path) -> Result<()> {
+/// [`SandboxError::Unreadable`].
+pub(crate) fn check_readable(root: &Path) -> Result<(), SandboxError> {
     let access = if root.is_dir() { FOLDER } else { Access::READ_OK };
-    check(root, access).map_err(io::Error::from).with_path(Action::Serving, root)
+    check(root, access).map_err(|errno| SandboxError::Unreadable {
+        path: root.to_owned(),
+        source: io::Error::from(errno),
+    })
 }
 
-pub(super) fn is_readable(file: &Path) -> bool {
+pub(crate) fn is_readable(file: &Path) -> bool {
     check(file, Access::READ_OK).is_ok()
 }
 
 /// Returns whether entries of this folder can be created and removed.
-pub(super) fn is_writable(folder: &Path) -> bool {
+pub(crate) fn is_writable(folder: &Path) -> bool {
     check(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Checks with the effective rights of the process, as open(2) does (faccessat2(2), since Linux
 /// 5.8).
-fn check(path: &Path, access: Access) -> std::result::Result<(), Errno> {
+fn check(path: &Path, access: Access) -> Result<(), Errno> {
     match accessat(CWD, path, access, AtFlags::EACCESS) {
         // An older kernel, or a filter: later requests will show it.
         Err(Errno::NOSYS | Errno::PERM | Errno::NOTSUP) => Ok(()),

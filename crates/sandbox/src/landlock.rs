@@ -13,33 +13,33 @@ use landlock::{
 };
 
 /// The access that the process needs from now on.
-#[derive(Debug)]
-pub(crate) struct Bounds {
+#[derive(Clone, Debug, Default)]
+pub struct AllowedAccess {
     /// The folder or file that is served.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Whether links may lead out of it.
-    pub(crate) reads_everywhere: bool,
+    pub reads_everywhere: bool,
     /// Whether unnamed clones are created in the folders of the files.
-    pub(crate) clones: bool,
+    pub clones: bool,
     /// Whether files are uploaded, and folders created.
-    pub(crate) uploads: bool,
+    pub uploads: bool,
     /// Whether a cache is kept in the root, and filled from origins.
-    pub(crate) caches: bool,
+    pub caches: bool,
     /// The ports of the origins.
-    pub(crate) ports: Vec<u16>,
+    pub ports: Vec<u16>,
     /// Whether files and folders are removed, or with uploads moved.
-    pub(crate) deletes: bool,
+    pub deletes: bool,
     /// The folder in which the log is created again.
-    pub(crate) log: Option<PathBuf>,
+    pub log: Option<PathBuf>,
     /// The folders from which certificates are read again.
-    pub(crate) certificates: Vec<PathBuf>,
+    pub certificates: Vec<PathBuf>,
     /// The folders in which sockets are removed at the end.
-    pub(crate) sockets: Vec<PathBuf>,
+    pub sockets: Vec<PathBuf>,
 }
 
 /// The result of applying the rules.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Landlock {
+pub(crate) enum Landlock {
     /// This kernel, or an outer confinement, does not offer it.
     Refused(String),
     /// Confined as far as this kernel can; the name of its version says how far.
@@ -51,9 +51,9 @@ pub(super) enum Landlock {
     },
 }
 
-impl Bounds {
+impl AllowedAccess {
     /// Confines this thread, and those that it starts from now on.
-    pub(super) fn confine(&self) -> Landlock {
+    pub(crate) fn confine(&self) -> Landlock {
         match self.restrict() {
             Ok(status) => self.outcome(&status),
             Err(error) => Landlock::Refused(error.to_string()),
@@ -145,7 +145,7 @@ impl Bounds {
     }
 }
 
-impl fmt::Display for Bounds {
+impl fmt::Display for AllowedAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reads_everywhere {
             true => f.write_str("reading (everywhere, for --allow-symlink)")?,
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     /// Runs a test in a thread of its own, to which the rules are limited.
-    fn confined(bounds: Bounds, test: impl FnOnce() + Send + 'static) {
+    fn confined(bounds: AllowedAccess, test: impl FnOnce() + Send + 'static) {
         let thread = thread::spawn(move || match bounds.confine() {
             Landlock::Confined { .. } => test(),
             other => {
@@ -244,9 +244,9 @@ mod tests {
         thread.join().unwrap();
     }
 
-    fn bounds(root: &Path) -> Bounds {
+    fn bounds(root: &Path) -> AllowedAccess {
         let root = root.to_owned();
-        Bounds {
+        AllowedAccess {
             root,
             reads_everywhere: false,
             clones: false,
@@ -300,7 +300,7 @@ mod tests {
         fs::create_dir(&root).unwrap();
         let outside = folder.path().join("outside");
         fs::write(&outside, "x").unwrap();
-        confined(Bounds { reads_everywhere: true, ..bounds(&root) }, move || {
+        confined(AllowedAccess { reads_everywhere: true, ..bounds(&root) }, move || {
             assert!(File::open(&outside).is_ok());
             assert!(is_denied(File::create(root.join("new"))));
             assert!(is_denied(fs::write(&outside, "y")));
@@ -317,7 +317,8 @@ mod tests {
         };
         let (root, log, run) = (at("root"), at("log"), at("run"));
         fs::write(run.join("socket"), "").unwrap();
-        let bounds = Bounds { log: Some(log.clone()), sockets: vec![run.clone()], ..bounds(&root) };
+        let bounds =
+            AllowedAccess { log: Some(log.clone()), sockets: vec![run.clone()], ..bounds(&root) };
         confined(bounds, move || {
             let open = || File::options().append(true).create(true).open(log.join("access"));
             assert!(open().is_ok());
@@ -347,7 +348,7 @@ mod tests {
                 let _ = renewed.0.send(());
             }
         });
-        let bounds = Bounds { certificates: vec![keys.clone()], ..bounds(&root) };
+        let bounds = AllowedAccess { certificates: vec![keys.clone()], ..bounds(&root) };
         confined(bounds, move || {
             ready.0.send(()).unwrap();
             renewed.1.recv().unwrap();
@@ -362,7 +363,7 @@ mod tests {
     fn clones_without_a_name_can_be_made_where_snapshots_need_them() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
-        confined(Bounds { clones: true, ..bounds(&root) }, move || {
+        confined(AllowedAccess { clones: true, ..bounds(&root) }, move || {
             use rustix::fs::{Mode, OFlags};
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             let clone = rustix::fs::open(&root, flags, Mode::RUSR | Mode::WUSR);
@@ -389,7 +390,7 @@ mod tests {
         fs::create_dir(&root).unwrap();
         fs::create_dir_all(outside.join("empty")).unwrap();
         fs::create_dir(root.join("empty")).unwrap();
-        confined(Bounds { uploads: true, ..bounds(&root) }, move || {
+        confined(AllowedAccess { uploads: true, ..bounds(&root) }, move || {
             land(&root, "file").unwrap();
             land(&root, "file").unwrap();
             assert_eq!(fs::read(root.join("file")).unwrap(), b"new");
@@ -411,7 +412,7 @@ mod tests {
         let root = folder.path().to_owned();
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/b/file"), "x").unwrap();
-        confined(Bounds { uploads: true, deletes: true, ..bounds(&root) }, move || {
+        confined(AllowedAccess { uploads: true, deletes: true, ..bounds(&root) }, move || {
             fs::rename(root.join("a/b/file"), root.join("a/file")).unwrap();
             fs::rename(root.join("a/b"), root.join("b")).unwrap();
             fs::remove_file(root.join("a/file")).unwrap();
@@ -425,7 +426,7 @@ mod tests {
         let root = folder.path().to_owned();
         fs::write(root.join("file"), "x").unwrap();
         fs::create_dir(root.join("empty")).unwrap();
-        confined(Bounds { deletes: true, ..bounds(&root) }, move || {
+        confined(AllowedAccess { deletes: true, ..bounds(&root) }, move || {
             assert!(is_denied(land(&root, "new")));
             assert!(is_denied(fs::write(root.join("file"), "y")));
             fs::remove_file(root.join("file")).unwrap();

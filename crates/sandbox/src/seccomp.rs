@@ -17,7 +17,7 @@ use seccompiler::{
 
 /// The result of installing the filter.
 #[derive(Debug)]
-pub(super) enum Seccomp {
+pub(crate) enum Seccomp {
     /// The filter allows this number of system calls.
     Filtered(usize),
     /// The kernel, or an existing filter, allows no filter.
@@ -25,7 +25,7 @@ pub(super) enum Seccomp {
 }
 
 /// Restricts this thread, and those that it starts from now on, to the calls of the server.
-pub(super) fn restrict(connects: bool) -> Seccomp {
+pub(crate) fn restrict(connects: bool) -> Seccomp {
     match install(connects) {
         Ok(count) => Seccomp::Filtered(count),
         Err(error) => Seccomp::Refused(error.to_string()),

@@ -13,11 +13,11 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::user::User;
+use crate::user::User;
 
 /// The user of the process, and the capabilities that it keeps.
 #[derive(Debug)]
-pub(super) struct Privileges {
+pub(crate) struct Privileges {
     /// The user that it became, as typed.
     user: Option<String>,
     /// Whether it runs as root.
@@ -29,14 +29,14 @@ pub(super) struct Privileges {
 /// Removes the capabilities that are not kept from those that an executed program could gain.
 /// This needs `CAP_SETPCAP`, so it is done before changing the user; without it the set is
 /// unchanged.
-pub(super) fn limit_bounding_set(user: Option<&User>) {
+pub(crate) fn limit_bounding_set(user: Option<&User>) {
     for capability in (CapabilitySet::all() - kept(user)).iter() {
         let _ = remove_capability_from_bounding_set(capability);
     }
 }
 
 /// Drops all capabilities except those that serving files needs.
-pub(super) fn drop_capabilities(user: Option<&User>) -> Privileges {
+pub(crate) fn drop_capabilities(user: Option<&User>) -> Privileges {
     let kept = kept(user);
     let _ = clear_ambient_capability_set();
     if let Ok(held) = capabilities(None) {
@@ -56,7 +56,7 @@ fn kept(user: Option<&User>) -> CapabilitySet {
 
 impl Privileges {
     /// Returns the present capabilities, as the kernel reports them.
-    pub(super) fn current(user: Option<&User>) -> Self {
+    pub(crate) fn current(user: Option<&User>) -> Self {
         Self {
             user: user.map(|user| user.name().to_owned()),
             is_root: geteuid().is_root(),
@@ -66,7 +66,7 @@ impl Privileges {
     }
 
     /// Returns the warning about them, if there is one.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         let reads_everything = self.capabilities.intersects(ROOT);
         (self.is_root && reads_everything).then(|| {
             "serving with the rights of root to all files: --user NAME gives them up".to_owned()

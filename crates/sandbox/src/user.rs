@@ -1,4 +1,4 @@
-//! The user that the server becomes once its sockets are open (`--user`).
+//! The user that the server becomes once its sockets are open.
 
 use std::str::FromStr;
 
@@ -7,11 +7,11 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use crate::failure::{Failure, Result};
+use crate::error::{SandboxError, UserError};
 
 /// A user, its group and its further groups, according to the system's databases.
 #[derive(Clone, Debug)]
-pub(crate) struct User {
+pub struct User {
     /// The name as it was typed.
     name: String,
     uid: Uid,
@@ -20,22 +20,19 @@ pub(crate) struct User {
 }
 
 impl User {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.uid.is_root()
     }
 
     /// Becomes this user permanently. The capabilities stay permitted if `keeps_capabilities`, so
     /// that the caller can select from them.
-    pub(super) fn become_user(&self, keeps_capabilities: bool) -> Result<()> {
+    pub(crate) fn become_user(&self, keeps_capabilities: bool) -> Result<(), SandboxError> {
         if !geteuid().is_root() {
-            return Err(Failure::Usage(format!(
-                "--user {}: only root can become another user",
-                self.name
-            )));
+            return Err(SandboxError::NotRoot { user: self.name.clone() });
         }
         let become_user = || {
             set_keep_capabilities(keeps_capabilities)?;
@@ -43,17 +40,15 @@ impl User {
             set_thread_res_gid(self.gid, self.gid, self.gid)?;
             set_thread_res_uid(self.uid, self.uid, self.uid)
         };
-        become_user().map_err(|errno| {
-            Failure::Usage(format!("--user {}: cannot become this user: {errno}", self.name))
-        })
+        become_user().map_err(|source| SandboxError::ChangeUser { user: self.name.clone(), source })
     }
 }
 
 impl FromStr for User {
-    type Err = String;
+    type Err = UserError;
 
     /// Reads `NAME`, `NAME:GROUP`, or either as a number.
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UserError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (text, None),
@@ -62,18 +57,18 @@ impl FromStr for User {
             Ok(uid) => nix::unistd::User::from_uid(uid.into()),
             Err(_) => nix::unistd::User::from_name(user),
         };
-        let known = known.map_err(|errno| format!("the users cannot be read: {errno}"))?;
+        let known = known.map_err(UserError::UnreadableUsers)?;
         let uid = match (&known, user.parse()) {
             (Some(known), _) => known.uid.as_raw(),
             (None, Ok(uid)) => uid,
-            (None, Err(_)) => return Err(format!("there is no user {user}")),
+            (None, Err(_)) => return Err(UserError::UnknownUser(user.to_owned())),
         };
         let gid = match group {
             Some(group) => group_id(group)?,
             None => known.as_ref().map_or(uid, |known| known.gid.as_raw()),
         };
         if uid == u32::MAX || gid == u32::MAX {
-            return Err("this number means no user".to_owned());
+            return Err(UserError::Invalid);
         }
         let groups = match &known {
             Some(known) => groups_of(&known.name, gid)?,
@@ -85,20 +80,20 @@ impl FromStr for User {
 }
 
 /// Returns the number of a group given by name or number.
-fn group_id(group: &str) -> std::result::Result<u32, String> {
+fn group_id(group: &str) -> Result<u32, UserError> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
     }
     let known = nix::unistd::Group::from_name(group);
-    let known = known.map_err(|errno| format!("the groups cannot be read: {errno}"))?;
-    known.map(|known| known.gid.as_raw()).ok_or_else(|| format!("there is no group {group}"))
+    let known = known.map_err(UserError::UnreadableGroups)?;
+    known.map(|known| known.gid.as_raw()).ok_or_else(|| UserError::UnknownGroup(group.to_owned()))
 }
 
 /// Returns the groups that the system's databases give to a user.
-fn groups_of(name: &str, gid: u32) -> std::result::Result<Vec<Gid>, String> {
-    let name = std::ffi::CString::new(name).map_err(|_| "a name has no NUL".to_owned())?;
+fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
+    let name = std::ffi::CString::new(name).map_err(|_| UserError::Nul)?;
     let groups = nix::unistd::getgrouplist(&name, gid.into());
-    let groups = groups.map_err(|errno| format!("the groups cannot be read: {errno}"))?;
+    let groups = groups.map_err(UserError::UnreadableGroups)?;
     Ok(groups.into_iter().map(|gid| Gid::from_raw(gid.as_raw())).collect())
 }
 
@@ -122,8 +117,14 @@ mod tests {
 
     #[test]
     fn a_user_that_does_not_exist_is_refused() {
-        assert_eq!("no-such-user".parse::<User>().unwrap_err(), "there is no user no-such-user");
-        assert_eq!("root:no-such".parse::<User>().unwrap_err(), "there is no group no-such");
+        assert_eq!(
+            "no-such-user".parse::<User>().unwrap_err().to_string(),
+            "there is no user no-such-user"
+        );
+        assert_eq!(
+            "root:no-such".parse::<User>().unwrap_err().to_string(),
+            "there is no group no-such"
+        );
         assert!("4294967295".parse::<User>().is_err());
         assert!("".parse::<User>().is_err());
     }

@@ -1,63 +1,68 @@
-//! Applies the confinement in its order, and reports what is in effect.
+//! Applies the restrictions in their order, and reports which are in effect.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::failure::Result;
+use crate::access;
+use crate::error::SandboxError;
+use crate::landlock::{AllowedAccess, Landlock};
+use crate::privileges::{self, Privileges};
+use crate::seccomp::{self, Seccomp};
+use crate::user::User;
 
-use super::access;
-use super::landlock::{Bounds, Landlock};
-use super::privileges::{self, Privileges};
-use super::seccomp::{self, Seccomp};
-use super::user::User;
-
-/// The confinement to apply.
-#[derive(Debug)]
-pub(crate) struct Confine<'a> {
-    /// What the process needs from the file system.
-    pub(crate) bounds: &'a Bounds,
+/// The restrictions to apply.
+#[derive(Clone, Debug)]
+pub struct Sandbox<'a> {
+    /// The access to files and ports that the process keeps.
+    pub access: &'a AllowedAccess,
     /// The user to become.
-    pub(crate) user: Option<&'a User>,
-    /// Whether more than the user is changed.
-    pub(crate) sandbox: bool,
+    pub user: Option<&'a User>,
+    /// Whether capabilities, files and system calls are restricted; otherwise only the user changes.
+    pub is_enabled: bool,
     /// Files that are read again on SIGHUP.
-    pub(crate) reopened: &'a [PathBuf],
+    pub reopened: &'a [PathBuf],
     /// Whether the memory of the process holds keys or passwords.
-    pub(crate) has_secrets: bool,
+    pub has_secrets: bool,
 }
 
 /// The confinement in effect.
 #[derive(Debug)]
-pub(crate) struct Confinement {
+pub struct Confinement {
     privileges: Privileges,
     /// Landlock and seccomp, unless they are disabled.
     sandbox: Option<(Landlock, Seccomp)>,
     warnings: Vec<String>,
 }
 
-impl Confine<'_> {
-    /// Applies the confinement to this thread and those that it starts from now on.
+impl<'a> Sandbox<'a> {
+    /// Creates the restrictions of a process that keeps its user, has no secrets and reopens no file.
+    #[must_use]
+    pub fn new(access: &'a AllowedAccess) -> Self {
+        Self { access, user: None, is_enabled: true, reopened: &[], has_secrets: false }
+    }
+
+    /// Applies the restrictions to this thread and those that it starts from now on.
     ///
     /// # Errors
     ///
     /// If the process cannot become the user, or the user cannot read the served files. A feature
     /// that this kernel lacks is no error: the returned value says what is in effect.
-    pub(crate) fn apply(&self) -> Result<Confinement> {
-        if self.sandbox {
+    pub fn apply(&self) -> Result<Confinement, SandboxError> {
+        if self.is_enabled {
             privileges::limit_bounding_set(self.user);
         }
         if let Some(user) = self.user {
-            user.become_user(self.sandbox)?;
+            user.become_user(self.is_enabled)?;
         }
-        let privileges = match self.sandbox {
+        let privileges = match self.is_enabled {
             true => privileges::drop_capabilities(self.user),
             false => Privileges::current(self.user),
         };
-        access::check_readable(&self.bounds.root)?;
+        access::check_readable(&self.access.root)?;
         let warnings = self.warnings(&privileges);
-        if !self.sandbox {
+        if !self.is_enabled {
             return Ok(Confinement { privileges, sandbox: None, warnings });
         }
         if self.has_secrets {
@@ -65,20 +70,20 @@ impl Confine<'_> {
             // leaves the process as it was.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
-        let landlock = self.bounds.confine();
+        let landlock = self.access.confine();
         Ok(Confinement {
             privileges,
-            sandbox: Some((landlock, seccomp::restrict(self.bounds.caches))),
+            sandbox: Some((landlock, seccomp::restrict(self.access.caches))),
             warnings,
         })
     }
 
     /// Returns what the serving user lacks, or has too much of.
     fn warnings(&self, privileges: &Privileges) -> Vec<String> {
-        let bounds = self.bounds;
+        let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
-        if (bounds.uploads || bounds.deletes) && !access::is_writable(&bounds.root) {
-            let root = bounds.root.display();
+        if (allowed.uploads || allowed.deletes) && !access::is_writable(&allowed.root) {
+            let root = allowed.root.display();
             warnings.push(format!(
                 "{root} is not writable for this user: uploads and deletions directly in it fail"
             ));
@@ -90,7 +95,7 @@ impl Confine<'_> {
                     "{file} is not readable for this user: SIGHUP cannot read it again"
                 ));
             }
-            for folder in bounds.log.iter().filter(|folder| !access::is_writable(folder)) {
+            for folder in allowed.log.iter().filter(|folder| !access::is_writable(folder)) {
                 let folder = folder.display();
                 warnings.push(format!("{folder} is not writable for this user: SIGHUP cannot create the log file again"));
             }
@@ -101,7 +106,8 @@ impl Confine<'_> {
 
 impl Confinement {
     /// Returns what the operator should change, one sentence each.
-    pub(crate) fn warnings(&self) -> &[String] {
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }

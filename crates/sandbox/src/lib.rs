@@ -1,0 +1,35 @@
+//! Restricts a file server before it answers a client: its user and capabilities, its access to
+//! files and ports (Landlock), its system calls (seccomp), and memory dumps.
+//!
+//! The restrictions apply to the calling thread and those that it starts, so they must be applied
+//! before there is a second thread. An older kernel enforces fewer of them; [`Confinement`] says
+//! which are in effect.
+//!
+//! ```
+//! use underpass_sandbox::{AllowedAccess, Sandbox};
+//!
+//! // The restrictions of a thread cannot be undone, so this one is separate.
+//! let thread = std::thread::spawn(|| {
+//!     let access = AllowedAccess { root: std::env::temp_dir(), ..AllowedAccess::default() };
+//!     Sandbox::new(&access).apply()
+//! });
+//! let confinement = thread.join().expect("no panic")?;
+//! println!("{confinement}");
+//! # Ok::<_, underpass_sandbox::SandboxError>(())
+//! ```
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod access;
+mod error;
+mod landlock;
+mod privileges;
+mod sandbox;
+mod seccomp;
+mod user;
+
+pub use error::{SandboxError, UserError};
+pub use landlock::AllowedAccess;
+pub use sandbox::{Confinement, Sandbox};
+pub use user::User;
