@@ -10,12 +10,14 @@ use rustix::io::Errno;
 use crate::auth::{CHALLENGE, Right};
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
+use crate::routing::error_page::ways_back;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
 use underpass_protocol::request::negotiate::wants_html;
+use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
 
 /// One request that is being answered.
@@ -90,7 +92,16 @@ impl<'a> RequestContext<'a> {
     /// Returns an error in the form that the client understands.
     pub(crate) fn error(&self, status: u16, detail: &str) -> Response {
         let is_head = self.request.method == Method::Head;
-        Response::error(status, detail, wants_html(&self.request), is_head)
+        let wants_html = wants_html(&self.request);
+        let settings = self.settings();
+        let target = Target::parse(self.request.target, settings.path_prefix.as_bytes());
+        let ways = match target {
+            Ok(target) if wants_html && settings.listing && settings.cache.is_none() => {
+                ways_back(&target)
+            }
+            _ => Vec::new(),
+        };
+        Response::error_with_ways(status, detail, wants_html, is_head, &ways)
     }
 
     /// Returns whether the client is on this machine, and no proxy here says that it has forwarded

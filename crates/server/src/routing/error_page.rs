@@ -1,13 +1,20 @@
 //! The pages and lines that explain errors to people.
 
 use maud::{DOCTYPE, PreEscaped, html};
+use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field, reason};
 
 /// Returns the representation of an error for people: its fields and its body.
 ///
-/// `detail` is one sentence of explanation; it is escaped, and may be empty.
+/// `detail` is one sentence of explanation; it is escaped, and may be empty. `ways_back` are links
+/// and their text.
 #[must_use]
-pub(crate) fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn error_page(
+    status: u16,
+    detail: &str,
+    wants_html: bool,
+    ways_back: &[(String, &str)],
+) -> (Vec<u8>, Vec<u8>) {
     let title = format!("{status} {}", reason(status));
     let (media_type, body) = if wants_html {
         let page = html! {
@@ -19,7 +26,15 @@ pub(crate) fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8
                     title { (title) }
                     style { (PreEscaped(ERROR_STYLE)) }
                 }
-                body { h1 { (title) } @if !detail.is_empty() { p { (detail) } } }
+                body {
+                    main {
+                        h1 { (title) }
+                        @if !detail.is_empty() { p { (detail) } }
+                        @if !ways_back.is_empty() {
+                            nav { @for (href, text) in ways_back { a href=(href) { (text) } } }
+                        }
+                    }
+                }
             }
         };
         ("text/html; charset=utf-8", page.into_string())
@@ -37,15 +52,34 @@ pub(crate) fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8
     (fields, body.into_bytes())
 }
 
+/// Returns the links from a path of this server to the folder that it is in and to the root. They
+/// are relative, because a proxy may have another prefix; so there are none for a path with doubled
+/// slashes, which browsers count.
+#[must_use]
+pub(crate) fn ways_back(target: &Target<'_>) -> Vec<(String, &'static str)> {
+    if target.path.is_empty() || target.raw_path.windows(2).any(|pair| pair == b"//") {
+        return Vec::new();
+    }
+    let above = target.path.iter().filter(|byte| **byte == b'/').count();
+    let (own, levels) = if target.is_folder { ("../", above + 1) } else { ("./", above) };
+    let root = if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
+    match above {
+        0 => vec![(root, "All files")],
+        1..=MAX_LEVELS => vec![(own.to_owned(), "Folder above"), (root, "All files")],
+        _ => vec![(own.to_owned(), "Folder above")],
+    }
+}
+
+/// The maximum depth of a path from which a link leads to the root, so that the page stays small.
+const MAX_LEVELS: usize = 8;
+
 /// The policy of an error page: a browser may only show it. The digest is that of its style.
 const ERROR_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-hSZITqwI/5tnac8rvy1LQ9jXGze0BJBEBN52EBqNiV4='; form-action 'none'; base-uri 'none'; \
+     style-src 'sha256-Z0RLHHSOcbw/4dJDCzR4BhLbKWZDRgPuYlikv96fSAs='; form-action 'none'; base-uri 'none'; \
      frame-ancestors 'none'";
 
 /// The style of an error page, for light and dark mode.
-const ERROR_STYLE: &str = ":root{color-scheme:light dark}\
-body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto 0;padding:0 1rem}\
-h1{font-size:1.5rem}";
+const ERROR_STYLE: &str = include_str!("error.css");
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -58,13 +92,15 @@ mod tests {
 
     #[test]
     fn an_error_is_told_in_the_form_that_the_client_reads() {
-        let (fields, body) = error_page(404, "no <such> file", false);
+        let (fields, body) = error_page(404, "no <such> file", false, &[]);
         assert_eq!(body, b"404 Not Found: no <such> file\n");
         assert_eq!(
             String::from_utf8(fields).unwrap(),
             "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 30\r\n"
         );
-        let (fields, body) = error_page(404, "no <such> file", true);
+        let ways = [("../".to_owned(), "Folder above")];
+        let (fields, body) = error_page(404, "no <such> file", true, &ways);
+        assert!(body.len() < 1_024, "with its head it fits into one packet");
         let (fields, body) = (String::from_utf8(fields).unwrap(), String::from_utf8(body).unwrap());
         assert!(
             body.starts_with("<!DOCTYPE html>") && body.contains("no &lt;such&gt; file"),
@@ -77,6 +113,27 @@ mod tests {
         let digest = BASE64_STANDARD.encode(Sha256::digest(style));
         assert!(fields.contains(&format!("style-src 'sha256-{digest}'")), "{digest}: {fields}");
         assert!(fields.contains("\r\nContent-Security-Policy: default-src 'none'; "), "{fields}");
-        assert_eq!(error_page(404, "", false).1, b"404 Not Found\n");
+        assert_eq!(error_page(404, "", false, &ways).1, b"404 Not Found\n");
+        assert!(body.contains("<a href=\"../\">Folder above</a>"), "{body}");
+    }
+
+    #[test]
+    fn the_way_back_is_relative_to_the_path() {
+        let hrefs = |path: &str| {
+            let target = Target::parse(path.as_bytes(), b"/prefix").unwrap();
+            ways_back(&target).into_iter().map(|(href, _)| href).collect::<Vec<_>>()
+        };
+        for (path, expected) in [
+            ("/prefix/", &[][..]),
+            ("/prefix/a", &["./"]),
+            ("/prefix/a/", &["../"]),
+            ("/prefix/a/b", &["./", "../"]),
+            ("/prefix/a/b/", &["../", "../../"]),
+            ("/prefix/a/b/c?q", &["./", "../../"]),
+            ("/prefix//a/b", &[]),
+        ] {
+            assert_eq!(hrefs(path), expected, "{path}");
+        }
+        assert_eq!(hrefs(&format!("/prefix{}", "/a".repeat(100))), ["./"]);
     }
 }

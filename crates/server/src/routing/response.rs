@@ -221,8 +221,19 @@ impl Response {
 
     /// Creates an error response for people.
     pub(crate) fn error(status: u16, detail: &str, wants_html: bool, is_head: bool) -> Self {
+        Self::error_with_ways(status, detail, wants_html, is_head, &[])
+    }
+
+    /// Creates an error response for people with links to where they can go on.
+    pub(crate) fn error_with_ways(
+        status: u16,
+        detail: &str,
+        wants_html: bool,
+        is_head: bool,
+        ways: &[(String, &str)],
+    ) -> Self {
         let detail = if detail.is_empty() { reason(status) } else { detail };
-        let (fields, page) = error_page(status, detail, wants_html);
+        let (fields, page) = error_page(status, detail, wants_html, ways);
         let len = Some(page.len() as u64);
         let body = if is_head { Body::Nothing } else { Body::Memory(page.into()) };
         Self::new(status, fields, body, len)

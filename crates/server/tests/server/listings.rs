@@ -247,3 +247,17 @@ fn clients_that_read_no_listing_keep_nobody_from_theirs() {
     }
     drop(waiting);
 }
+
+#[test]
+fn an_error_page_leads_back_to_the_listing() {
+    let site = Site::of(&[("folder/a", b"x")]).start();
+    let html = "Accept: text/html";
+    let page = site.ask("GET", "/folder/missing", &[html]);
+    assert_eq!(page.status, 404);
+    let text = page.text();
+    assert!(text.contains("<a href=\"./\">Folder above</a>"), "{text}");
+    assert!(text.contains("<a href=\"../\">All files</a>"), "{text}");
+    assert!(!site.get("/folder/missing").text().contains("href"));
+    let site = Site::of(&[]).with(|settings| settings.listing = false).start();
+    assert!(!site.ask("GET", "/missing", &[html]).text().contains("href"));
+}
