@@ -115,6 +115,12 @@ fn a_status_is_said_once() {
         assert_eq!(line.to_lowercase().matches("not found").count(), 1, "{body}: {line}");
         server.join().unwrap();
     }
+    // The own server says it once, too.
+    let (served, here) = (folder(), folder());
+    let server = serve(served.path(), &[]);
+    let url = format!("{}x", server.address);
+    let line = complaint(&client(here.path(), &["get", &url]).failed(1, &["404"]));
+    assert_eq!(line.matches("Not Found").count(), 1, "{line}");
 }
 
 #[test]

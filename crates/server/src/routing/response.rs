@@ -15,7 +15,6 @@ use crate::listing::make::Pieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
 use crate::server::settings::Settings;
-use underpass_protocol::response::head::reason;
 use underpass_protocol::response::plan::PlannedBody;
 use underpass_protocol::response::resumption::Download;
 use underpass_transport::tls::EncryptedBy;
@@ -232,7 +231,6 @@ impl Response {
         is_head: bool,
         ways: &[(String, &str)],
     ) -> Self {
-        let detail = if detail.is_empty() { reason(status) } else { detail };
         let (fields, page) = error_page(status, detail, wants_html, ways);
         let len = Some(page.len() as u64);
         let body = if is_head { Body::Nothing } else { Body::Memory(page.into()) };

@@ -122,7 +122,7 @@ fn what_changes_on_the_way_to_a_file_is_seen_soon() {
     symlink("a/b", site.path("link")).unwrap();
     let (mut client, _) = known(&site, "/a/b/file");
     fs::rename(site.path("a"), site.path("moved")).unwrap();
-    let error = "404 Not Found: Not Found\n";
+    let error = "404 Not Found\n";
     until(&mut client, "/a/b/file", 404, error);
     assert_eq!(client.get("/moved/b/file").text(), "old");
 
