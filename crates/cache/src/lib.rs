@@ -7,6 +7,34 @@
 //!
 //! The crate has no runtime. Fills run on threads of their own, a bounded number of them, and
 //! readers await what they need by futures that any runtime can poll.
+//!
+//! ```
+//! use std::time::Duration;
+//! use underpass_cache::{Cache, CacheOptions, KeepFree, OriginOptions};
+//! use underpass_client::{Credentials, TlsSetup, Url};
+//! use underpass_engine::Policy;
+//! use underpass_protocol::caching::FreshnessRules;
+//! use underpass_protocol::request::target::Target;
+//!
+//! # let temporary = tempfile::tempdir()?;
+//! # let folder = temporary.path().to_owned();
+//! let url = Url::parse("http://192.0.2.1/files")?;
+//! let cache = Cache::open(CacheOptions {
+//!     folder,
+//!     origins: vec![OriginOptions { url, credentials: Credentials::None }],
+//!     tls: TlsSetup::default(),
+//!     redirects: Vec::new(),
+//!     vary_on: Vec::new(),
+//!     size: Some(1 << 30),
+//!     keep_free: KeepFree::Percent(5),
+//!     rules: FreshnessRules::default(),
+//!     timeout: Duration::from_secs(60),
+//!     policy: Policy::default(),
+//! })?;
+//! let key = cache.key(&Target::parse(b"/disk.img", b"")?).expect("a short path");
+//! assert!(!cache.purge(&key), "nothing is stored yet");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

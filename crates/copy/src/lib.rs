@@ -6,6 +6,24 @@
 //!
 //! The crate prints nothing, asks nothing and catches no signal: a [`CopyObserver`] does. What was
 //! done is a [`CopyOutcome`].
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use underpass_copy::{CopyObserver, CopyOptions, CopyTarget, copy};
+//!
+//! struct Silent;
+//! impl CopyObserver for Silent {}
+//!
+//! # let temporary = tempfile::tempdir()?;
+//! # let folder = temporary.path();
+//! std::fs::write(folder.join("from"), "hello")?;
+//! let (sources, to) = ([folder.join("from")], folder.join("to"));
+//! let target = CopyTarget::NewName(&to);
+//! let cancel = AtomicBool::new(false);
+//! let outcome = copy(&CopyOptions::default(), &sources, target, &Silent, &cancel)?;
+//! assert_eq!(outcome.totals.files, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

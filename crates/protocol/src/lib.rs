@@ -3,6 +3,16 @@
 //! Everything here is pure: bytes and metadata go in, values and bytes come out. The crate uses
 //! no file, clock, socket or transfer; clippy.toml lists the functions of std that it must not
 //! call. Where a rule depends on the time, the caller passes it in.
+//!
+//! ```
+//! use underpass_protocol::request::target::Target;
+//!
+//! let target = Target::parse(b"/a%20b/./c/?sort=size", b"")?;
+//! assert_eq!(*target.path, *b"a b/c");
+//! assert!(target.is_folder);
+//! assert!(Target::parse(b"/../etc/passwd", b"").is_err());
+//! # Ok::<(), underpass_protocol::request::target::TargetError>(())
+//! ```
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

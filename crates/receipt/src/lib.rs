@@ -2,6 +2,18 @@
 //!
 //! The crates that move bytes report what they did as types of their own. This crate turns those
 //! reports into receipts, for all programs that print or return them. It prints nothing.
+//!
+//! ```
+//! use std::fs::File;
+//! use underpass_engine::{Chain, Sink, Transfer};
+//! use underpass_receipt::Receipt;
+//!
+//! let sink = File::options().write(true).open("/dev/null")?;
+//! let chain = Chain::<File>::new().bytes(b"hello".to_vec());
+//! let report = Transfer::new(chain, Sink::of(&sink)?).run()?;
+//! assert_eq!(Receipt::from(&report).bytes, 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

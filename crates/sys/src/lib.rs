@@ -3,6 +3,17 @@
 //! This is the only crate of the workspace with unsafe code. Every function that it offers is safe
 //! to call with any argument, and every unsafe block names the test that proves it; where no crate
 //! is named, the test is one of the engine's.
+//!
+//! ```
+//! use rustix::fs::OFlags;
+//! use rustix::io::Errno;
+//! use underpass_sys::open_beneath;
+//!
+//! let folder = std::fs::File::open("/")?;
+//! let outside = open_beneath(&folder, b"../etc", OFlags::PATH);
+//! assert_eq!(outside.err(), Some(Errno::XDEV));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("underpass-sys is about Linux system calls and needs Linux");

@@ -2,6 +2,21 @@
 //!
 //! Server and client share this code. It neither parses requests nor chooses responses, and does
 //! not depend on a runtime: blocking calls take a deadline and a flag that cancels them.
+//!
+//! ```
+//! use std::io::Write;
+//! use std::os::unix::net::UnixStream;
+//! use underpass_transport::incoming::{BodyFraming, Incoming};
+//!
+//! let (mut peer, stream) = UnixStream::pair()?;
+//! stream.set_nonblocking(true)?;
+//! peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")?;
+//! let mut incoming = Incoming::new(stream, Vec::new(), None, None);
+//! let head = incoming.head(8192)?.expect("a head");
+//! assert!(head.ends_with(b"\r\n\r\n"));
+//! assert_eq!(incoming.memory(BodyFraming::Length(5), 1024)?, b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
