@@ -32,6 +32,10 @@ pub struct AccessEntry {
     pub received: u64,
     /// The length of the response body in bytes.
     pub body_len: u64,
+    /// Which part of a file or archive the body is; `None` for anything else, and for several parts.
+    pub part: Option<BodyPart>,
+    /// Whether the request gave a whole file its name.
+    pub has_stored: bool,
     /// The bytes of the body that were given to the kernel.
     pub sent: u64,
     /// The bytes of the body that the peer's kernel has acknowledged.
@@ -67,6 +71,17 @@ pub struct AccessEntry {
     ///
     /// [`needs`]: crate::access_log::LogFormat::needs
     pub fields: Vec<(String, Vec<u8>)>,
+}
+
+/// The part of a file or archive that a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyPart {
+    /// The offset of its first byte.
+    pub start: u64,
+    /// The length of the whole in bytes.
+    pub whole: u64,
+    /// Whether it is a part of a folder's archive.
+    pub is_archive: bool,
 }
 
 /// The TLS properties of a connection in the log.
@@ -106,6 +121,8 @@ impl Default for AccessEntry {
             status: 0,
             received: 0,
             body_len: 0,
+            part: None,
+            has_stored: false,
             sent: 0,
             acknowledged: 0,
             is_complete: false,

@@ -16,7 +16,7 @@ mod time;
 
 use std::fmt;
 
-pub use entry::{AccessEntry, Secured};
+pub use entry::{AccessEntry, BodyPart, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
 

@@ -93,6 +93,8 @@ impl Exchange {
     fn note_response(&mut self) {
         self.entry.status = self.response.status;
         self.entry.body_len = self.response.len.unwrap_or(0);
+        self.entry.part = self.response.part;
+        self.entry.has_stored = self.response.has_stored;
         if let Some(cache) = &self.response.cache {
             self.entry.cache = Some(cache.word);
             self.entry.origin_bytes = cache.origin_bytes;

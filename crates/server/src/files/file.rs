@@ -16,7 +16,7 @@ use crate::files::lookup::{Resource, find, find_open, forget};
 use crate::files::open_files::Served;
 use crate::files::resume;
 use crate::routing::context::RequestContext;
-use crate::routing::response::{Body, FileBody, Response, is_copied};
+use crate::routing::response::{self, Body, FileBody, Response, is_copied};
 use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::acceptable;
 use underpass_protocol::request::target::Target;
@@ -93,6 +93,7 @@ fn again(ctx: &RequestContext<'_>, served: &Served, fields: &Arc<[u8]>) -> Respo
     let body = file_body(ctx, served, PlannedBody::Whole, len);
     let mut response = Response::new(200, Vec::new(), Body::File(body), Some(len));
     response.rendered = Some(Arc::clone(fields));
+    response.part = response::part(&PlannedBody::Whole, 200, len, false);
     response.download = resume::download(ctx, len, &served.etag);
     response
 }
@@ -170,6 +171,7 @@ impl<'s> Planned<'s> {
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
         let is_copied = is_copied(ctx.peer, settings, len, &plan.body);
+        let part = response::part(&plan.body, status, chosen.len(), false);
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
@@ -177,6 +179,7 @@ impl<'s> Planned<'s> {
         };
         let mut response = Response::new(status, plan.fields, body, Some(len));
         response.download = download;
+        response.part = part;
         add_path_fields(ctx, &mut response, path);
         response
             .add_common(ctx.peer, settings, ctx.explains, || expected_mechanism(ctx, is_copied));

@@ -13,7 +13,7 @@ use crate::files::root::Root;
 use crate::listing::jobs::{ListTask, ListingRequest};
 use crate::listing::make::list;
 use crate::routing::context::RequestContext;
-use crate::routing::response::{ArchiveBody, Body, Response};
+use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Changes;
 use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
@@ -163,6 +163,7 @@ async fn archive(
         let _laid_out = Arc::clone(&laid_out);
         Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
     };
+    let sent = response::part(&plan.body, plan.status, layout.len(), true);
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
@@ -178,6 +179,7 @@ async fn archive(
     };
     let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
     response.download = download;
+    response.part = sent;
     // Clients that unpack it then need not guess whether its one folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");

@@ -125,7 +125,7 @@ pub(crate) fn finish(
             worker.shared.note(Note::Failed { target, reason });
         }
     }
-    if worker.shared.settings.log.is_none() {
+    if worker.shared.settings.log.is_none() && worker.shared.observer.is_none() {
         recycle(worker, entry);
         return;
     }
@@ -168,8 +168,9 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
     }
 }
 
-/// Writes one line, if the access log is enabled.
+/// Writes one line, if the access log is enabled, and calls the observer.
 fn write(worker: &Worker, entry: &AccessEntry) {
+    worker.shared.observer.iter().for_each(|observer| observer(entry));
     let Some(format) = &worker.shared.settings.log else { return };
     let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
     line.clear();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use underpass_engine::{Chain, Policy, Source, Version};
+use underpass_observe::access_log::BodyPart;
 
 use crate::archive;
 use crate::archive::layouts::LaidOut;
@@ -46,6 +47,27 @@ pub(crate) struct Response {
     pub(crate) date: Option<SystemTime>,
     /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
+    /// Which part of a file or archive the body is.
+    pub(crate) part: Option<BodyPart>,
+    /// Whether the request gave a whole file its name.
+    pub(crate) has_stored: bool,
+}
+
+/// Returns which part of `whole` bytes a body is.
+pub(crate) fn part(
+    body: &PlannedBody,
+    status: u16,
+    whole: u64,
+    is_archive: bool,
+) -> Option<BodyPart> {
+    let start = match body {
+        PlannedBody::Whole => 0,
+        PlannedBody::Range(range) => range.start,
+        // The whole of an empty file.
+        PlannedBody::Nothing if status == 200 && whole == 0 => 0,
+        _ => return None,
+    };
+    Some(BodyPart { start, whole, is_archive })
 }
 
 /// The source of a body's bytes.
@@ -190,6 +212,8 @@ impl Response {
             cache: None,
             date: None,
             is_logged: true,
+            part: None,
+            has_stored: false,
         }
     }
 

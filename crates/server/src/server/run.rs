@@ -14,6 +14,7 @@ use crate::server::serve;
 use crate::server::settings::{Address, Note, ServeError, Settings, Summary};
 use crate::server::shared::Shared;
 use crate::uploads;
+use underpass_observe::access_log::AccessEntry;
 
 /// A server that listens, and serves once it is [`run`](Self::run).
 #[derive(Debug)]
@@ -68,6 +69,12 @@ impl Server {
     fn places(&self, is_meant: impl Fn(ListenerKind) -> bool) -> Vec<String> {
         let meant = self.listeners.iter().filter(|listener| is_meant(listener.role));
         meant.map(|listener| listener.address.clone()).collect()
+    }
+
+    /// Has `observer` called with the entry of each response, once it has arrived at the client or
+    /// its connection has ended. Several threads call it.
+    pub fn observe(&mut self, observer: impl Fn(&AccessEntry) + Send + Sync + 'static) {
+        self.shared.observer = Some(Box::new(observer));
     }
 
     /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` all other

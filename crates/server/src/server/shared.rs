@@ -25,6 +25,7 @@ use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
 use crate::server::settings::{Note, ServeError, Settings};
 use crate::uploads::Uploads;
+use underpass_observe::access_log::AccessEntry;
 use underpass_observe::metrics::Metrics;
 use underpass_observe::transfers::Transfers;
 use underpass_protocol::response::head::custom_fields;
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) null: OwnedFd,
     /// Takes a line of the access log.
     pub(crate) log: Log,
+    /// Takes the entry of each response, if somebody wants them.
+    pub(crate) observer: Option<Observer>,
     notes: Notes,
     started: Instant,
     /// The time of the last report that connections cannot be accepted, in seconds since the start.
@@ -90,6 +93,9 @@ pub(crate) struct Shared {
 
 /// A function that takes lines of the access log.
 type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// A function that takes the entries of responses.
+type Observer = Box<dyn Fn(&AccessEntry) + Send + Sync>;
 
 /// A function that takes notes.
 type Notes = Box<dyn Fn(Note) + Send + Sync>;
@@ -135,6 +141,7 @@ impl Shared {
             entries: Budget::new(MAX_ENTRY_BYTES, FREE_ENTRY_BYTES),
             null: null.into(),
             log: Box::new(|_| {}),
+            observer: None,
             notes: Box::new(|_| {}),
             started: Instant::now(),
             noted_at: AtomicU64::new(0),

@@ -84,6 +84,7 @@ pub(crate) fn finish(
     if is_timed {
         response.add_field("X-OC-MTime", "accepted");
     }
+    response.has_stored = true;
     let version = tell_version(&mut response, &file)?;
     reception.remember(file, version, digests);
     Ok(response)
