@@ -1,9 +1,10 @@
 //! The options that several commands have in common.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use underpass_engine::{NotASize, Size};
@@ -31,6 +32,28 @@ pub(crate) struct EngineArgs {
     /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
     #[arg(long, value_name = "SIZE", value_parser = step)]
     step: Option<Size>,
+}
+
+/// When something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// Where possible.
+    Auto,
+    /// In any case, or fail.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl When {
+    /// Returns whether something for people is printed on standard error.
+    pub(crate) fn is_shown(self) -> bool {
+        match self {
+            Self::Auto => std::io::stderr().is_terminal(),
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
 }
 
 /// The options of one transfer.

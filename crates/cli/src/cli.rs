@@ -16,6 +16,7 @@ use crate::commands::manual::completions::GenerateArgs;
 use crate::commands::put::PutArgs;
 use crate::commands::recv::RecvArgs;
 use crate::commands::send::SendArgs;
+use crate::commands::serve::share::ShareArgs;
 use crate::commands::serve::{self, ServeArgs};
 use crate::failure::Failure;
 
@@ -38,6 +39,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a folder or a file over HTTP or HTTPS
     Serve(Box<ServeArgs>),
+    /// Give a file or folder to somebody: one address, until it was fetched or the time is over
+    Share(ShareArgs),
     /// Fetch files from an HTTP server
     Get(Box<GetArgs>),
     /// Upload files to an HTTP server

@@ -34,6 +34,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             true => Ok(()),
             false => commands::serve::run(&args),
         },
+        Some(Command::Share(args)) => commands::serve::share::run(&args),
         Some(Command::Get(args)) => commands::get::run(&args),
         Some(Command::Put(args)) => commands::put::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),

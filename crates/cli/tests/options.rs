@@ -27,7 +27,7 @@ fn commands(above: &[String]) -> Vec<(Vec<String>, String)> {
 }
 
 /// Values of all sorts: one of them is right for each option.
-const VALUES: [&str; 24] = [
+const VALUES: [&str; 25] = [
     "1",
     "0.5",
     "1K",
@@ -38,6 +38,7 @@ const VALUES: [&str; 24] = [
     "a:b",
     "fast",
     "auto",
+    "mode",
     "on",
     "sendfile",
     "combined",

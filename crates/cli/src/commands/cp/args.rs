@@ -14,7 +14,7 @@ use underpass_engine::{Mechanism, Policy};
 
 use super::backup::BackupArgs;
 use super::order::{Kept, Ordered, Update};
-use crate::args::MoveArgs;
+use crate::args::{MoveArgs, When};
 use crate::failure::{Failure, Result};
 
 /// What can be typed after `cp`.
@@ -180,17 +180,6 @@ pub(crate) struct CpArgs {
 
     #[command(flatten)]
     pub(crate) movement: MoveArgs,
-}
-
-/// When something is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
-    /// Where possible.
-    Auto,
-    /// In any case, or fail.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// Where a copy is read from when it is compared.

@@ -13,9 +13,10 @@ use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
 
-use super::args::{CpArgs, When, is_dash, usage};
+use super::args::{CpArgs, is_dash, usage};
 use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
+use crate::args::When;
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;

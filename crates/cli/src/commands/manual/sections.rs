@@ -16,6 +16,7 @@ impl Sections {
         let (examples, exit_status, files): (_, _, &[_]) = match page {
             "underpass" => (PROGRAM, TRANSFER, &[]),
             "underpass-serve" => (SERVE, SERVER, SERVE_FILES),
+            "underpass-share" => (SHARE, SHARED, &[]),
             "underpass-get" => (GET, TRANSFER, GET_FILES),
             "underpass-put" => (PUT, TRANSFER, PUT_FILES),
             "underpass-send" => (SEND, TRANSFER, &[]),
@@ -39,6 +40,21 @@ const PROGRAM: Entries = &[
     ("Fetch a file, or continue to:", "underpass get http://host:5000/disk.img"),
     ("Copy a file by the fastest way that the kernel offers:", "underpass cp disk.img /backup/"),
     ("Print completions for bash:", "underpass --completions bash"),
+];
+
+const SHARE: Entries = &[
+    ("Give a file to one other person:", "underpass share film.mkv"),
+    ("Give it to everyone who comes within an hour:", "underpass share --for 1h film.mkv"),
+    ("Take files from a phone:", "underpass share --upload --times 20 --for 10m Pictures"),
+];
+
+const SHARED: Entries = &[
+    (
+        "0",
+        "What was shared was fetched whole, or as many files were received, as often as asked for.",
+    ),
+    ("1", "The time was over or a signal came before that, or serving failed."),
+    ("2", "The command line was wrong."),
 ];
 
 const SERVE: Entries = &[

@@ -10,7 +10,7 @@ use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::server::MinFree;
 
-use crate::args::{EngineArgs, integrity, seconds};
+use crate::args::{EngineArgs, When, integrity, seconds};
 use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
@@ -124,6 +124,11 @@ pub(super) struct PlaceArgs {
     /// Listen on this port; 0 for any free port
     #[arg(short, long, default_value_t = 5000)]
     pub(super) port: u16,
+
+    /// Print the first address for other devices as a QR code: auto (if standard error is a
+    /// terminal), always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(super) qr: When,
 
     /// Serve below this path of the URL, such as /files
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
@@ -409,6 +414,11 @@ impl ServeArgs {
         self.tls.redirect_http
     }
 
+    /// Returns whether the first address for other devices is printed as a QR code.
+    pub(crate) fn prints_qr(&self) -> bool {
+        self.place.qr.is_shown() && (self.place.qr == When::Always || !self.is_quiet())
+    }
+
     /// Returns the port of addresses that have none of their own.
     pub(crate) fn port(&self) -> u16 {
         self.place.port
@@ -450,7 +460,7 @@ fn min_free(text: &str) -> Result<MinFree, String> {
 }
 
 /// A time such as `90`, `60s`, `5m`, `2h` or `1d`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale = match unit {

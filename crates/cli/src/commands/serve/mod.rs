@@ -8,6 +8,7 @@ mod origin;
 mod print;
 mod run;
 mod settings;
+pub(crate) mod share;
 mod sockets;
 mod sources;
 

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration};
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
 use rustix::system::uname;
 use underpass_engine::Mechanism;
 use underpass_sandbox::Confinement;
 use underpass_server::server::{Note, Summary};
 
 use super::certificate::Certificate;
+use super::sockets::Reachable;
 use crate::failure::plain;
 use crate::output::{counted, error_line, note};
 
@@ -23,6 +26,10 @@ pub(crate) struct Served<'a> {
     pub(crate) origin: Option<String>,
     /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
+    /// The addresses for other devices, the best one first.
+    pub(crate) reachable: &'a [Reachable],
+    /// Whether the best one is printed as a QR code.
+    pub(crate) prints_qr: bool,
     /// The addresses without TLS that redirect there.
     pub(crate) redirects: &'a [String],
     /// The certificate, if there is TLS.
@@ -50,6 +57,7 @@ pub(crate) fn started(served: &Served<'_>) {
         let at = served_at(scheme, address, served.prefix);
         error_line(&format!("serving {root} at {at}"));
     }
+    reachable(scheme, served);
     for address in served.redirects {
         error_line(&format!("sending http://{address}/ there"));
     }
@@ -85,6 +93,22 @@ pub(crate) fn started(served: &Served<'_>) {
     error_line(&served.confinement.to_string());
     for warning in served.confinement.warnings() {
         note(warning);
+    }
+}
+
+/// Prints the addresses for other devices.
+fn reachable(scheme: &str, served: &Served<'_>) {
+    let url = |each: &Reachable| format!("{scheme}://{}{}/", each.address, served.prefix);
+    for each in served.reachable {
+        error_line(&format!("on other devices: {} ({})", url(each), each.interface));
+    }
+    let Some(best) = served.reachable.first().filter(|_| served.prints_qr) else { return };
+    // An address is much shorter than what fits into one.
+    if let Ok(code) = QrCode::new(url(best)) {
+        let mut blocks = code.render::<Dense1x2>();
+        // Most terminals are dark: what is to be light is drawn.
+        let blocks = blocks.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
+        blocks.lines().for_each(error_line);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the server until a signal ends it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -15,11 +16,17 @@ use super::control::{Watch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
 use super::print::{self, Served};
 use super::settings::settings as settings_of;
+use super::share::goal::{Share, Timer};
 use super::sockets;
 use crate::failure::{Failure, Result};
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    run_until(args, None)
+}
+
+/// Serves until a signal ends it, or what is shared needs no server any more.
+pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<()> {
     let certificate = Certificate::of(args)?;
     let opened = args.origin.open(args)?;
     let settings =
@@ -43,11 +50,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     };
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
-    let lets_anyone_write =
-        (settings.changes.upload || settings.changes.delete) && settings.access.lets_anyone_write();
+    // Who comes to what is shared knows the address, which nobody can guess.
+    let lets_anyone_write = share.is_none()
+        && (settings.changes.upload || settings.changes.delete)
+        && settings.access.lets_anyone_write();
 
     let signals = keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
+    let reachable = sockets::reachable(&server.addresses());
     let sandbox = Sandbox {
         access: &access,
         user: args.user(),
@@ -61,6 +71,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         root: &access.root,
         origin: args.origin.first(),
         addresses: &server.addresses(),
+        reachable: &reachable,
+        prints_qr: args.prints_qr(),
         redirects: &server.redirects(),
         certificate: certificate.as_ref(),
         prefix: &prefix,
@@ -69,19 +81,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         confinement: &confinement,
         quiet: args.is_quiet(),
     });
-    serve(server, signals, log_file, certificate, args.is_quiet())
+    share.iter().for_each(|share| share.announce());
+    serve(server, signals, log_file, certificate, (args.is_quiet(), share))
 }
 
 /// Runs the server, its log and its signals, and returns what it did.
 fn serve(
-    server: Server,
+    mut server: Server,
     signals: Signals,
     log_file: Option<LogFile>,
     certificate: Option<Certificate>,
-    is_quiet: bool,
+    (is_quiet, share): (bool, Option<&Arc<Share>>),
 ) -> Result<()> {
     let (log, writer) = log_file.map(AccessLog::start).unzip();
     let control = Control::new();
+    let timer = share.map(|share| share.watch(&mut server, &control));
     let watch = Watch::start(signals, control.clone(), log.clone(), certificate);
     let started = Instant::now();
     let lines = log.clone();
@@ -91,6 +105,7 @@ fn serve(
     // A panic of the thread was already reported.
     let _ = writer.map(JoinHandle::join);
     watch.end();
+    timer.into_iter().for_each(Timer::end);
     print::ended(&outcome?, started.elapsed());
     Ok(())
 }

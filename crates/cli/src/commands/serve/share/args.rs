@@ -1,0 +1,52 @@
+//! The options of `underpass share`.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::super::args::time;
+use crate::args::When;
+
+/// The options of `share`.
+#[derive(Debug, Args)]
+pub(crate) struct ShareArgs {
+    /// The file or folder to give away; with --upload the folder that files are put into
+    #[arg(value_name = "FILE or DIR")]
+    pub(super) path: PathBuf,
+
+    /// Take files: whoever has the address can put them into the folder
+    #[arg(long)]
+    pub(super) upload: bool,
+
+    /// End after this time, such as 10m or 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(super) time: Option<Duration>,
+
+    /// End after this number of whole downloads or files [default: 1, unlimited with --for]
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) times: Option<NonZeroU64>,
+
+    /// Listen on this address, with or without :PORT
+    #[arg(short, long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub(super) bind: String,
+
+    /// Listen on this port; 0 for any free port
+    #[arg(short, long, default_value_t = 0)]
+    pub(super) port: u16,
+
+    /// Print the first address for other devices as a QR code: auto (if standard error is a
+    /// terminal), always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(super) qr: When,
+
+    /// Encrypt, with a certificate that is made at the start
+    #[cfg_attr(feature = "tls", arg(long))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    pub(super) tls: bool,
+
+    /// Print the receipt as one JSON object on standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}

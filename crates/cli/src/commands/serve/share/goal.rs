@@ -1,0 +1,276 @@
+//! Counts what was fetched or received whole, and ends the server when that was enough.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::BinaryBytes;
+use serde::Serialize;
+use underpass_engine::Tally;
+use underpass_server::access_log::AccessEntry;
+use underpass_server::server::{Control, Server};
+
+use crate::failure::{Failure, Result};
+use crate::output::{self, counted};
+
+/// What is shared, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Share {
+    takes_files: bool,
+    is_folder: bool,
+    /// The number of downloads or files after which it ends.
+    times: Option<u64>,
+    /// The time after which it ends.
+    time: Option<Duration>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    started: Instant,
+    receipt: ShareReceipt,
+    /// What each client has got, by its address.
+    clients: HashMap<String, Coverage>,
+}
+
+/// What was shared, and what it cost.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ShareReceipt {
+    /// Whole downloads.
+    downloads: u64,
+    /// Files that were received whole.
+    uploads: u64,
+    /// Bytes of bodies in both directions, those of broken transfers too.
+    bytes: u64,
+    elapsed_s: f64,
+    mechanisms: Vec<MechanismCount>,
+    calls: u64,
+    user_space_bytes: u64,
+}
+
+/// What one mechanism moved.
+#[derive(Clone, Debug, Serialize)]
+struct MechanismCount {
+    name: &'static str,
+    bytes: u64,
+    calls: u64,
+}
+
+/// The parts of a file that one client has got.
+#[derive(Debug, Default)]
+struct Coverage {
+    whole: u64,
+    /// From where to where, in order, without overlaps.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Coverage {
+    /// Adds a part, and returns whether nothing is missing any more.
+    fn add(&mut self, whole: u64, from: u64, to: u64) -> bool {
+        if self.whole != whole || self.parts.len() >= MAX_PARTS {
+            *self = Self { whole, parts: Vec::new() };
+        }
+        self.parts.push((from, to));
+        self.parts.sort_unstable();
+        self.parts = self.parts.iter().fold(Vec::new(), |mut merged, &(from, to)| {
+            match merged.last_mut() {
+                Some((_, end)) if from <= *end => *end = to.max(*end),
+                _ => merged.push((from, to)),
+            }
+            merged
+        });
+        self.parts == [(0, whole)]
+    }
+}
+
+impl Share {
+    pub(super) fn new(
+        takes_files: bool,
+        is_folder: bool,
+        times: Option<u64>,
+        time: Option<Duration>,
+    ) -> Self {
+        let (receipt, clients) = Default::default();
+        let state = Mutex::new(State { started: Instant::now(), receipt, clients });
+        Self { takes_files, is_folder, times, time, state }
+    }
+
+    /// Has the server report its responses, and ends it in time.
+    pub(crate) fn watch(self: &Arc<Self>, server: &mut Server, control: &Control) -> Timer {
+        let (share, ends) = (Arc::clone(self), control.clone());
+        server.observe(move |entry| {
+            if share.is_enough_with(entry) {
+                ends.drain();
+            }
+        });
+        Timer::start(self.time, control.clone())
+    }
+
+    /// Prints what is not obvious about what is shared.
+    pub(crate) fn announce(&self) {
+        if self.is_folder && !self.takes_files {
+            output::note(
+                "a folder is fetched whole as its archive: add ?archive=zip or ?archive=tar to the address",
+            );
+        }
+    }
+
+    /// Counts a response, and returns whether nothing more is to come.
+    fn is_enough_with(&self, entry: &AccessEntry) -> bool {
+        let mut state = self.lock();
+        state.receipt.add(entry);
+        let is_one = match self.takes_files {
+            true => entry.has_stored,
+            false => state.is_whole(entry, self.is_folder),
+        };
+        if !is_one {
+            return false;
+        }
+        let bytes = if self.takes_files { entry.received } else { entry.body_len };
+        let did = if self.takes_files { "has sent a file" } else { "has all of it" };
+        let peer = &entry.peer;
+        let bytes = BinaryBytes(bytes);
+        output::error_line(&format!(
+            "{peer} {did} (the last {bytes} in {:.2} s)",
+            entry.duration.as_secs_f64()
+        ));
+        let count = match self.takes_files {
+            true => &mut state.receipt.uploads,
+            false => &mut state.receipt.downloads,
+        };
+        *count += 1;
+        self.times.is_some_and(|times| *count >= times)
+    }
+
+    /// Returns what was done so far.
+    pub(super) fn receipt(&self) -> ShareReceipt {
+        let state = self.lock();
+        ShareReceipt { elapsed_s: state.started.elapsed().as_secs_f64(), ..state.receipt.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether a client has got everything with this response.
+    fn is_whole(&mut self, entry: &AccessEntry, is_folder: bool) -> bool {
+        let Some(part) = entry.part.filter(|part| part.is_archive == is_folder) else {
+            return false;
+        };
+        if entry.verb != "GET" || !matches!(entry.status, 200 | 206) {
+            return false;
+        }
+        // Of a response that broke off, what the client's kernel has acknowledged.
+        let got = if entry.is_complete { entry.body_len } else { entry.acknowledged };
+        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&entry.peer) {
+            self.clients.clear();
+        }
+        let coverage = self.clients.entry(entry.peer.clone()).or_default();
+        let is_whole = coverage.add(part.whole, part.start, part.start + got);
+        if is_whole {
+            self.clients.remove(&entry.peer);
+        }
+        is_whole && (entry.is_complete || got > 0)
+    }
+}
+
+impl ShareReceipt {
+    fn add(&mut self, entry: &AccessEntry) {
+        self.bytes += entry.acknowledged + entry.received;
+        self.calls += entry.calls;
+        self.user_space_bytes += entry.user_space_bytes;
+        for &(name, Tally { bytes, calls, .. }) in &entry.mechanisms {
+            match self.mechanisms.iter_mut().find(|known| known.name == name) {
+                Some(known) => {
+                    known.bytes += bytes;
+                    known.calls += calls;
+                }
+                None => self.mechanisms.push(MechanismCount { name, bytes, calls }),
+            }
+        }
+    }
+
+    /// Prints the receipt.
+    pub(super) fn print(&self, as_json: bool) {
+        if as_json && let Ok(json) = serde_json::to_string(self) {
+            output::text(&format!("{}\n", output::printable::json(&json)));
+            return;
+        }
+        let names: Vec<_> = self.mechanisms.iter().map(|each| each.name).collect();
+        let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) };
+        let downloads = counted(self.downloads, "whole download", "whole downloads");
+        let uploads = counted(self.uploads, "file received", "files received");
+        output::error_line(&format!(
+            "{downloads}, {uploads}: {}{by}, {} bytes in user space",
+            BinaryBytes(self.bytes),
+            self.user_space_bytes
+        ));
+    }
+
+    /// Fails unless what was shared was fetched or received as often as it was to be.
+    pub(super) fn verdict(&self, times: Option<u64>) -> Result<()> {
+        match self.downloads + self.uploads {
+            count if count >= times.unwrap_or(1) => Ok(()),
+            0 => Err(Failure::line("it ended before anything was transferred whole")),
+            count => Err(Failure::line(format!(
+                "it ended after {count} of {} transfers",
+                times.unwrap_or(1)
+            ))),
+        }
+    }
+}
+
+/// Ends the server after a time.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    fn start(time: Option<Duration>, control: Control) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = time.map(|time| {
+            thread::spawn(move || {
+                if stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                    control.drain();
+                }
+            })
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends the timer.
+    pub(crate) fn end(self) {
+        drop(self.stop);
+        // It has nothing to fail at.
+        let _ = self.thread.map(JoinHandle::join);
+    }
+}
+
+/// Clients of whose parts the server knows; of more, all begin again.
+const MAX_CLIENTS: usize = 1000;
+
+/// Parts of a file that are remembered of a client; of more, it begins again.
+const MAX_PARTS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_a_whole() {
+        let mut coverage = Coverage::default();
+        assert!(!coverage.add(10, 0, 4));
+        assert!(!coverage.add(10, 6, 10));
+        assert!(!coverage.add(10, 7, 9));
+        assert!(coverage.add(10, 3, 6));
+        // Another size is another file.
+        assert!(!coverage.add(11, 4, 11));
+        assert!(coverage.add(0, 0, 0));
+    }
+}

@@ -1,0 +1,9 @@
+//! `underpass share`: a file or folder at an address of its own, until it was fetched or the time is
+//! over.
+
+mod args;
+pub(super) mod goal;
+mod run;
+
+pub(crate) use args::ShareArgs;
+pub(crate) use run::run;

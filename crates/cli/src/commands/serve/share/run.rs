@@ -1,0 +1,86 @@
+//! Serves what is shared below a path that nobody can guess.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io::Read;
+use std::sync::Arc;
+
+use clap::Parser;
+
+use super::args::ShareArgs;
+use super::goal::Share;
+use crate::commands::serve::args::ServeArgs;
+use crate::commands::serve::run::run_until;
+use crate::failure::{Failure, Result, WithPath};
+use underpass_engine::hint::Action;
+
+/// The options of `serve` that `share` uses.
+#[derive(Debug, Parser)]
+struct Served {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// Shares until the number is reached or the time is over.
+pub(crate) fn run(args: &ShareArgs) -> Result<()> {
+    let found = fs::metadata(&args.path).with_path(Action::Serving, &args.path)?;
+    if args.upload && !found.is_dir() {
+        return Err(Failure::Usage(format!(
+            "--upload puts files into a folder, and {} is none",
+            args.path.display()
+        )));
+    }
+    let times = match (args.times, args.time) {
+        (Some(times), _) => Some(times.get()),
+        (None, Some(_)) => None,
+        (None, None) => Some(1),
+    };
+    let share = Arc::new(Share::new(args.upload, found.is_dir(), times, args.time));
+    let served = Served::try_parse_from(words(args, &secret()?))?;
+    let outcome = run_until(&served.serve, Some(&share));
+    let receipt = share.receipt();
+    receipt.print(args.json);
+    outcome?;
+    receipt.verdict(times)
+}
+
+/// Returns what would have been typed after `serve`.
+fn words(args: &ShareArgs, secret: &str) -> Vec<OsString> {
+    let text = |text: &str| OsString::from(text);
+    let mut words = vec![
+        text("serve"),
+        text("--quiet"),
+        text("--no-health"),
+        text("--no-metrics"),
+        text("--no-transfers"),
+        text("--path-prefix"),
+        text(secret),
+        text("--bind"),
+        text(&args.bind),
+        text("--port"),
+        args.port.to_string().into(),
+        text("--qr"),
+        text(if args.qr.is_shown() { "always" } else { "never" }),
+    ];
+    if args.upload {
+        words.push(text("--allow-upload"));
+    }
+    if args.tls {
+        words.extend([text("--tls"), text("self")]);
+    }
+    words.extend([text("--"), args.path.clone().into_os_string()]);
+    words
+}
+
+/// Returns 128 random bits as text.
+fn secret() -> Result<String> {
+    let mut bytes = [0; 16];
+    let path = std::path::Path::new("/dev/urandom");
+    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).with_path("opening", path)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

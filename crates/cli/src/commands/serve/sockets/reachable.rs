@@ -1,0 +1,104 @@
+//! The addresses under which other devices reach a server that listens on every address.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reachable {
+    /// The address with the port of the server.
+    pub(crate) address: SocketAddr,
+    /// The name of the interface.
+    pub(crate) interface: String,
+}
+
+/// Returns the addresses of this machine that clients can use for a server at `bound`, the one of
+/// the default route first: at most [`MAX`]. They are none if the server has an address of its own,
+/// or if the interfaces cannot be listed.
+///
+/// Left out are interfaces that are down, loopback, and link-local addresses, which mean nothing to
+/// another device without its own name of the interface.
+pub(crate) fn reachable(bound: SocketAddr) -> Vec<Reachable> {
+    if !bound.ip().is_unspecified() {
+        return Vec::new();
+    }
+    let Ok(interfaces) = getifaddrs() else { return Vec::new() };
+    let mut found: Vec<Reachable> = interfaces
+        .filter(|each| each.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING))
+        .filter(|each| !each.flags.contains(InterfaceFlags::IFF_LOOPBACK))
+        .filter_map(|each| {
+            let address = each.address?;
+            let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+                (Some(v4), _) => IpAddr::V4(v4.ip()),
+                (_, Some(v6)) => IpAddr::V6(v6.ip()),
+                _ => return None,
+            };
+            let address = SocketAddr::new(ip, bound.port());
+            is_useful(ip, bound).then_some(Reachable { address, interface: each.interface_name })
+        })
+        .collect();
+    let usual = usual_address(bound);
+    found.sort_by_key(|each| (Some(each.address.ip()) != usual, !is_private(each.address.ip())));
+    found.dedup_by(|a, b| a.address == b.address);
+    found.truncate(MAX);
+    found
+}
+
+/// Whether a client elsewhere can use an address for a server at `bound`.
+fn is_useful(ip: IpAddr, bound: SocketAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    ip.is_ipv4() == bound.is_ipv4() && !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
+}
+
+/// Whether an address is one of a network at home or at work.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private(),
+        IpAddr::V6(ip) => ip.is_unique_local(),
+    }
+}
+
+/// Returns the address that packets to the Internet would have. None is sent.
+fn usual_address(bound: SocketAddr) -> Option<IpAddr> {
+    // Addresses of documentation, RFC 5737 and RFC 3849.
+    let far: SocketAddr = match bound.is_ipv4() {
+        true => (Ipv4Addr::new(192, 0, 2, 1), 9).into(),
+        false => "[2001:db8::1]:9".parse().ok()?,
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(bound.ip(), 0)).ok()?;
+    socket.connect(far).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Addresses that are returned; machines with many containers have hundreds.
+pub(crate) const MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn useful_addresses_mean_something_elsewhere() {
+        let socket = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let (v4, v6) = (socket("0.0.0.0:80"), socket("[::]:80"));
+        for (ip, bound, expected) in [
+            ("192.168.1.7", v4, true),
+            ("192.168.1.7", v6, false),
+            ("127.0.0.1", v4, false),
+            ("169.254.3.4", v4, false),
+            ("2001:db8::7", v6, true),
+            ("fd00::7", v6, true),
+            ("fe80::7", v6, false),
+            ("::1", v6, false),
+        ] {
+            assert_eq!(is_useful(ip.parse().expect("an address"), bound), expected, "{ip}");
+        }
+        assert_eq!(reachable(socket("127.0.0.1:80")), []);
+        assert!(reachable(v4).iter().all(|each| each.address.port() == 80));
+    }
+}
