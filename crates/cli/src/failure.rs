@@ -6,7 +6,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use underpass_client::environment::EnvironmentError;
-use underpass_copy::CopyError;
+use underpass_copy::{CopyError, Refusal};
 use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::Error;
 pub(crate) use underpass_engine::hint::in_words as plain;
@@ -99,6 +99,8 @@ impl Failure {
                 let what = format!("copying {} to {}", from.display(), to.display());
                 Self::transfer(what, source, show)
             }
+            // The command line was right, and the outcome is not what it asked for.
+            error @ CopyError::Refused(Refusal::Exists { .. }) => Self::line(error.to_string()),
             CopyError::Refused(refusal) => Self::Usage(refusal.to_string()),
             error => Self::hinted(error.to_string(), &error),
         }

@@ -10,6 +10,8 @@ mod backups;
 mod bytes;
 #[path = "cp/changing.rs"]
 mod changing;
+#[path = "cp/choices.rs"]
+mod choices;
 #[path = "cp/fallbacks.rs"]
 mod fallbacks;
 #[path = "cp/file_systems.rs"]

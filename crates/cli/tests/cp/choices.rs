@@ -1,0 +1,109 @@
+//! What coreutils' `cp` here cannot show: options of newer versions, receipts, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cp_in;
+use crate::rig::{folder, names};
+
+fn plant(here: &Path) {
+    for (name, text) in [("f", "new"), ("g", "old")] {
+        fs::write(here.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn existing_files_are_replaced_as_the_last_option_says() {
+    for (words, code, replaced) in [
+        (&["--update=none"][..], 0, false),
+        (&["--update=none-fail"], 1, false),
+        (&["--update=all"], 0, true),
+        (&["--update=none", "--update=all"], 0, true),
+        (&["--update=all", "--update=none-fail"], 1, false),
+        (&["--update=none", "-u"], 0, true),
+        (&["-n", "--update=all"], 0, false),
+        (&["--update=none-fail", "-n"], 0, false),
+        (&["-i", "--update=none"], 0, false),
+        // Standard input ends without an answer.
+        (&["--update=none-fail", "-i"], 0, false),
+    ] {
+        let here = folder();
+        plant(here.path());
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        fs::File::options()
+            .write(true)
+            .open(here.path().join("g"))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        let finished = cp_in(here.path(), &[words, &["f", "g"]].concat());
+        assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
+        assert_eq!(finished.stderr.contains("g exists: not replaced"), code == 1, "{words:?}");
+        let text = fs::read_to_string(here.path().join("g")).unwrap();
+        assert_eq!(text == "new", replaced, "{words:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_succeeds_is_silent() {
+    let here = folder();
+    plant(here.path());
+    let finished = cp_in(here.path(), &["f", "n"]).succeeded();
+    assert!(finished.stdout.is_empty() && finished.stderr.is_empty(), "{}", finished.stderr);
+    let finished = cp_in(here.path(), &["--progress", "f", "o"]).succeeded();
+    assert!(finished.stderr.contains("1 file"), "{}", finished.stderr);
+}
+
+#[test]
+fn receipts_count_links_and_no_bytes() {
+    let here = folder();
+    plant(here.path());
+    for (words, field) in [
+        (&["-l", "f", "hard"][..], "hard_links"),
+        (&["-s", "f", "soft"], "links"),
+        (&["--attributes-only", "f", "empty"], "files"),
+        (&["--attributes-only", "-p", "f", "g"], "files"),
+    ] {
+        let receipt = cp_in(here.path(), &[&["--json"], words].concat()).succeeded().receipt();
+        assert_eq!((&receipt[field], &receipt["bytes"]), (&1.into(), &0.into()), "{receipt}");
+        assert_eq!((&receipt["calls"], &receipt["user_space_bytes"]), (&0.into(), &0.into()));
+    }
+    assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old");
+    assert_eq!(fs::read_to_string(here.path().join("empty")).unwrap(), "");
+}
+
+#[test]
+fn options_that_contradict_are_one_line() {
+    let here = folder();
+    plant(here.path());
+    for words in [
+        "-v --json",
+        "-l -s",
+        "-l --verify",
+        "-s --resume",
+        "-l --in-place",
+        "-s --attributes-only",
+        "--attributes-only --resume",
+        "--attributes-only --verify",
+        "-b -n",
+        "-b --update=none",
+        "-b --update=none-fail",
+        "-b --in-place",
+        "--remove-destination --in-place",
+        "--delete",
+        "-r --delete --backup",
+        "-r --delete --parents",
+        "--parents -T",
+        "--parents",
+        "--backup=always",
+        "--preserve=colour",
+        "--update=some",
+    ] {
+        let words: Vec<_> = words.split(' ').chain(["f", "g"]).collect();
+        let finished = cp_in(here.path(), &words);
+        assert_eq!(finished.code(), Some(2), "{words:?}: {}", finished.stderr);
+        assert_eq!(finished.stderr.lines().count(), 1, "{words:?}: {}", finished.stderr);
+        assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old", "{words:?}");
+        assert_eq!(names(here.path()), ["f", "g"], "{words:?}");
+    }
+}
