@@ -60,7 +60,7 @@ impl RedirectHost {
 ///
 /// # Errors
 ///
-/// [`CacheError::Redirected`] if it would lead from https to http, or from a public network into a
+/// [`CacheErrorKind::Redirected`] if it would lead from https to http, or from a public network into a
 /// private one; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
