@@ -74,7 +74,7 @@ impl Moment {
     }
 }
 
-/// [`Kind`] without a link's target.
+/// The kind of a member without a link's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowKind {
     File,
