@@ -58,6 +58,8 @@ def interrupted(code, stalling):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell has what it runs in the background ignore the signal, and Python leaves it so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert stalling.half_way.wait(PATIENCE)
