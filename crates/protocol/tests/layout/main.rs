@@ -96,24 +96,49 @@ fn lay_out_as(format: ArchiveFormat, members: &[Made]) -> (Layout, Vec<Vec<u8>>)
     (builder.finish(), paths)
 }
 
-/// The bytes of a range, where every file holds a pattern that tells it and the offset.
+/// The bytes of a range, where every file holds a pattern of its own.
 fn bytes(layout: &Layout, range: Range<u64>) -> Vec<u8> {
+    joined(layout.pieces(range), |path, _, range| {
+        let sum: u64 = path.iter().map(|&byte| u64::from(byte)).sum();
+        range.map(|at| (at + sum) as u8).collect()
+    })
+}
+
+/// The bytes of pieces; `contents` returns those of a file by its path, version and range. All
+/// checksums must be known.
+fn joined(
+    pieces: impl Iterator<Item = Piece>,
+    contents: impl Fn(&[u8], &FileVersion, Range<u64>) -> Vec<u8>,
+) -> Vec<u8> {
     let mut out = Vec::new();
-    for piece in layout.pieces(range) {
+    for piece in pieces {
         let before = out.len() as u64;
         let promised = piece.len();
         match piece {
             Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
-            Piece::File { path, offset, len, .. } => {
-                let sum: u64 = path.iter().map(|&byte| u64::from(byte)).sum();
-                out.extend((offset..offset + len).map(|at| (at + sum) as u8));
+            Piece::File { path, version, offset, len, .. } => {
+                out.extend(contents(&path, &version, offset..offset + len));
             }
-            Piece::Checksum { .. } => panic!("a tar has none"),
+            Piece::Checksum { .. } => panic!("a checksum is missing"),
         }
         assert!(promised > 0);
         assert_eq!(out.len() as u64 - before, promised);
     }
     out
+}
+
+/// Checks that a range has the bytes that the whole has there.
+fn check_range(
+    layout: &Layout,
+    (a, b): (Index, Index),
+    bytes: impl Fn(&Layout, Range<u64>) -> Vec<u8>,
+) -> Result<(), TestCaseError> {
+    let whole = bytes(layout, 0..layout.len());
+    prop_assert_eq!(whole.len() as u64, layout.len());
+    let (a, b) = (a.index(whole.len()), b.index(whole.len() + 1));
+    let (start, end) = (a.min(b), a.max(b));
+    prop_assert_eq!(&bytes(layout, start as u64..end as u64), &whole[start..end]);
+    Ok(())
 }
 
 /// Pieces with neighbours merged that a range happened to part.
@@ -137,12 +162,7 @@ proptest! {
     fn a_range_has_the_bytes_that_the_whole_has_there(
         members in tree(3_000), a in any::<Index>(), b in any::<Index>()
     ) {
-        let (layout, _) = lay_out(&members);
-        let whole = bytes(&layout, 0..layout.len());
-        prop_assert_eq!(whole.len() as u64, layout.len());
-        let (a, b) = (a.index(whole.len()), b.index(whole.len() + 1));
-        let (start, end) = (a.min(b), a.max(b));
-        prop_assert_eq!(&bytes(&layout, start as u64..end as u64), &whole[start..end]);
+        check_range(&lay_out(&members).0, (a, b), bytes)?;
     }
 
     #[test]

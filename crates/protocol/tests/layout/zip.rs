@@ -10,7 +10,7 @@ use rawzip::{ReaderAt, ZipArchive, ZipLocator};
 use underpass_protocol::FileVersion;
 use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member, Piece};
 
-use super::{Made, lay_out_as, merged, tree, version};
+use super::{Made, check_range, joined, lay_out_as, merged, tree, version};
 
 /// The contents of a file, a pattern that differs from file to file.
 fn contents(version: &FileVersion, range: Range<u64>) -> Vec<u8> {
@@ -22,21 +22,7 @@ fn checksum(version: &FileVersion) -> Option<u32> {
 }
 
 fn bytes(layout: &Layout, range: Range<u64>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for piece in layout.pieces_with(range, &checksum) {
-        let before = out.len() as u64;
-        let promised = piece.len();
-        match piece {
-            Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
-            Piece::File { version, offset, len, .. } => {
-                out.extend(contents(&version, offset..offset + len));
-            }
-            Piece::Checksum { .. } => panic!("all are known"),
-        }
-        assert!(promised > 0);
-        assert_eq!(out.len() as u64 - before, promised);
-    }
-    out
+    joined(layout.pieces_with(range, &checksum), |_, version, range| contents(version, range))
 }
 
 fn lay_out(members: &[Made]) -> (Layout, Vec<Vec<u8>>) {
@@ -48,12 +34,7 @@ proptest! {
     fn a_range_has_the_bytes_that_the_whole_has_there(
         members in tree(3_000), a in any::<Index>(), b in any::<Index>()
     ) {
-        let (layout, _) = lay_out(&members);
-        let whole = bytes(&layout, 0..layout.len());
-        prop_assert_eq!(whole.len() as u64, layout.len());
-        let (a, b) = (a.index(whole.len()), b.index(whole.len() + 1));
-        let (start, end) = (a.min(b), a.max(b));
-        prop_assert_eq!(&bytes(&layout, start as u64..end as u64), &whole[start..end]);
+        check_range(&lay_out(&members).0, (a, b), bytes)?;
     }
 
     #[test]
