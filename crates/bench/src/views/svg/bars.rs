@@ -40,17 +40,30 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
+/// Returns a line for each tick, and the texts below that there is room for: on a logarithmic axis
+/// ticks can be close to each other.
 fn grid(axis: Axis, bottom: f64) -> Markup {
     let ticks = axis.ticks();
     let last = ticks.len().saturating_sub(1);
-    html! {
-        @for (index, (place, text)) in ticks.iter().enumerate() {
-            @let x = x(*place);
-            @let anchor = if index == 0 && *place < 0.02 { "start" } else if index == last && *place > 0.9 { "end" } else { "middle" };
-            path.grid d=(format!("M{},0V{}", number(x), number(bottom + 4.0))) {}
-            text.quiet x=(number(x)) y=(number(bottom + 18.0)) text-anchor=(anchor) { (text) }
+    let mut free = WIDTH;
+    let mut parts = Vec::new();
+    for (index, (place, text)) in ticks.iter().enumerate().rev() {
+        let (at, wide) = (x(*place), LETTER * text.chars().count() as f64);
+        let (anchor, left) = match index {
+            0 if *place < 0.02 => ("start", at),
+            _ if index == last && *place > 0.9 => ("end", at - wide),
+            _ => ("middle", at - wide / 2.0),
+        };
+        let fits = left + wide <= free;
+        if fits {
+            free = left - LETTER;
         }
+        parts.push(html! {
+            path.grid d=(format!("M{},0V{}", number(at), number(bottom + 4.0))) {}
+            @if fits { text.quiet x=(number(at)) y=(number(bottom + 18.0)) text-anchor=(anchor) { (text) } }
+        });
     }
+    html! { @for part in parts.iter().rev() { (part) } }
 }
 
 /// Returns a name with its value, and the bar below; a dot if lengths mean nothing.
@@ -96,3 +109,5 @@ const ROW: f64 = 40.0;
 const BAR: f64 = 12.0;
 const HEADING: f64 = 24.0;
 const AXIS: f64 = 24.0;
+/// The width of a letter, at most.
+const LETTER: f64 = 6.8;

@@ -21,7 +21,9 @@ impl Sizes {
     }
 
     fn x(&self, size: u64) -> f64 {
-        let share = ((size.max(1) as f64).ln() - self.low) / (self.high - self.low);
+        let range = self.high - self.low;
+        // A chart by connections can have one number of them.
+        let share = if range > 0.0 { ((size.max(1) as f64).ln() - self.low) / range } else { 0.5 };
         LEFT + INSET + share.clamp(0.0, 1.0) * (RIGHT - LEFT - 2.0 * INSET)
     }
 }
