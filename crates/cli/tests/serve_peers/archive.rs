@@ -6,8 +6,11 @@ use std::os::unix::fs::symlink;
 use crate::rig::noise;
 use crate::site::{Site, assert_same, name, tree};
 
-/// A site with a folder `box`.
-fn site(programs: &[&str], args: &[&str]) -> Option<Site> {
+/// The name of a file that is hard on programs: it is no UTF-8, and has a newline.
+const ODD: &[u8] = b"\xff\n";
+
+/// A site with a folder `box`, in which a file has an odd name.
+pub(super) fn site(programs: &[&str], args: &[&str], odd: &[u8]) -> Option<Site> {
     let site = Site::new(programs, args)?;
     fs::create_dir_all(site.source("box/in a/nother")).unwrap();
     fs::create_dir(site.source("box/empty folder")).unwrap();
@@ -15,7 +18,7 @@ fn site(programs: &[&str], args: &[&str]) -> Option<Site> {
     for (at, contents) in [
         (&b"box/empty"[..], vec![]),
         (b"box/in a/noise", noise(5_000_000)),
-        (b"box/\xff\n", vec![1]),
+        (&[b"box/", odd].concat(), vec![1]),
     ] {
         fs::write(site.source(name(at)), contents).unwrap();
     }
@@ -27,7 +30,7 @@ fn site(programs: &[&str], args: &[&str]) -> Option<Site> {
 #[test]
 fn tar_and_bsdtar_unpack_what_was_in_the_folder() {
     for program in ["tar", "bsdtar"] {
-        let Some(site) = site(&["curl", program], &[]) else { continue };
+        let Some(site) = site(&["curl", program], &[], ODD) else { continue };
         let script = format!("curl -sS '{}' | {program} -xf -", site.url("box/?archive=tar"));
         site.fetch("sh", &["-c", &script]).succeeded();
         assert!(tree(&site.target("box")) == tree(&site.source("box")), "{program}");
@@ -37,7 +40,7 @@ fn tar_and_bsdtar_unpack_what_was_in_the_folder() {
 
 #[test]
 fn an_archive_that_broke_off_is_gone_on_with() {
-    let Some(site) = site(&["curl"], &[]) else { return };
+    let Some(site) = site(&["curl"], &[], ODD) else { return };
     let url = site.url("box/?archive=tar");
     site.fetch("curl", &["-sS", "-o", "whole", &url]).succeeded();
     let whole = fs::read(site.target("whole")).unwrap();

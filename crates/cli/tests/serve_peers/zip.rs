@@ -1,31 +1,20 @@
 //! A folder as a zip, read and unpacked by programs that read zips.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use crate::archive;
 use crate::rig::{Running, folder, has, noise, underpass};
 use crate::site::{Site, assert_same, tree};
 
-/// A site with a folder `box`.
+/// The same with the times and modes that a zip has.
 fn site(programs: &[&str], args: &[&str]) -> Option<Site> {
-    let site = Site::new(programs, args)?;
-    fs::create_dir_all(site.source("box/in a/nother")).unwrap();
-    fs::create_dir(site.source("box/empty folder")).unwrap();
-    let long = "long ".repeat(45);
-    for (at, contents) in [
-        ("box/empty", vec![]),
-        ("box/in a/noise", noise(5_000_000)),
-        ("box/\u{e4}\u{1f600}", vec![1]),
-    ] {
-        fs::write(site.source(at), contents).unwrap();
-    }
-    fs::write(site.source("box/in a/nother").join(&long), "long").unwrap();
+    let site = archive::site(programs, args, "\u{e4}\u{1f600}".as_bytes())?;
     let modified = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_001);
     let file = fs::File::options().write(true).open(site.source("box/in a/noise")).unwrap();
     file.set_modified(modified).unwrap();
     file.set_permissions(PermissionsExt::from_mode(0o741)).unwrap();
-    symlink("in a/noise", site.source("box/link")).unwrap();
     Some(site)
 }
 
