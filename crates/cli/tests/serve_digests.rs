@@ -74,7 +74,7 @@ fn end(server: Running) -> String {
     server.finish().succeeded().stderr
 }
 
-fn recall(path: &Path) -> Option<kept::Kept> {
+fn recall(path: &Path) -> Option<kept::StoredDigest> {
     let file = File::open(path).unwrap();
     kept::recall(&file, &Version::of(&file).unwrap())
 }

@@ -180,7 +180,7 @@ fn send_to_nobody<'a>(
 ) -> Result<Status, Error> {
     set_nonblocking(ends.1);
     // The test has the file open for writing, but is known not to write now.
-    let source = Source::of(ends.0).unwrap().at_rest();
+    let source = Source::of(ends.0).unwrap().stable();
     let mut transfer = Transfer::new(source, Sink::of(ends.1).unwrap());
     let options = to(tls).integrity(Integrity::Detect).confirm(confirm).turn(4_000).step(1_000);
     transfer = transfer.options(options);

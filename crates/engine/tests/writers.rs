@@ -96,8 +96,8 @@ fn look(check: &mut WriterCheck, file: &File) -> (Writers, bool) {
     }
 }
 
-fn at_rest(file: &File, has_writer: bool) -> Writers {
-    Writers::AtRest { version: Version::of(file).unwrap(), has_writer }
+fn stable(file: &File, has_writer: bool) -> Writers {
+    Writers::Stable { version: Version::of(file).unwrap(), has_writer }
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_file_that_nobody_has_open_for_writing_is_at_rest_at_once() {
     fs::write(&path, vec![b'a'; LEN]).unwrap();
     underpass_testkit::until_closed_by_writers(&path);
     let file = File::open(&path).unwrap();
-    assert_eq!(look(&mut WriterCheck::new(), &file).0, at_rest(&file, false));
+    assert_eq!(look(&mut WriterCheck::new(), &file).0, stable(&file, false));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_file_that_is_open_for_writing_is_at_rest_once_it_is_left_alone() {
     writer.write_all_at(&vec![b'a'; LEN], 0).unwrap();
     let file = File::open(&path).unwrap();
     let (told, has_waited) = look(&mut WriterCheck::new(), &file);
-    assert_eq!(told, at_rest(&file, true));
+    assert_eq!(told, stable(&file, true));
     assert!(has_waited);
 }
 
@@ -134,7 +134,7 @@ fn after_a_look_each_store_through_a_mapping_changes_the_times() {
         let file = File::open(&path).unwrap();
         let (told, _) = look(&mut WriterCheck::new(), &file);
         let before = Version::of(&file).unwrap();
-        assert_eq!(told, Writers::AtRest { version: before, has_writer: true }, "{kind:?}");
+        assert_eq!(told, Writers::Stable { version: before, has_writer: true }, "{kind:?}");
         mapper.write("c");
         assert!(before.differs_from(&Version::of(&file).unwrap()), "{kind:?}");
     }
@@ -155,7 +155,7 @@ fn a_log_that_is_written_behind_all_the_time_is_no_busy_file() {
         }
     });
     let (told, _) = look(&mut WriterCheck::new(), &file);
-    assert!(matches!(told, Writers::AtRest { has_writer: true, .. }), "{told:?}");
+    assert!(matches!(told, Writers::Stable { has_writer: true, .. }), "{told:?}");
     writer.join().unwrap();
 }
 

@@ -109,7 +109,7 @@ impl<F: AsFd> Source<F> {
     /// States that a [`WriterCheck`](crate::WriterCheck) of the caller found the file at rest in
     /// its [`version`](Self::version), so that the transfer need not check.
     #[must_use]
-    pub fn at_rest(mut self) -> Self {
+    pub fn stable(mut self) -> Self {
         self.is_at_rest = true;
         self
     }

@@ -43,7 +43,7 @@ pub struct WriterCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
     /// The file is in this version: every change of its contents from now on changes its times.
-    AtRest {
+    Stable {
         /// The version.
         version: Version,
         /// Whether a process has it open for writing, and may begin at any moment.
@@ -107,14 +107,14 @@ impl WriterCheck {
         if !Self::is_recent(&version) {
             // A change in between is found when the versions are compared.
             write_back(file);
-            return Ok(Writers::AtRest { version, has_writer: false });
+            return Ok(Writers::Stable { version, has_writer: false });
         }
         let description = reopen(file).ok();
         match description.as_ref().map_or(Open::Unknown, ask_for_lease) {
             Open::ForReading(version) => {
                 let left = granule(&version).saturating_sub(age(&version));
                 if left.is_zero() {
-                    return Ok(Writers::AtRest { version, has_writer: false });
+                    return Ok(Writers::Stable { version, has_writer: false });
                 }
                 // A change right now would leave the times unchanged.
                 return Ok(self.wait(left));
@@ -139,10 +139,10 @@ impl WriterCheck {
         let has_writer = self.has_writer;
         let is_clean = is_clean(file, version.size());
         if self.clean == Some(version) && is_clean != Some(false) {
-            return Ok(Writers::AtRest { version, has_writer });
+            return Ok(Writers::Stable { version, has_writer });
         }
         if self.has_only_grown(file, &version) {
-            return Ok(Writers::AtRest { version, has_writer });
+            return Ok(Writers::Stable { version, has_writer });
         }
         if self.looks == MAX_LOOKS {
             return Ok(Writers::Busy);
@@ -156,7 +156,7 @@ impl WriterCheck {
         self.clean = is_kept.then_some(version);
         self.seen = Some(after);
         if is_kept && !has_writer && self.is_brief && time_left(&version).is_zero() {
-            return Ok(Writers::AtRest { version, has_writer });
+            return Ok(Writers::Stable { version, has_writer });
         }
         Ok(self.wait(time_left(&after)))
     }

@@ -69,10 +69,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 continue;
             };
             match check.look(&source.fd, Some(*before)) {
-                Ok(Writers::AtRest { version, .. }) if !version.differs_from(before) => {
+                Ok(Writers::Stable { version, .. }) if !version.differs_from(before) => {
                     self.checks.pop();
                 }
-                Ok(Writers::AtRest { .. } | Writers::Busy) => {
+                Ok(Writers::Stable { .. } | Writers::Busy) => {
                     return Err(self.changed(Integrity::Detect));
                 }
                 Ok(Writers::Wait(_)) => return Ok(true),

@@ -40,7 +40,7 @@ pub fn open_member(
             break None;
         }
         match check.look(&file, Some(now)).map_err(|error| ArchiveError::io(path, error))? {
-            Writers::AtRest { version, .. } => break Some(version),
+            Writers::Stable { version, .. } => break Some(version),
             Writers::Wait(pause) => thread::sleep(pause),
             Writers::Busy => break None,
         }

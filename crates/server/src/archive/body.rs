@@ -112,7 +112,7 @@ impl Body {
             }
             if let Some((offset, len)) = part {
                 let source = Source::range(file, offset, len).version(expected);
-                chain = chain.source(source.at_rest());
+                chain = chain.source(source.stable());
             }
         }
         self.latest = latest.get();

@@ -24,18 +24,18 @@ pub struct ChecksumRequest {
 }
 
 /// The result for a file.
-pub(crate) type ChecksumResult = Result<u32, Unsummed>;
+pub(crate) type ChecksumResult = Result<u32, ChecksumError>;
 
 /// The reason why there is no checksum.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Unsummed {
+pub(crate) enum ChecksumError {
     /// The file is not in the version any more.
     Changed,
     /// The file cannot be read.
     Unreadable(io::ErrorKind),
 }
 
-impl Unsummed {
+impl ChecksumError {
     /// Returns the error about a file of the archive.
     pub(crate) fn of(self, path: &[u8]) -> ArchiveError {
         match self {
@@ -69,12 +69,12 @@ impl PartialSum {
         let end = self.version.size.min(self.at + SLICE);
         let outcome = crc32(&self.file, self.at..end, self.checksum);
         if Version::of(&self.file).is_ok_and(|now| version.differs_from(&now)) {
-            return Some(Err(Unsummed::Changed));
+            return Some(Err(ChecksumError::Changed));
         }
         match outcome {
             Ok(checksum) => (self.checksum, self.at) = (checksum, end),
-            Err(Stopped::Io(error)) => return Some(Err(Unsummed::Unreadable(error.kind()))),
-            Err(Stopped::Cancelled) => return Some(Err(Unsummed::Changed)),
+            Err(Stopped::Io(error)) => return Some(Err(ChecksumError::Unreadable(error.kind()))),
+            Err(Stopped::Cancelled) => return Some(Err(ChecksumError::Changed)),
         }
         (self.at == self.version.size).then_some(Ok(self.checksum))
     }

@@ -17,12 +17,12 @@ use underpass_protocol::archive::Fingerprint;
 /// when they are needed.
 #[derive(Default)]
 pub struct Checksums {
-    kept: Mutex<Kept>,
+    kept: Mutex<RecentChecksums>,
 }
 
 /// The latest ones, and those before them, which are forgotten when the latest are too many.
 #[derive(Default)]
-struct Kept {
+struct RecentChecksums {
     latest: HashMap<ChecksumKey, u32>,
     before: HashMap<ChecksumKey, u32>,
 }
@@ -65,12 +65,12 @@ impl Checksums {
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, RecentChecksums> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl RecentChecksums {
     fn put(&mut self, key: ChecksumKey, checksum: u32) {
         if self.latest.len() >= MAX_LATEST {
             self.before = std::mem::take(&mut self.latest);

@@ -80,13 +80,17 @@ impl fmt::Display for ArchiveError {
         match self {
             Self::Busy => f.write_str("too many archives are asked for; try again soon"),
             Self::Cancelled => f.write_str("the archive is not wanted any more"),
-            Self::Changed { path } => write!(f, "{} changed while it was archived", Shown(path)),
-            Self::Io { path, source } => write!(f, "{} cannot be archived: {source}", Shown(path)),
+            Self::Changed { path } => {
+                write!(f, "{} changed while it was archived", QuotedPath(path))
+            }
+            Self::Io { path, source } => {
+                write!(f, "{} cannot be archived: {source}", QuotedPath(path))
+            }
             Self::LongPath { limit } => {
                 write!(f, "a path in the folder has more than {limit} bytes; ask for the tar")
             }
             Self::TooDeep { path, limit } => {
-                write!(f, "{} lies deeper than {limit} folders", Shown(path))
+                write!(f, "{} lies deeper than {limit} folders", QuotedPath(path))
             }
             Self::TooLarge => f.write_str("the archive would be longer than 8 EiB"),
             Self::TooMany { limit } => {
@@ -106,9 +110,9 @@ impl std::error::Error for ArchiveError {
 }
 
 /// Writes a path within quotes, on one line whatever it holds.
-struct Shown<'a>(&'a [u8]);
+struct QuotedPath<'a>(&'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for QuotedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             b"" => f.write_str("the folder"),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::archive::layouts::{LaidOut, LayoutKey, LayoutResult};
+use crate::archive::layouts::{FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
@@ -39,7 +39,7 @@ fn walk_folder(
     client: ClientNet,
     key: &LayoutKey,
     folder: OwnedFd,
-) -> Result<Arc<LaidOut>, ArchiveError> {
+) -> Result<Arc<FolderLayout>, ArchiveError> {
     if let Some(kept) = shared.layouts.get(key) {
         return Ok(kept);
     }
@@ -62,5 +62,5 @@ fn walk_folder(
         return Err(ArchiveError::Busy);
     }
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));
-    Ok(shared.layouts.keep(key, LaidOut { layout, folder, _held: held }))
+    Ok(shared.layouts.keep(key, FolderLayout { layout, folder, _held: held }))
 }

@@ -42,14 +42,14 @@ impl LayoutKey {
 
 /// A layout and the folder that it is of.
 #[derive(Debug)]
-pub(crate) struct LaidOut {
+pub(crate) struct FolderLayout {
     pub(crate) layout: Arc<Layout>,
     pub(crate) folder: Arc<OwnedFd>,
     pub(crate) _held: Reservation,
 }
 
 /// The result of laying out a folder.
-pub(crate) type LayoutResult = Result<Arc<LaidOut>, Arc<ArchiveError>>;
+pub(crate) type LayoutResult = Result<Arc<FolderLayout>, Arc<ArchiveError>>;
 
 /// The layouts that are being made, were made recently, or are being sent.
 #[derive(Debug)]
@@ -57,16 +57,16 @@ pub(crate) struct Layouts {
     pub(crate) batches: Batches<LayoutKey, LayoutResult>,
     pub(crate) queue: Arc<DiskQueue>,
     pub(crate) memory: Arc<MemoryBudget>,
-    kept: Mutex<HashMap<LayoutKey, KeptLayout>>,
+    kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
 }
 
 #[derive(Debug)]
-struct KeptLayout {
+struct CachedLayout {
     made: Instant,
     /// The layout for later requests.
-    fresh: Option<Arc<LaidOut>>,
+    fresh: Option<Arc<FolderLayout>>,
     /// The layout while it is being sent: a later walk with the same result shares its memory.
-    used: Weak<LaidOut>,
+    used: Weak<FolderLayout>,
 }
 
 impl Layouts {
@@ -83,7 +83,7 @@ impl Layouts {
 
     /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
     /// then aborts the transfer, so this cannot mix two versions.
-    pub(crate) fn get(&self, key: &LayoutKey) -> Option<Arc<LaidOut>> {
+    pub(crate) fn get(&self, key: &LayoutKey) -> Option<Arc<FolderLayout>> {
         let kept = self.lock();
         kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?.fresh.clone()
     }
@@ -104,7 +104,7 @@ impl Layouts {
     }
 
     /// Keeps a layout, or returns the one with the same contents that is being sent.
-    pub(crate) fn keep(&self, key: &LayoutKey, laid_out: LaidOut) -> Arc<LaidOut> {
+    pub(crate) fn keep(&self, key: &LayoutKey, laid_out: FolderLayout) -> Arc<FolderLayout> {
         let mut kept = self.lock();
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
         let laid_out = match used {
@@ -113,12 +113,12 @@ impl Layouts {
         };
         let used = Arc::downgrade(&laid_out);
         let made = Instant::now();
-        kept.insert(key.clone(), KeptLayout { made, fresh: Some(Arc::clone(&laid_out)), used });
+        kept.insert(key.clone(), CachedLayout { made, fresh: Some(Arc::clone(&laid_out)), used });
         laid_out
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, KeptLayout>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, CachedLayout>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

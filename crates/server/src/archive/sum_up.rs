@@ -13,7 +13,7 @@ use crate::server::shared::Shared;
 
 /// A checksum that is being made. It is given up if nothing waits for it any more.
 #[derive(Debug)]
-pub(crate) struct MakingChecksum {
+pub(crate) struct ChecksumTask {
     pub(crate) path: Vec<u8>,
     pub(crate) version: FileVersion,
     pub(crate) made: oneshot::Receiver<ChecksumResult>,
@@ -24,7 +24,7 @@ pub(crate) fn begin(
     shared: &Arc<Shared>,
     client: ClientNet,
     request: ChecksumRequest,
-) -> MakingChecksum {
+) -> ChecksumTask {
     let ChecksumRequest { path, file, version } = request;
     let (waiter, made) = oneshot::channel();
     let key = ChecksumKey::of(&version);
@@ -32,7 +32,7 @@ pub(crate) fn begin(
     // A job remembers its result before it forgets those that wait.
     if let Some(checksum) = shared.checksums.get(&version) {
         let _ = waiter.send(Ok(checksum));
-        return MakingChecksum { path, version, made };
+        return ChecksumTask { path, version, made };
     }
     let waiting = waiters.entry(key).or_default();
     waiting.push(waiter);
@@ -43,7 +43,7 @@ pub(crate) fn begin(
             waiters.remove(&key);
         }
     }
-    MakingChecksum { path, version, made }
+    ChecksumTask { path, version, made }
 }
 
 /// Reads the next slice of a file, and submits the one after it.

@@ -238,8 +238,8 @@ impl Walk<'_> {
         &mut self,
         folder: &OwnedFd,
         buffer: &mut Vec<u8>,
-    ) -> Result<Names, ArchiveError> {
-        let mut names = Names::default();
+    ) -> Result<FolderNames, ArchiveError> {
+        let mut names = FolderNames::default();
         let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             // The folder was removed while it is open: nothing is in it.
@@ -306,19 +306,19 @@ struct Frame {
     path_len: usize,
     /// Its number in the layout; `None` for the archived folder itself.
     member: Option<u32>,
-    names: Names,
+    names: FolderNames,
 }
 
 /// The names in a folder; those of folders have a slash at the end.
 #[derive(Default)]
-struct Names {
+struct FolderNames {
     text: Vec<u8>,
     /// The position of each in `text`, and its length. A name has 255 bytes at most.
     places: Vec<(u32, u16)>,
     taken: usize,
 }
 
-impl Names {
+impl FolderNames {
     /// Adds a name; returns false if there is no more room.
     fn add(&mut self, name: &[u8], is_folder: bool) -> bool {
         let len = name.len() + usize::from(is_folder);

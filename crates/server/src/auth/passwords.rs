@@ -140,7 +140,7 @@ impl Passwords {
     fn work(&self) {
         step_back();
         let mut memory = CheckMemory::default();
-        let mut presence = Presence { passwords: self, is_told: false };
+        let mut presence = ThreadCount { passwords: self, is_told: false };
         while let Some(job) = self.next(&mut presence) {
             let verdict = job.pending.run(&mut memory);
             // The client may have left meanwhile.
@@ -149,7 +149,7 @@ impl Passwords {
     }
 
     /// Waits for the next password to check; `None` if the thread is to end.
-    fn next(&self, presence: &mut Presence<'_>) -> Option<PasswordCheck> {
+    fn next(&self, presence: &mut ThreadCount<'_>) -> Option<PasswordCheck> {
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.take() {
@@ -172,12 +172,12 @@ impl Passwords {
 }
 
 /// Notes on drop, even after a panic, that the thread has ended: the next password starts another.
-struct Presence<'a> {
+struct ThreadCount<'a> {
     passwords: &'a Passwords,
     is_told: bool,
 }
 
-impl Drop for Presence<'_> {
+impl Drop for ThreadCount<'_> {
     fn drop(&mut self) {
         if !self.is_told {
             let mut queue = self.passwords.lock();

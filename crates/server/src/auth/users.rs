@@ -11,7 +11,7 @@ use underpass_protocol::auth::{AccessRules, Decision, Right, RuleError};
 
 use super::secret::{CheckMemory, Secret};
 
-/// The verdict on one request.
+/// Whether a request is allowed.
 #[derive(Debug)]
 pub enum Verdict {
     /// The request is allowed.
@@ -46,12 +46,12 @@ pub(super) struct Users {
     /// The key of the digests; it differs in each process and is never disclosed.
     key: RandomState,
     /// The credentials that were wrong recently.
-    refused: Mutex<Refused>,
+    refused: Mutex<RejectedPasswords>,
 }
 
 /// Digests of names with passwords that were wrong. Rules never change, so none becomes right.
 #[derive(Default)]
-struct Refused {
+struct RejectedPasswords {
     /// All digests.
     digests: HashSet<u128>,
     /// The digests of `digests`, oldest first.
@@ -63,11 +63,11 @@ pub(super) struct Account {
     /// The stored form of the password.
     secret: Secret,
     /// The last password that was right. There can be only one, so this is bounded.
-    verified: Mutex<Option<Verified>>,
+    verified: Mutex<Option<VerifiedPassword>>,
 }
 
 /// The record that a password was right.
-struct Verified {
+struct VerifiedPassword {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
     /// The time until which the record is valid.
@@ -157,7 +157,7 @@ impl Users {
         if is_right {
             let digest = self.digest_of(user, password);
             *lock(&self.rules.secret(user).verified) =
-                Some(Verified { digest, until: now + BELIEVED_FOR });
+                Some(VerifiedPassword { digest, until: now + BELIEVED_FOR });
         }
         is_right
     }

@@ -12,7 +12,7 @@ use underpass_engine::{Report, Version};
 use crate::changes::dest_entry::{DestEntry, hidden_name, rename};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
-use crate::changes::tree::{Check, Copying};
+use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
 use crate::server::shared::Shared;
@@ -123,7 +123,7 @@ impl Change {
         let dest = open_dest(shared, to, &stat, is_folder)?;
         let hides = |path: &[u8], is_folder| shared.root.hides_entry(path, is_folder);
         let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
-        let mut copying = Copying::new(&hides, &fits, false);
+        let mut copying = TreeCopy::new(&hides, &fits, false);
         let is_new = match tree::kind(&stat) {
             FileType::RegularFile => {
                 let (folder, name) =
@@ -258,7 +258,7 @@ fn check_contents(
         !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
-    let check = Check { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
+    let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
     check.run(folder, name, path)
 }
 
@@ -271,7 +271,7 @@ fn carry(
     existing: Existing,
 ) -> Result<Report, Refusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
-    let mut copying = Copying::new(&|_, _| false, &fits, true);
+    let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(dest);
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
     if tree::kind(stat) == FileType::Directory {

@@ -19,14 +19,14 @@ use crate::changes::refusal::Refusal;
 use underpass_protocol::upload::is_partial_name;
 
 /// Checks a folder for entries that prevent its removal or move.
-pub(crate) struct Check<'a> {
+pub(crate) struct TreeCheck<'a> {
     /// Returns whether an entry must be kept; the flag is true for a folder.
     pub(crate) is_kept: &'a dyn Fn(&[u8], bool) -> bool,
     /// Whether other file systems may be mounted in it.
     pub(crate) crosses_mounts: bool,
 }
 
-impl Check<'_> {
+impl TreeCheck<'_> {
     /// Checks everything in a folder, which lies at `path`.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Check<'_> {
 
 /// The state of a check.
 struct CheckWalk<'c> {
-    check: &'c Check<'c>,
+    check: &'c TreeCheck<'c>,
     top: BorrowedFd<'c>,
     /// The path of the current entry, from the root.
     path: Vec<u8>,
@@ -155,7 +155,7 @@ fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 /// Copies folders and files.
-pub(crate) struct Copying<'a> {
+pub(crate) struct TreeCopy<'a> {
     /// Returns whether a path is left out; the flag is true for a folder.
     pub(crate) leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
     /// Returns whether a file of this size fits into the file system of the given one.
@@ -167,7 +167,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) report: Report,
 }
 
-impl<'a> Copying<'a> {
+impl<'a> TreeCopy<'a> {
     pub(crate) fn new(
         leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
         has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
@@ -248,7 +248,7 @@ impl<'a> Copying<'a> {
 
 /// The rules of copying a folder: which entries are left out, and when to fail.
 struct Rules<'a> {
-    copying: &'a Copying<'a>,
+    copying: &'a TreeCopy<'a>,
     /// The path of the folder.
     path: &'a [u8],
     /// The folder that the copy is put in.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::server::worker::Worker;
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
@@ -29,7 +29,7 @@ pub(crate) async fn discard_body(
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
         BodyLength::Chunked => UnwantedBody::Chunks(Chunked::default(), MAX_DISCARDED),
     };
-    peer.begins(Doing::Discarding, Instant::now());
+    peer.begins(Activity::Discarding, Instant::now());
     loop {
         match unwanted.skip(buffer) {
             Some((consumed, is_all)) => {
@@ -56,7 +56,7 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
         return;
     }
     // Until then a lack of progress counts as that of the response.
-    peer.begins(Doing::Sending, Instant::now());
+    peer.begins(Activity::Sending, Instant::now());
     let mut skipped = 0;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();

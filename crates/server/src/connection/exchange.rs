@@ -4,7 +4,7 @@
 use std::time::{Instant, SystemTime};
 
 use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::Sending;
 use crate::files::resume;
 use crate::observe::access_entry;
@@ -17,7 +17,7 @@ use underpass_protocol::request::{BodyLength, OwnedRequest};
 use underpass_protocol::response::head::{Connection as Wish, write_head};
 
 /// A request that waits for its response.
-pub(crate) struct Arrival {
+pub(crate) struct PendingRequest {
     pub(crate) request: OwnedRequest,
     pub(crate) body: BodyLength,
     /// The time at which its first byte came.
@@ -61,7 +61,7 @@ impl Exchange {
             peer.written.set(peer.written.get() + received.interim);
             access_entry::received(worker, &mut exchange.entry, &received);
             exchange.unread = exchange.unread.filter(|_| received.body == BodyState::Untouched);
-            exchange.keeps_alive &= received.body != BodyState::Broken;
+            exchange.keeps_alive &= received.body != BodyState::IncompleteBody;
             exchange.max_discarded = MAX_REFUSED;
         }
         exchange
@@ -114,7 +114,7 @@ impl Exchange {
         worker: &'a Worker,
         peer: &'a Peer,
         keeps_alive: bool,
-    ) -> (Ending, Sending<'a>) {
+    ) -> (SentResponse, Sending<'a>) {
         let Self { response, entry, started, now, is_http10, max_discarded, .. } = self;
         let mut head = worker.message.take();
         head.clear();
@@ -127,17 +127,20 @@ impl Exchange {
             write_head(&mut head, status, date, wish, is_http10, custom, fields);
         });
         let head_len = head.len();
-        peer.begins(Doing::Sending, started);
+        peer.begins(Activity::Sending, started);
         resume::begin(worker, peer, response.download);
         let facts = || access_entry::transfer_facts(&entry, started);
         let sending = Sending::begin(worker, peer, (head, started), response.body, facts);
         let is_logged = response.is_logged;
-        (Ending { entry, started, now, head_len, is_logged, keeps_alive, max_discarded }, sending)
+        (
+            SentResponse { entry, started, now, head_len, is_logged, keeps_alive, max_discarded },
+            sending,
+        )
     }
 }
 
 /// The state to finish once a response has been sent.
-pub(crate) struct Ending {
+pub(crate) struct SentResponse {
     pub(crate) entry: Box<AccessEntry>,
     pub(crate) started: Instant,
     pub(crate) now: SystemTime,

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::task::spawn_blocking;
 
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::connection::socket::READABLE;
 use crate::server::credentials::Credentials;
 use crate::server::worker::Worker;
@@ -19,7 +19,7 @@ use underpass_transport::tls::{
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
 /// plain HTTP is served as well, because it gets a redirect or an error.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
-    peer.begins(Doing::Handshaking, Instant::now());
+    peer.begins(Activity::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
     let outcome = run_handshake(worker, peer, credentials).await;
     worker.shared.requests.release(&peer.requests);
@@ -53,7 +53,7 @@ async fn run_handshake(
 ) -> Result<Session, HandshakeError> {
     // No memory is held for a client that sends nothing.
     peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
-    let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
+    let mut stepping = HandshakeRunner::new(&credentials.acceptor(), peer)?;
     loop {
         let turn = worker.handshakes.acquire().await;
         let interest = match worker.turns.run(stepping.step(peer)).await? {
@@ -75,7 +75,7 @@ async fn run_handshake(
 }
 
 /// The place where steps are run.
-enum Stepping {
+enum HandshakeRunner {
     /// The worker.
     Here(Handshake),
     /// A helper, on another descriptor of the socket: the signature takes milliseconds. It is
@@ -83,7 +83,7 @@ enum Stepping {
     Elsewhere(Option<Handshake>, OwnedFd),
 }
 
-impl Stepping {
+impl HandshakeRunner {
     fn new(acceptor: &Acceptor, peer: &Peer) -> Result<Self, HandshakeError> {
         let handshake = Handshake::accept(acceptor)?;
         if !acceptor.is_slow() {

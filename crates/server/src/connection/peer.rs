@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     pub(crate) is_reserve: bool,
     /// The TLS session over the socket, after the handshake.
     session: OnceCell<Arc<Session>>,
-    doing: Cell<Doing>,
+    doing: Cell<Activity>,
     /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
     /// The bytes written to the socket and, of these, acknowledged, at the last check.
@@ -73,7 +73,7 @@ pub(crate) struct Peer {
 
 /// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     /// It is in the TLS handshake.
     Handshaking,
     /// It waits for the next request.
@@ -104,7 +104,7 @@ impl Peer {
             role,
             is_reserve,
             session: OnceCell::new(),
-            doing: Cell::new(Doing::Idle),
+            doing: Cell::new(Activity::Idle),
             since: Cell::new(Instant::now()),
             seen: Cell::new((0, 0)),
             written: Cell::new(0),
@@ -199,7 +199,7 @@ impl Peer {
     }
 
     /// Sets the activity from now on.
-    pub(crate) fn begins(&self, doing: Doing, now: Instant) {
+    pub(crate) fn begins(&self, doing: Activity, now: Instant) {
         self.doing.set(doing);
         self.since.set(now);
     }
@@ -207,7 +207,7 @@ impl Peer {
     /// Notes that the first bytes of a request have come. The first request of a connection is
     /// timed from the moment at which it could have been sent.
     pub(crate) fn begins_request(&self, now: Instant) {
-        self.begins(Doing::Reading, if self.has_asked.get() { now } else { self.since.get() });
+        self.begins(Activity::Reading, if self.has_asked.get() { now } else { self.since.get() });
     }
 
     /// Notes that a request has been read to its end.
@@ -218,7 +218,8 @@ impl Peer {
     /// Returns the time since which it has had no unanswered request, if it may be closed for
     /// another connection.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let is_idle = matches!(self.doing.get(), Doing::Handshaking | Doing::Idle | Doing::Reading);
+        let is_idle =
+            matches!(self.doing.get(), Activity::Handshaking | Activity::Idle | Activity::Reading);
         (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
     }
 
@@ -226,7 +227,7 @@ impl Peer {
     /// before has just sent another; returns whether it was closed.
     pub(crate) fn evict(&self) -> bool {
         let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        let is_used = self.doing.get() == Doing::Idle && self.has_asked.get();
+        let is_used = self.doing.get() == Activity::Idle && self.has_asked.get();
         if is_used && matches!(is_asked(), Ok((1.., _))) {
             return false;
         }
@@ -236,7 +237,7 @@ impl Peer {
     }
 
     /// Returns its activity.
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn doing(&self) -> Activity {
         self.doing.get()
     }
 
@@ -290,18 +291,18 @@ impl Peer {
             return;
         }
         match self.doing.get() {
-            Doing::Waiting | Doing::Receiving => return,
-            Doing::Sending => {
+            Activity::Waiting | Activity::Receiving => return,
+            Activity::Sending => {
                 let state = (self.written.get(), self.acknowledged());
                 if self.seen.replace(state) != state {
                     self.since.set(now);
                     return;
                 }
             }
-            Doing::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
-            Doing::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
-            Doing::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
-            Doing::Idle | Doing::Discarding => {}
+            Activity::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
+            Activity::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
+            Activity::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
+            Activity::Idle | Activity::Discarding => {}
         }
         if self.is_reserve {
             timeout = timeout.min(MAX_RESERVE_TIME);
@@ -315,18 +316,18 @@ impl Peer {
     /// Ends the connection during any activity: with a reset if a response is not whole.
     pub(crate) fn hang_up(&self) {
         match self.doing.get() {
-            Doing::Sending => {
+            Activity::Sending => {
                 // A socket that cannot be reset is closed already.
                 let _ = socket::arm_reset(&self.socket);
             }
-            Doing::Idle => self.take_leave(),
+            Activity::Idle => self.take_leave(),
             _ => {}
         }
         // This wakes the task that waits for the socket; a half-read request may still be answered.
         let is_answered = match self.doing.get() {
-            Doing::Reading | Doing::Discarding => true,
+            Activity::Reading | Activity::Discarding => true,
             // The response is that there are too many connections.
-            Doing::Idle => self.is_reserve && self.session().is_none(),
+            Activity::Idle => self.is_reserve && self.session().is_none(),
             _ => false,
         };
         let how = if is_answered { Shutdown::Read } else { Shutdown::Both };

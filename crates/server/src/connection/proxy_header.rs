@@ -6,13 +6,13 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::connection::socket::READABLE;
 use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, Origin, parse};
 
 /// The end of a connection that has no header.
 #[derive(Debug)]
-pub(crate) enum NoHeader {
+pub(crate) enum ProxyHeaderError {
     /// The proxy has left, or took too long, after these bytes.
     Ended(Vec<u8>),
     /// It sent something else, which begins with these bytes.
@@ -20,12 +20,12 @@ pub(crate) enum NoHeader {
 }
 
 /// Reads the header of a connection, and nothing after it.
-pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
-    peer.begins(Doing::Handshaking, Instant::now());
+pub(crate) async fn read(peer: &Peer) -> Result<Origin, ProxyHeaderError> {
+    peer.begins(Activity::Handshaking, Instant::now());
     let mut bytes = Vec::new();
     loop {
         if peer.socket.ready(READABLE).await.is_err() {
-            return Err(NoHeader::Ended(bytes));
+            return Err(ProxyHeaderError::Ended(bytes));
         }
         let known = bytes.len();
         bytes.resize(MAX_HEADER, 0);
@@ -38,18 +38,18 @@ pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
                 peer.socket.is_not_ready(READABLE);
                 continue;
             }
-            Ok(_) | Err(_) => return Err(NoHeader::Ended(bytes)),
+            Ok(_) | Err(_) => return Err(ProxyHeaderError::Ended(bytes)),
         }
         let (origin, end) = match parse(&bytes) {
             Ok(Some((origin, len))) => (Some(origin), len),
             // Everything that came so far belongs to it.
             Ok(None) => (None, bytes.len()),
-            Err(fault) => return Err(NoHeader::Bad(bytes, fault)),
+            Err(fault) => return Err(ProxyHeaderError::Bad(bytes, fault)),
         };
         // These bytes have come already, so one call takes them all.
         match recv(&peer.socket, &mut bytes[known..end], RecvFlags::empty()) {
             Ok((len, _)) if len == end - known => {}
-            _ => return Err(NoHeader::Ended(bytes)),
+            _ => return Err(ProxyHeaderError::Ended(bytes)),
         }
         if let Some(origin) = origin {
             return Ok(origin);

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
 
 use crate::connection::outcome::{Failure, SendOutcome};
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::turn::{
-    Moving, advance, has_to_wait, note_short, poll_interval, transfer, turn,
+    SendTransfer, advance, has_to_wait, note_short, poll_interval, transfer, turn,
 };
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
@@ -37,15 +37,15 @@ pub(crate) enum Sending<'a> {
     /// All of it is with the kernel.
     Done(SendOutcome),
     /// It continues when its connection can. It is boxed because most connections never have one.
-    Slow(SlowSending<'a>),
+    Slow(SlowSend<'a>),
 }
 
 /// The sending of a response that continues when its connection can.
-pub(crate) type SlowSending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
+pub(crate) type SlowSend<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
 
 impl<'a> Sending<'a> {
     /// Returns a future of the end, which may have come already.
-    pub(crate) fn into_slow(self) -> SlowSending<'a> {
+    pub(crate) fn into_slow(self) -> SlowSend<'a> {
         match self {
             Self::Done(outcome) => Box::pin(std::future::ready(outcome)),
             Self::Slow(sending) => sending,
@@ -64,10 +64,10 @@ impl<'a> Sending<'a> {
         let head_len = head.len() as u64;
         let (mut residence, mut version) = (None, None);
         let (chain, precautions) = match body {
-            Body::Nothing => (Chain::new().bytes(head), Precautions::NONE),
+            Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
             Body::Memory(bytes) => {
                 let head = [head.as_slice(), &bytes].concat();
-                (Chain::new().bytes(head), Precautions::NONE)
+                (Chain::new().bytes(head), ChainChecks::NONE)
             }
             Body::File(mut file) => {
                 let sent = match send_file(worker, peer, &mut head, &mut file) {
@@ -79,10 +79,10 @@ impl<'a> Sending<'a> {
                         return Self::sent(worker, peer, (head, now), report);
                     }
                     let slow = Slow::new(worker, peer, head_len, Some(file.version()), facts());
-                    let precautions = Precautions::of(&file);
+                    let precautions = ChainChecks::of(&file);
                     return Self::Slow(slow.after(report, file.chain(head), precautions));
                 }
-                let precautions = Precautions::of(&file);
+                let precautions = ChainChecks::of(&file);
                 residence = file.residence();
                 version = Some(file.version());
                 (file.chain(head), precautions)
@@ -124,7 +124,7 @@ impl<'a> Sending<'a> {
                 Self::sent(worker, peer, (head, now), report)
             }
             Ok(Some(report)) => {
-                Self::Slow(slow().after(report, body.chain(&head), Precautions::NONE))
+                Self::Slow(slow().after(report, body.chain(&head), ChainChecks::NONE))
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
@@ -155,7 +155,7 @@ impl<'a> Sending<'a> {
     fn advance(
         worker: &'a Worker,
         peer: &'a Peer,
-        mut transfer: Moving<'a>,
+        mut transfer: SendTransfer<'a>,
         now: Instant,
         slow: impl FnOnce(Usage) -> Slow<'a>,
     ) -> Self {
@@ -182,20 +182,20 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// The precautions for sending a chain.
+/// The checks made while a chain is sent.
 #[derive(Clone, Copy, Debug)]
-struct Precautions {
+struct ChainChecks {
     /// Whether all bytes are in memory, so that no step has to wait for a disk.
     is_resident: bool,
     /// The moment at which to check whether the file is unchanged.
     confirm: Confirm,
 }
 
-impl Precautions {
-    /// The precautions for bytes in memory.
+impl ChainChecks {
+    /// The checks for bytes in memory.
     const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
 
-    /// Returns the precautions for a file.
+    /// Returns the checks for a file.
     ///
     /// A client that counts bytes takes the last one for the end, whatever comes after it. So for
     /// large files, and for those that a program may be writing to, it is held back until
@@ -265,7 +265,7 @@ impl<'a> Slow<'a> {
     }
 
     /// Continues a transfer that has had its first turn.
-    async fn rest(mut self, transfer: Moving<'a>, status: Status) -> SendOutcome {
+    async fn rest(mut self, transfer: SendTransfer<'a>, status: Status) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only a body that is completely in the page cache has had a turn already.
@@ -280,8 +280,8 @@ impl<'a> Slow<'a> {
         mut self,
         report: Report,
         rest: Chain<Arc<OwnedFd>>,
-        precautions: Precautions,
-    ) -> SlowSending<'a> {
+        precautions: ChainChecks,
+    ) -> SlowSend<'a> {
         self.peer.written.set(self.peer.written.get() + report.bytes());
         self.metrics().record(&report);
         self.outcome.report = report;
@@ -292,7 +292,7 @@ impl<'a> Slow<'a> {
     async fn whole(
         mut self,
         chain: Chain<Arc<OwnedFd>>,
-        precautions: Precautions,
+        precautions: ChainChecks,
         residence: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
@@ -347,7 +347,7 @@ impl<'a> Slow<'a> {
     /// Moves a transfer to its end in turns, each of which begins once its pages are there.
     async fn drive(
         &mut self,
-        mut transfer: Moving<'a>,
+        mut transfer: SendTransfer<'a>,
         mut residency: Residency,
         written_before: u64,
     ) -> bool {
@@ -396,7 +396,7 @@ impl<'a> Slow<'a> {
                 }
                 Err(_) if !self.goes_on() => return None,
                 // It is not the client that is waited for.
-                Err(_) => self.peer.begins(Doing::Sending, Instant::now()),
+                Err(_) => self.peer.begins(Activity::Sending, Instant::now()),
             }
         }
     }

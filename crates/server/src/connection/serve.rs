@@ -9,11 +9,11 @@ use underpass_engine::socket;
 
 use crate::connection::canned::{BEING_WRITTEN, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{discard_body, linger};
-use crate::connection::exchange::{Arrival, Ending, Exchange};
+use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
 use crate::connection::outcome::SendOutcome;
-use crate::connection::peer::{Doing, Peer};
-use crate::connection::send::{Sending, SlowSending};
+use crate::connection::peer::{Activity, Peer};
+use crate::connection::send::{Sending, SlowSend};
 use crate::connection::turn::poll_interval;
 use crate::files::resume;
 use crate::observe::access_entry;
@@ -23,9 +23,8 @@ use crate::routing::response::{Body, RETRY_LATER, Response};
 use crate::routing::router;
 use crate::server::listener_kind::ListenerKind;
 use crate::server::worker::Worker;
-use underpass_protocol::request;
 use underpass_protocol::request::proxy_header::BadHeader;
-use underpass_protocol::request::{BodyLength, Malformed, OwnedRequest, Request};
+use underpass_protocol::request::{self, BodyLength, Malformed, OwnedRequest, Request};
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
 /// bytes that came instead, and why they are no header.
@@ -56,18 +55,18 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
             }
         };
         match then {
-            Then::ReadOn => {}
-            Then::Linger(max_discarded) => {
+            After::ReadOn => {}
+            After::Linger(max_discarded) => {
                 Box::pin(linger(worker, peer, max_discarded)).await;
                 break;
             }
-            Then::Close => break,
+            After::Close => break,
         }
     }
     worker.shared.requests.release(&peer.requests);
     resume::end(worker, peer, peer.has_everything());
     access_entry::settle(worker, peer, true);
-    if matches!(peer.doing(), Doing::Idle | Doing::Reading) {
+    if matches!(peer.doing(), Activity::Idle | Activity::Reading) {
         peer.take_leave();
     }
 }
@@ -86,17 +85,17 @@ struct Connection<'a> {
 /// The next action about a request.
 enum Next<'a> {
     /// None: it was for a hot file, and the kernel has the response.
-    Sent(Then),
+    Sent(After),
     /// Send the rest of a hot file. The request is kept if it may have to be answered again.
-    Send(Box<(Ending, SlowSending<'a>, Option<Arrival>)>),
+    Send(Box<(SentResponse, SlowSend<'a>, Option<PendingRequest>)>),
     /// Answer the request.
-    Answer(Box<Arrival>),
+    Answer(Box<PendingRequest>),
     /// Send a response that is known already.
     Reject(Box<Exchange>),
 }
 
 /// The action after a response.
-enum Then {
+enum After {
     /// Read the next request.
     ReadOn,
     /// Close once the client has the response. The number is the maximum of bytes to discard
@@ -115,16 +114,16 @@ impl<'a> Connection<'a> {
             return None;
         }
         let mut started = self.last;
-        self.peer.begins(Doing::Idle, started);
+        self.peer.begins(Activity::Idle, started);
         if self.buffer.is_empty() {
             self.in_turn = 0;
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
             if self.in_turn >= MAX_IN_TURN {
                 self.in_turn = 0;
-                self.peer.begins(Doing::Reading, started);
+                self.peer.begins(Activity::Reading, started);
                 yield_now().await;
-                self.peer.begins(Doing::Idle, started);
+                self.peer.begins(Activity::Idle, started);
             }
             self.in_turn += 1;
             let bytes = std::mem::take(&mut self.buffer);
@@ -144,7 +143,7 @@ impl<'a> Connection<'a> {
             if let Some(next) = self.read(started) {
                 return next.ok();
             }
-            if !self.buffer.is_empty() && self.peer.doing() == Doing::Idle {
+            if !self.buffer.is_empty() && self.peer.doing() == Activity::Idle {
                 self.peer.begins_request(now);
             }
         }
@@ -229,11 +228,11 @@ impl<'a> Connection<'a> {
         {
             return Some((next, if has_room { len } else { bytes.len() }));
         }
-        let arrival = Arrival { request: OwnedRequest::new(&request), body, started };
-        if !self.holds(bytes.len() - len + arrival.request.memory()) {
+        let pending = PendingRequest { request: OwnedRequest::new(&request), body, started };
+        if !self.holds(bytes.len() - len + pending.request.memory()) {
             return Some(self.refuse_large(bytes, started));
         }
-        Some((Next::Answer(Box::new(arrival)), len))
+        Some((Next::Answer(Box::new(pending)), len))
     }
 
     /// Answers a request for a hot file, and sends as much as the socket takes; `None` if anything
@@ -259,31 +258,32 @@ impl<'a> Connection<'a> {
             (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, &outcome))),
             (ending, Sending::Slow(sending)) => {
                 let body = BodyLength::None;
-                let again = || Arrival { request: OwnedRequest::new(&ctx.request), body, started };
+                let again =
+                    || PendingRequest { request: OwnedRequest::new(&ctx.request), body, started };
                 Some(Next::Send(Box::new((ending, sending, is_guarded.then(again)))))
             }
         }
     }
 
     /// Answers a request if that has not been done yet, and sends the response to its end.
-    async fn respond(&mut self, mut next: Next<'a>) -> Then {
+    async fn respond(&mut self, mut next: Next<'a>) -> After {
         for attempt in 0.. {
             let (mut ending, sending, again) = match next {
                 Next::Sent(then) => return then,
                 Next::Send(begun) => *begun,
                 Next::Reject(exchange) => self.send(*exchange, None).await,
-                Next::Answer(arrival) => {
-                    let exchange = Box::pin(self.answer(&arrival)).await;
-                    self.send(exchange, Some(arrival)).await
+                Next::Answer(pending) => {
+                    let exchange = Box::pin(self.answer(&pending)).await;
+                    self.send(exchange, Some(pending)).await
                 }
             };
             let mut outcome = sending.await;
             if outcome.is_unsent_change() {
                 self.forget_changed();
                 // Nothing of the old version was sent, so the new one can be.
-                if let Some(arrival) = again.filter(|_| attempt < MAX_ATTEMPTS) {
+                if let Some(pending) = again.filter(|_| attempt < MAX_ATTEMPTS) {
                     access_entry::recycle(self.worker, ending.entry);
-                    next = Next::Answer(Box::new(arrival));
+                    next = Next::Answer(Box::new(pending));
                     continue;
                 }
                 let failure = outcome.failure.take();
@@ -293,21 +293,21 @@ impl<'a> Connection<'a> {
             }
             return self.end(ending, &outcome);
         }
-        Then::Close
+        After::Close
     }
 
     /// Has a handler answer a request.
-    async fn answer(&mut self, arrival: &Arrival) -> Exchange {
-        self.peer.begins(Doing::Waiting, Instant::now());
+    async fn answer(&mut self, pending: &PendingRequest) -> Exchange {
+        self.peer.begins(Activity::Waiting, Instant::now());
         let mut fields = Vec::new();
-        let request = arrival.request.request(&mut fields);
-        let mut ctx = RequestContext::new(self.worker, self.peer, request, arrival.started);
+        let request = pending.request.request(&mut fields);
+        let mut ctx = RequestContext::new(self.worker, self.peer, request, pending.started);
         ctx.ahead.set(std::mem::take(&mut self.buffer));
         let response = router::respond(&mut ctx).await;
         self.buffer = ctx.ahead.take();
         // The amount is less than before, so there is room for it.
         let _ = self.holds(self.buffer.len());
-        Exchange::new(&mut ctx, response, arrival.body)
+        Exchange::new(&mut ctx, response, pending.body)
     }
 
     /// Discards the body of a request that no handler has received, and begins to send the
@@ -315,8 +315,8 @@ impl<'a> Connection<'a> {
     async fn send(
         &mut self,
         exchange: Exchange,
-        arrival: Option<Box<Arrival>>,
-    ) -> (Ending, SlowSending<'a>, Option<Arrival>) {
+        pending: Option<Box<PendingRequest>>,
+    ) -> (SentResponse, SlowSend<'a>, Option<PendingRequest>) {
         let mut keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
         if let Some(body) = exchange.unread.filter(|_| keeps_alive) {
             keeps_alive = {
@@ -325,14 +325,14 @@ impl<'a> Connection<'a> {
             };
         }
         let is_guarded = exchange.is_guarded() && exchange.unread == Some(BodyLength::None);
-        let again = arrival.filter(|_| is_guarded).map(|arrival| *arrival);
+        let again = pending.filter(|_| is_guarded).map(|pending| *pending);
         let (ending, sending) = exchange.send(self.worker, self.peer, keeps_alive);
         (ending, sending.into_slow(), again)
     }
 
     /// Records the outcome of a response; returns the next action.
-    fn end(&mut self, ending: Ending, outcome: &SendOutcome) -> Then {
-        let Ending { mut entry, started, now, head_len, is_logged, .. } = ending;
+    fn end(&mut self, ending: SentResponse, outcome: &SendOutcome) -> After {
+        let SentResponse { mut entry, started, now, head_len, is_logged, .. } = ending;
         entry.started = now;
         self.last = Instant::now();
         entry.duration = self.last.duration_since(started);
@@ -341,13 +341,13 @@ impl<'a> Connection<'a> {
         }
         if outcome.failure.is_some() {
             resume::end(self.worker, self.peer, false);
-            return Then::Close;
+            return After::Close;
         }
         // The end may have been announced meanwhile, with the last byte still on its way.
         if ending.keeps_alive && !self.worker.is_draining() {
-            Then::ReadOn
+            After::ReadOn
         } else {
-            Then::Linger(ending.max_discarded)
+            After::Linger(ending.max_discarded)
         }
     }
 
@@ -360,7 +360,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
-    async fn send_being_written(&self, ending: &Ending) -> SendOutcome {
+    async fn send_being_written(&self, ending: &SentResponse) -> SendOutcome {
         let facts = || access_entry::transfer_facts(&ending.entry, ending.started);
         let head = (BEING_WRITTEN.to_vec(), ending.started);
         Sending::begin(self.worker, self.peer, head, Body::Nothing, facts).into_slow().await
@@ -391,8 +391,8 @@ impl<'a> Connection<'a> {
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
         while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
-            if self.peer.doing() != Doing::Sending {
-                self.peer.begins(Doing::Sending, since);
+            if self.peer.doing() != Activity::Sending {
+                self.peer.begins(Activity::Sending, since);
             }
             sleep(poll_interval(since)).await;
             if self.peer.is_expired() {

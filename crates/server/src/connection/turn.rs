@@ -14,7 +14,7 @@ use crate::server::worker::Worker;
 use underpass_observe::access_log::LogFormat;
 
 /// A transfer to a client.
-pub(crate) type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
+pub(crate) type SendTransfer<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
 
 /// Returns the transfer of a chain to a client, ready for its first turn.
 pub(crate) fn transfer<'a>(
@@ -23,7 +23,7 @@ pub(crate) fn transfer<'a>(
     chain: Chain<Arc<OwnedFd>>,
     confirm: Confirm,
     now: Instant,
-) -> Moving<'a> {
+) -> SendTransfer<'a> {
     let settings = &worker.shared.settings;
     let options = Options::default()
         .policy(peer.policy(settings.policy))
@@ -58,7 +58,7 @@ fn is_contended(worker: &Worker, now: Instant) -> bool {
 }
 
 /// Returns whether the first turn of a response has to wait for others.
-pub(crate) fn has_to_wait(worker: &Worker, transfer: &Moving<'_>, now: Instant) -> bool {
+pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Instant) -> bool {
     let is_short = transfer.chain().len().is_some_and(|len| len <= SHORT_TURN as u64);
     !is_short && is_contended(worker, now) && !worker.turns.is_free()
 }
@@ -75,7 +75,7 @@ pub(crate) fn note_short(worker: &Worker, bytes: u64, now: Instant) {
 /// microsecond.
 pub(crate) fn advance(
     settings: &Settings,
-    transfer: &mut Moving<'_>,
+    transfer: &mut SendTransfer<'_>,
     sum: &mut Usage,
 ) -> Result<Status, Error> {
     if !tells_cost(settings) {

@@ -19,7 +19,7 @@ pub(crate) struct DigestRequest {
 
 /// The reason why there is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undigested {
+pub(crate) enum DigestError {
     /// A program is writing to the file.
     Changing,
     /// The file cannot be read.
@@ -45,7 +45,7 @@ pub(crate) struct DigestJob {
 }
 
 /// The result of a job: the digest is remembered, or there is none.
-pub(crate) type DigestResult = Result<(), Undigested>;
+pub(crate) type DigestResult = Result<(), DigestError>;
 
 impl DigestJob {
     /// Returns whether it makes the requested digest.

@@ -23,12 +23,12 @@ use crate::files::version::facts;
 
 /// The content of an attribute that is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredDigest {
     changed: i64,
     digests: Vec<Digest>,
 }
 
-impl Kept {
+impl StoredDigest {
     /// Returns the time of the last change of the file or its attributes other than by [`store`]:
     /// the value that [`Version::changed`] had before.
     #[must_use]
@@ -52,11 +52,13 @@ impl Kept {
 /// Reads the digests stored with a file in its present version, if there are any and they are still
 /// valid. It takes one system call.
 #[must_use]
-pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
+pub fn recall(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let record = Record::parse(bytes.get(..len)?)?;
-    record.holds_for(version).then_some(Kept { changed: record.changed, digests: record.digests })
+    record
+        .holds_for(version)
+        .then_some(StoredDigest { changed: record.changed, digests: record.digests })
 }
 
 /// Returns the entity tag of a file in its present version, as the server sends it: storing digests

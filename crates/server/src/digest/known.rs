@@ -32,12 +32,12 @@ pub(crate) struct KnownDigests {
     /// The number of transfers of archives, each of many files.
     archives: usize,
     /// The digests to store with their file once no transfer of it is under way.
-    unkept: Vec<Unkept>,
+    unkept: Vec<UnstoredDigests>,
 }
 
 /// Digests that are known and not stored with their file yet.
 #[derive(Debug)]
-struct Unkept {
+struct UnstoredDigests {
     file: Arc<OwnedFd>,
     version: Version,
     digests: Vec<Digest>,
@@ -56,7 +56,7 @@ impl Digests {
     /// wait for a disk.
     pub(crate) fn remember(&self, file: Arc<OwnedFd>, version: Version, digests: Vec<Digest>) {
         self.lock().learn(version, &digests);
-        self.keep(Unkept { file, version, digests });
+        self.keep(UnstoredDigests { file, version, digests });
     }
 
     /// Registers a transfer of a file until the returned value is dropped: no attribute is set on
@@ -86,7 +86,7 @@ impl Digests {
     }
 
     /// Stores digests with their file, now if no transfer of it is under way.
-    fn keep(&self, unkept: Unkept) {
+    fn keep(&self, unkept: UnstoredDigests) {
         let mut state = self.lock();
         if state.is_in_transfer(&unkept.version) {
             if state.unkept.len() < MAX_UNKEPT && unkept.version.links() > 0 {

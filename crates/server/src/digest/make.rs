@@ -7,7 +7,7 @@ use std::thread;
 use tokio::sync::oneshot;
 use underpass_engine::Version;
 
-use crate::digest::jobs::{DigestJob, DigestRequest, DigestResult, Undigested};
+use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
 use crate::digest::known::Digests;
 use crate::digest::settle::settle;
 use crate::digest::{Stopped, compute};
@@ -17,8 +17,8 @@ use crate::server::shared::Shared;
 /// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
 /// future waits any more is not made.
 pub(crate) async fn make(shared: &Arc<Shared>, request: DigestRequest) -> DigestResult {
-    let Some(answer) = ask(shared, request) else { return Err(Undigested::Busy) };
-    answer.await.unwrap_or(Err(Undigested::Busy))
+    let Some(answer) = ask(shared, request) else { return Err(DigestError::Busy) };
+    answer.await.unwrap_or(Err(DigestError::Busy))
 }
 
 /// Puts a job into the queue, and starts a thread if needed.
@@ -93,8 +93,8 @@ fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
     shared.metrics.digest(read_bytes, outcome.is_ok() && is_unchanged);
     let digests = match outcome {
         Ok(computed) if is_unchanged => computed.digests,
-        Err(Stopped::Io(_)) if is_unchanged => return Err(Undigested::Unreadable),
-        _ => return Err(Undigested::Changing),
+        Err(Stopped::Io(_)) if is_unchanged => return Err(DigestError::Unreadable),
+        _ => return Err(DigestError::Changing),
     };
     shared.digests.remember(Arc::clone(file), *version, digests);
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 
-use crate::digest::jobs::{DigestRequest, Undigested};
+use crate::digest::jobs::{DigestError, DigestRequest};
 use crate::digest::known::pick;
 use crate::digest::make;
 use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
@@ -58,9 +58,9 @@ pub(crate) async fn hash(
             response.add_field("Cache-Control", "no-cache");
             response
         }
-        Err(Undigested::Unreadable) => ctx.error(500, "the file cannot be read"),
-        Err(Undigested::Changing) => ctx.busy(503, "the file is being written to"),
-        Err(Undigested::Busy) => ctx.busy(503, "too many digests are asked for; try again soon"),
+        Err(DigestError::Unreadable) => ctx.error(500, "the file cannot be read"),
+        Err(DigestError::Changing) => ctx.busy(503, "the file is being written to"),
+        Err(DigestError::Busy) => ctx.busy(503, "too many digests are asked for; try again soon"),
     })
 }
 
@@ -70,24 +70,24 @@ async fn digest(
     ctx: &RequestContext<'_>,
     served: &Served,
     wanted: &[Algorithm],
-) -> Result<Digest, Undigested> {
+) -> Result<Digest, DigestError> {
     let shared = ctx.shared();
     let known =
         || pick(&served.digests, wanted).or_else(|| shared.digests.get(&served.version, wanted));
-    let &algorithm = wanted.first().ok_or(Undigested::Unreadable)?;
+    let &algorithm = wanted.first().ok_or(DigestError::Unreadable)?;
     if let Some(digest) = known() {
         return Ok(digest);
     }
     if Version::of(&served.file).is_ok_and(|now| now != served.version) {
         // The caller notices that, and asks again about the present version.
-        return Err(Undigested::Changing);
+        return Err(DigestError::Changing);
     }
     let file = Arc::clone(&served.file);
     let making = make::make(shared, DigestRequest { file, version: served.version, algorithm });
     // This can take minutes for a large file, so it stops if the client leaves.
-    ctx.peer.unless_left(making).await.unwrap_or(Err(Undigested::Busy))?;
+    ctx.peer.unless_left(making).await.unwrap_or(Err(DigestError::Busy))?;
     // Storing it with the file has changed the file's version.
-    known().ok_or(Undigested::Changing)
+    known().ok_or(DigestError::Changing)
 }
 
 /// The digests that a client prefers (RFC 9530 section 4).

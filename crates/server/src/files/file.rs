@@ -37,7 +37,7 @@ pub(crate) fn respond_at_once(
     let is_usual = is_usual(ctx, &served);
     let response = match served.fields.get().filter(|_| is_usual) {
         Some(fields) => again(ctx, &served, fields),
-        None => Planned::new(ctx, target, path, &served).response(ctx),
+        None => FilePlan::new(ctx, target, path, &served).response(ctx),
     };
     if is_usual && response.status == 200 && response.rendered.is_none() {
         // Only one thread has this file.
@@ -61,7 +61,7 @@ pub(crate) async fn respond(
         let response = match digests::hash(ctx, target, &served).await {
             Some(response) => response,
             None => {
-                let mut planned = Planned::new(ctx, target, path, &served);
+                let mut planned = FilePlan::new(ctx, target, path, &served);
                 digests::add_digest(ctx, &mut planned.plan, planned.chosen).await;
                 planned.response(ctx)
             }
@@ -123,7 +123,7 @@ fn is_current(response: &Response, served: &Served) -> bool {
 }
 
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.
-struct Planned<'s> {
+struct FilePlan<'s> {
     chosen: &'s Served,
     path: &'s [u8],
     media_type: &'s str,
@@ -131,7 +131,7 @@ struct Planned<'s> {
     download: Option<Download>,
 }
 
-impl<'s> Planned<'s> {
+impl<'s> FilePlan<'s> {
     fn new(
         ctx: &RequestContext<'s>,
         target: &Target<'_>,

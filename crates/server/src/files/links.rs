@@ -12,7 +12,7 @@ use crate::routing::response::Response;
 use underpass_protocol::request::Method;
 
 /// A path with its links resolved.
-struct Resolved {
+struct ResolvedPath {
     /// The path at which the change would be made, if links on the way lead elsewhere.
     real: Result<Option<Vec<u8>>, Errno>,
     /// The target of a link at the path itself.
@@ -21,7 +21,7 @@ struct Resolved {
     hides_target: bool,
 }
 
-impl Resolved {
+impl ResolvedPath {
     /// Follows the links of a path. It may wait for the disk.
     fn new(root: &Root, path: &[u8]) -> Self {
         let target = root.link_target(path);
@@ -45,7 +45,7 @@ pub(crate) async fn resolve(
     is_followed: bool,
 ) -> Result<Vec<u8>, Response> {
     let (shared, helper_path) = (Arc::clone(ctx.shared()), path.to_vec());
-    let resolving = spawn_blocking(move || Resolved::new(&shared.root, &helper_path));
+    let resolving = spawn_blocking(move || ResolvedPath::new(&shared.root, &helper_path));
     let resolved = resolving.await.map_err(|_| ctx.error(500, ""))?;
     let may = |path: &[u8], right| !ctx.shared().root.hides(path) && ctx.can(path, right);
     let forbidden = || ctx.error(403, "a link leads from there to where you may not do this");

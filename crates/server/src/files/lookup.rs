@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::files::open_files;
 use crate::files::open_files::{Found, Served};
 use crate::files::root::DiskWait;
-use crate::files::settled::{AGAIN_LATER, Checks};
+use crate::files::settled::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
 use crate::server::shared::Shared;
 
@@ -91,17 +91,17 @@ pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
 /// Opens the entry at a path without waiting for a disk or a writer.
 fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
     let integrity = shared.settings.integrity;
-    open_files::open_at_once(&shared.root, &shared.at_rest, integrity, path)
+    open_files::open_at_once(&shared.root, &shared.stable_versions, integrity, path)
 }
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
 async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
-    let mut checks = Checks::new(shared.settings.integrity);
+    let mut checks = WriterChecks::new(shared.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(shared), path.to_vec());
         let task = spawn_blocking(move || {
             let found = open_files::open(
-                (&helper.root, &helper.at_rest),
+                (&helper.root, &helper.stable_versions),
                 &path,
                 DiskWait::Allowed,
                 &mut checks,

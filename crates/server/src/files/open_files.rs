@@ -21,7 +21,7 @@ use underpass_engine::{Integrity, Version, is_resident};
 
 use crate::digest::{Digest, kept};
 use crate::files::root::{DiskWait, Root};
-use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
+use crate::files::settled::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::files::version::facts;
 use underpass_protocol::request::negotiate::Coding;
 use underpass_protocol::response::validator::etag_since;
@@ -50,7 +50,7 @@ pub(crate) struct Served {
     /// Whether a program has it open for writing, and may begin to write at any moment.
     has_writer: bool,
     /// Whether it was found at rest in its version, so that each change can be detected.
-    pub(crate) is_at_rest: bool,
+    pub(crate) is_stable: bool,
 }
 
 /// The time at which the whole of a file was last found in the page cache.
@@ -128,10 +128,10 @@ impl Served {
             && self.packed.iter().all(|(_, packed)| packed.is_current())
     }
 
-    fn new(file: OwnedFd, settled: Settled, media_type: Cow<'static, str>) -> Self {
-        let Settled { version, has_writer, is_at_rest } = settled;
+    fn new(file: OwnedFd, settled: CheckedVersion, media_type: Cow<'static, str>) -> Self {
+        let CheckedVersion { version, has_writer, is_stable } = settled;
         let kept = kept::recall(&file, &version);
-        let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
+        let changed = kept.as_ref().map_or_else(|| version.changed(), kept::StoredDigest::changed);
         Self {
             file: Arc::new(file),
             reached: None,
@@ -140,11 +140,11 @@ impl Served {
             modified: modified(&version),
             media_type,
             fields: OnceCell::new(),
-            digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
+            digests: kept.map(kept::StoredDigest::into_digests).unwrap_or_default(),
             packed: Vec::new(),
             residence: ResidentSince::default(),
             has_writer,
-            is_at_rest,
+            is_stable,
         }
     }
 }
@@ -207,10 +207,10 @@ impl Files {
 /// The errors of openat2(2) below the root; `ENOENT` if it is neither a file nor a folder,
 /// `AGAIN_LATER` if a program may be writing to it, `EBUSY` if one is.
 pub(crate) fn open(
-    (root, at_rest): (&Root, &AtRest),
+    (root, stable_versions): (&Root, &StableVersions),
     path: &[u8],
     disk_wait: DiskWait,
-    checks: &mut Checks,
+    checks: &mut WriterChecks,
 ) -> Result<Found, Errno> {
     let (file, reached) = root.open_reached(path, disk_wait)?;
     let stat = fstat(&file)?;
@@ -225,12 +225,12 @@ pub(crate) fn open(
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file, reached));
     }
-    let settled = checks.settle(at_rest, path, &file, &stat, disk_wait)?;
+    let settled = checks.settle(stable_versions, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let mut served = Served { reached, ..Served::new(file, settled, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
-            open_packed((root, at_rest), path, coding, &served, disk_wait, checks)?
+            open_packed((root, stable_versions), path, coding, &served, disk_wait, checks)?
         {
             served.packed.push((coding, packed));
         }
@@ -245,12 +245,12 @@ pub(crate) fn open(
 /// The errors of [`open`]; `EAGAIN` if it would have to wait.
 pub(crate) fn open_at_once(
     root: &Root,
-    at_rest: &AtRest,
+    stable_versions: &StableVersions,
     integrity: Integrity,
     path: &[u8],
 ) -> Result<Found, Errno> {
-    let mut checks = Checks::new(integrity);
-    match open((root, at_rest), path, DiskWait::Never, &mut checks) {
+    let mut checks = WriterChecks::new(integrity);
+    match open((root, stable_versions), path, DiskWait::Never, &mut checks) {
         // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
@@ -260,12 +260,12 @@ pub(crate) fn open_at_once(
 /// Opens the neighbour with the same contents compressed, unless it is older than the file: then it
 /// was made from another version.
 fn open_packed(
-    (root, at_rest): (&Root, &AtRest),
+    (root, stable_versions): (&Root, &StableVersions),
     path: &[u8],
     coding: Coding,
     original: &Served,
     disk_wait: DiskWait,
-    checks: &mut Checks,
+    checks: &mut WriterChecks,
 ) -> Result<Option<Served>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
     let (file, reached) = match root.open_reached(&name, disk_wait) {
@@ -285,7 +285,7 @@ fn open_packed(
     if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let settled = match checks.settle(at_rest, &name, &file, &stat, disk_wait) {
+    let settled = match checks.settle(stable_versions, &name, &file, &stat, disk_wait) {
         Ok(settled) => settled,
         // The neighbour is being compressed anew.
         Err(Errno::BUSY) => return Ok(None),

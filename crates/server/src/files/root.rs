@@ -25,7 +25,7 @@ pub(crate) struct Root {
     folder: OwnedFd,
     /// The name of the file, if a single file is served.
     only: Option<Vec<u8>>,
-    hidden: Hidden,
+    hidden: HiddenNames,
     /// Whether links may lead out of the root.
     is_open: bool,
     /// The media types of the files.
@@ -48,7 +48,7 @@ impl Root {
         let fail = |errno: Errno| ServeError::Root { path: path.clone(), source: errno.into() };
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
-        let hidden = Hidden::new(settings)?;
+        let hidden = HiddenNames::new(settings)?;
         let types = settings.media_types.clone();
         if kind == FileType::Directory {
             let is_open = settings.allows_symlinks_outside;
@@ -386,7 +386,7 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The names that are not served.
 #[derive(Debug)]
-struct Hidden {
+struct HiddenNames {
     dot_files: bool,
     names: GlobSet,
     paths: GlobSet,
@@ -395,7 +395,7 @@ struct Hidden {
     folder_paths: GlobSet,
 }
 
-impl Hidden {
+impl HiddenNames {
     fn new(settings: &Settings) -> Result<Self, ServeError> {
         let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {

@@ -13,17 +13,17 @@ use crate::files::root::DiskWait;
 
 /// A file's version, with the result of the check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct CheckedVersion {
     pub(crate) version: Version,
     /// Whether a program has it open for writing.
     pub(crate) has_writer: bool,
     /// Whether each change from now on changes its times.
-    pub(crate) is_at_rest: bool,
+    pub(crate) is_stable: bool,
 }
 
 /// The checks of files while one path is being opened.
 #[derive(Debug)]
-pub(crate) struct Checks {
+pub(crate) struct WriterChecks {
     level: Integrity,
     /// The checks begun on files that a program may be writing to.
     begun: Vec<(Box<[u8]>, WriterCheck)>,
@@ -31,7 +31,7 @@ pub(crate) struct Checks {
     pub(crate) pause: Duration,
 }
 
-impl Checks {
+impl WriterChecks {
     /// Creates a state in which nothing is known yet.
     pub(crate) fn new(level: Integrity) -> Self {
         Self { level, begun: Vec::new(), pause: Duration::ZERO }
@@ -40,22 +40,22 @@ impl Checks {
     /// Returns the version of a file from which each change can be detected.
     pub(crate) fn settle(
         &mut self,
-        at_rest: &AtRest,
+        stable_versions: &StableVersions,
         path: &[u8],
         file: &OwnedFd,
         stat: &Stat,
         disk_wait: DiskWait,
-    ) -> Result<Settled, Errno> {
+    ) -> Result<CheckedVersion, Errno> {
         let version = Version::from_stat(stat);
-        if self.compares() && at_rest.has(&version) {
-            return Ok(Settled { version, has_writer: true, is_at_rest: true });
+        if self.compares() && stable_versions.has(&version) {
+            return Ok(CheckedVersion { version, has_writer: true, is_stable: true });
         }
         if disk_wait == DiskWait::Never && WriterCheck::is_recent(&version) {
             return Err(Errno::AGAIN);
         }
         if !self.compares() {
             wait_for_writer(file, &version);
-            return Ok(Settled { version, has_writer: false, is_at_rest: false });
+            return Ok(CheckedVersion { version, has_writer: false, is_stable: false });
         }
         let known = self.begun.iter().position(|(begun, _)| **begun == *path);
         let index = known.unwrap_or_else(|| {
@@ -64,11 +64,11 @@ impl Checks {
         });
         let look = self.begun[index].1.look(file, Some(version));
         match look.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
-            Writers::AtRest { version, has_writer } => {
+            Writers::Stable { version, has_writer } => {
                 if has_writer {
-                    at_rest.note(version);
+                    stable_versions.note(version);
                 }
-                Ok(Settled { version, has_writer, is_at_rest: true })
+                Ok(CheckedVersion { version, has_writer, is_stable: true })
             }
             Writers::Wait(pause) => {
                 self.pause = pause;
@@ -88,9 +88,9 @@ impl Checks {
 /// The versions of files that were found at rest although they are open for writing. A file stays
 /// at rest as long as it is in that version, so that no request has to wait for it again.
 #[derive(Debug, Default)]
-pub(crate) struct AtRest(Mutex<HashMap<u64, Version>>);
+pub(crate) struct StableVersions(Mutex<HashMap<u64, Version>>);
 
-impl AtRest {
+impl StableVersions {
     fn has(&self, version: &Version) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&version.inode()) == Some(version)

@@ -62,14 +62,14 @@ pub(crate) enum Text {
     /// No text, for a HEAD request.
     None,
     /// A text in memory.
-    Shared(watch::Receiver<Made>),
+    Shared(watch::Receiver<PartialListing>),
     /// A text that is made for each client.
     Own(Arc<ListedFolder>),
 }
 
 /// The part of a text that is made so far.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct PartialListing {
     pub(crate) pieces: Vec<Arc<[u8]>>,
     pub(crate) is_whole: bool,
     pub(crate) _held: Option<Reservation>,

@@ -14,7 +14,8 @@ use underpass_listing::{Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
 use crate::listing::jobs::{
-    Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
+    Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY,
+    PartialListing, Text,
 };
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
@@ -71,7 +72,7 @@ pub(crate) async fn list(
 #[derive(Debug)]
 pub(crate) enum Pieces {
     /// A text that several clients share.
-    Shared { made: watch::Receiver<Made>, next: usize },
+    Shared { made: watch::Receiver<PartialListing>, next: usize },
     /// A text for this client only.
     Own(Box<Stream>),
 }
@@ -100,7 +101,7 @@ impl Pieces {
             Self::Own(stream) => Ok(stream.next().await?.map(Piece::Own)),
             Self::Shared { made, next } => {
                 let index = *next;
-                let is_there = |made: &Made| made.pieces.len() > index || made.is_whole;
+                let is_there = |made: &PartialListing| made.pieces.len() > index || made.is_whole;
                 // The thread that makes it has given up.
                 let made = made.wait_for(is_there).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
                 *next += 1;
@@ -188,7 +189,7 @@ fn answer_waiters(
     }
     if prepared.is_held() {
         let outcome = write(prepared, packer(&folder.request), &mut held).map(|pieces| {
-            let made = Made { pieces, is_whole: true, _held: Some(held) };
+            let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
         return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
@@ -197,7 +198,7 @@ fn answer_waiters(
     if longest > MAX_SHARED || !held.resize(longest) {
         return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
-    let made = Made { pieces: Vec::new(), is_whole: false, _held: None };
+    let made = PartialListing { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let (mut len, mut packer) = (0, packer(&folder.request));

@@ -10,7 +10,7 @@ use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
 use crate::routing::context::RequestContext;
-use crate::server::settings::Note;
+use crate::server::settings::ServerEvent;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
 use underpass_observe::access_log::{AccessEntry, Secured};
@@ -96,7 +96,7 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
         worker.shared.metrics.worker(worker.index).failed(broken.word);
         if let Some(reason) = broken.reason.clone() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
-            worker.shared.note(Note::Failed { target, reason });
+            worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn finish(
         metrics.failed(failure.word());
         if let Some(reason) = failure.reason() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
-            worker.shared.note(Note::Failed { target, reason });
+            worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }
     if worker.shared.settings.log.is_none() && worker.shared.observer.is_none() {

@@ -9,7 +9,7 @@ use underpass_engine::{Chain, Policy, Source, Version};
 use underpass_observe::access_log::BodyPart;
 
 use crate::archive;
-use crate::archive::layouts::LaidOut;
+use crate::archive::layouts::FolderLayout;
 use crate::connection::peer::Peer;
 use crate::files::open_files::{ResidentSince, Served};
 use crate::listing::make::Pieces;
@@ -100,7 +100,7 @@ pub(crate) struct ArchiveBody {
     /// The bytes after the last part.
     pub(crate) closing: Vec<u8>,
     /// The layout of the archive, which counts as memory while the parts are sent.
-    pub(crate) _laid_out: Arc<LaidOut>,
+    pub(crate) _laid_out: Arc<FolderLayout>,
 }
 
 /// A file or ranges of one.
@@ -121,14 +121,14 @@ pub(crate) struct FileBody {
     /// Whether it is one part of a file at rest that is sent from one buffer with the head.
     pub(crate) is_copied: bool,
     /// Whether the file was found at rest in its version.
-    is_at_rest: bool,
+    is_stable: bool,
 }
 
 impl FileBody {
     pub(crate) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
         let residence = served.residence.clone();
-        let is_at_rest = served.is_at_rest;
+        let is_stable = served.is_stable;
         Self {
             file,
             version,
@@ -139,7 +139,7 @@ impl FileBody {
             is_resident: false,
             is_unsettled: false,
             is_copied: false,
-            is_at_rest,
+            is_stable,
         }
     }
 
@@ -151,7 +151,7 @@ impl FileBody {
             PlannedBody::Range(range) => range.start,
             _ => return None,
         };
-        let is_simple = self.is_resident && self.is_at_rest && !self.is_unsettled;
+        let is_simple = self.is_resident && self.is_stable && !self.is_unsettled;
         let len = usize::try_from(self.len).ok().filter(|_| is_simple)?;
         Some((&*self.file, from, len))
     }
@@ -181,7 +181,7 @@ impl FileBody {
         let part = |from: u64, to: u64| {
             let source = Source::range(Arc::clone(&self.file), from, to - from);
             let source = source.version(self.version).in_place();
-            if self.is_at_rest { source.at_rest() } else { source }
+            if self.is_stable { source.stable() } else { source }
         };
         let chain = Chain::new().bytes(head);
         match self.content {

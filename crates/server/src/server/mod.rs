@@ -16,5 +16,7 @@ pub use control::Control;
 pub use credentials::Credentials;
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
-pub use settings::{Address, Changes, MinFree, Note, PathHeader, ServeError, Settings, Summary};
+pub use settings::{
+    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, Settings, Summary,
+};
 pub use underpass_protocol::response::media_types::MediaTypes;

@@ -11,7 +11,7 @@ use crate::server::control::{Control, Phase};
 use crate::server::listen::{self, Listener};
 use crate::server::listener_kind::ListenerKind;
 use crate::server::serve;
-use crate::server::settings::{Address, Note, ServeError, Settings, Summary};
+use crate::server::settings::{Address, ServeError, ServerEvent, Settings, Summary};
 use crate::server::shared::Shared;
 use crate::uploads;
 use underpass_observe::access_log::AccessEntry;
@@ -77,7 +77,7 @@ impl Server {
         self.shared.observer = Some(Box::new(observer));
     }
 
-    /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` all other
+    /// Serves until `control` ends it. `log` takes the lines of the access log, `on_event` all other
     /// messages; both are called by several threads.
     ///
     /// # Errors
@@ -87,14 +87,14 @@ impl Server {
         mut self,
         control: Control,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
-        notes: impl Fn(Note) + Send + Sync + 'static,
+        on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
     ) -> Result<Summary, ServeError> {
         let fail = |action| move |source| ServeError::Io { action, source };
-        self.shared.listen_to(log, notes);
+        self.shared.listen_to(log, on_event);
         let shared = Arc::new(self.shared);
         if let Some(cache) = &shared.settings.cache {
-            let notes = Arc::downgrade(&shared);
-            cache.start(move |event| notes.upgrade().iter().for_each(|it| it.cache_event(event)));
+            let weak = Arc::downgrade(&shared);
+            cache.start(move |event| weak.upgrade().iter().for_each(|it| it.cache_event(event)));
         }
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {
@@ -109,7 +109,7 @@ impl Server {
         let stale_uploads = uploads::watch_stale_uploads(&shared);
         wait_for_draining(&control);
         drop(stale_uploads);
-        shared.note(Note::Draining { open: shared.transfers.len() });
+        shared.report(ServerEvent::Draining { open: shared.transfers.len() });
         let mut left = 0;
         for thread in threads {
             match thread.join() {
@@ -117,7 +117,7 @@ impl Server {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        shared.note(Note::Drained { left });
+        shared.report(ServerEvent::Drained { left });
         let (requests, bytes) = shared.metrics.totals();
         Ok(Summary { requests, bytes, cut_off: left })
     }

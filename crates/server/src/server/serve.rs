@@ -12,8 +12,8 @@ use tokio::task::{LocalSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::socket;
 
-use crate::connection::peer::{Doing, Peer};
-use crate::connection::proxy_header::NoHeader;
+use crate::connection::peer::{Activity, Peer};
+use crate::connection::proxy_header::ProxyHeaderError;
 use crate::connection::socket::{Accepting, Socket};
 use crate::connection::{canned, proxy_header, serve};
 use crate::files::open_files::LIFETIME;
@@ -72,7 +72,7 @@ async fn serve(
     }
     worker.begin_draining();
     worker.for_each_peer(|peer| {
-        if matches!(peer.doing(), Doing::Idle | Doing::Handshaking) {
+        if matches!(peer.doing(), Activity::Idle | Activity::Handshaking) {
             peer.hang_up();
         }
     });
@@ -161,7 +161,7 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
     let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
     let id = worker.add_peer(&peer);
     let has_header = is_proxy && settings.proxy_protocol;
-    let mut presence = Presence { worker: Rc::clone(worker), id, ticket };
+    let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
     tokio::task::spawn_local(async move {
         if !has_header {
             return serve::serve(&presence.worker, &peer, None).await;
@@ -176,14 +176,14 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
                 worker.shared.metrics.worker(worker.index).connection_refused();
                 canned::refuse(&peer.socket, kind);
             }
-            Err(NoHeader::Bad(bytes, fault)) => {
+            Err(ProxyHeaderError::Bad(bytes, fault)) => {
                 let refused = Some((bytes, fault));
                 serve::serve(&presence.worker, &peer, refused).await;
             }
-            Err(NoHeader::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
+            Err(ProxyHeaderError::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
                 access_entry::timed_out(&presence.worker, &peer, &bytes);
             }
-            Err(NoHeader::Ended(_)) => {}
+            Err(ProxyHeaderError::Ended(_)) => {}
         }
     });
 }
@@ -224,13 +224,13 @@ async fn sweep(worker: Rc<Worker>) {
 }
 
 /// Counts a connection for as long as this value lives.
-struct Presence {
+struct ConnectionCount {
     worker: Rc<Worker>,
     id: u64,
     ticket: Ticket,
 }
 
-impl Presence {
+impl ConnectionCount {
     /// Counts the connection for the client that a proxy names; returns false if there are too many
     /// of this client.
     fn attribute(&mut self, peer: &Peer, origin: Origin) -> bool {
@@ -244,7 +244,7 @@ impl Presence {
     }
 }
 
-impl Drop for Presence {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         let worker = &self.worker;
         worker.remove_peer(self.id);

@@ -309,7 +309,7 @@ pub struct Summary {
 /// A message of a running server, other than lines of the access log.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Note {
+pub enum ServerEvent {
     /// The server accepts no more connections and lets transfers end.
     Draining {
         /// The number of transfers under way.

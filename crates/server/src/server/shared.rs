@@ -17,13 +17,13 @@ use crate::auth::hosts::Hosts;
 use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;
 use crate::files::root::Root;
-use crate::files::settled::AtRest;
+use crate::files::settled::StableVersions;
 use crate::listing::jobs::Listings;
 use crate::routing::path_fields::PathFields;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
-use crate::server::settings::{Note, ServeError, Settings};
+use crate::server::settings::{ServeError, ServerEvent, Settings};
 use crate::uploads::Uploads;
 use underpass_observe::access_log::AccessEntry;
 use underpass_observe::metrics::Metrics;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
-    pub(crate) at_rest: AtRest,
+    pub(crate) stable_versions: StableVersions,
     /// The layouts of recently requested archives.
     pub(crate) layouts: Layouts,
     /// The checksums of members of zips.
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     /// Takes the entry of each response, if somebody wants them.
     pub(crate) observer: Option<Observer>,
-    notes: Notes,
+    on_event: EventHandler,
     started: Instant,
     /// The time of the last report that connections cannot be accepted, in seconds since the start.
     noted_at: AtomicU64,
@@ -97,8 +97,8 @@ type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// A function that takes the entries of responses.
 type Observer = Box<dyn Fn(&AccessEntry) + Send + Sync>;
 
-/// A function that takes notes.
-type Notes = Box<dyn Fn(Note) + Send + Sync>;
+/// A function that is called with events of the server.
+type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
 impl Shared {
     /// Creates the shared state; [`Self::listen_to`] sets the log and the notes later.
@@ -118,7 +118,7 @@ impl Shared {
             path_fields: PathFields::new(&settings.path_headers)?,
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
-            at_rest: AtRest::default(),
+            stable_versions: StableVersions::default(),
             layouts: Layouts::new(settings.max_archive_entries),
             checksums: Arc::default(),
             checksum_jobs: ChecksumJobs::default(),
@@ -142,7 +142,7 @@ impl Shared {
             null: null.into(),
             log: Box::new(|_| {}),
             observer: None,
-            notes: Box::new(|_| {}),
+            on_event: Box::new(|_| {}),
             started: Instant::now(),
             noted_at: AtomicU64::new(0),
             settings,
@@ -157,14 +157,14 @@ impl Shared {
             CacheEvent::Emptied | CacheEvent::FolderGone => {
                 let is_usable = matches!(event, CacheEvent::Emptied);
                 let folder = folder().unwrap_or_default();
-                self.note(Note::CacheRemoved { folder, is_usable });
+                self.report(ServerEvent::CacheRemoved { folder, is_usable });
             }
             _ => {}
         }
     }
 
     fn filled(&self, report: &FillReport<'_>) {
-        self.note(Note::Filled {
+        self.report(ServerEvent::Filled {
             target: report.key.to_owned(),
             origin: report.origin.to_owned(),
             report: Box::new(report.report.clone()),
@@ -178,10 +178,10 @@ impl Shared {
     pub(crate) fn listen_to(
         &mut self,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
-        notes: impl Fn(Note) + Send + Sync + 'static,
+        on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
     ) {
         self.log = Box::new(log);
-        self.notes = Box::new(notes);
+        self.on_event = Box::new(on_event);
     }
 
     /// Invalidates the names that workers remember, because names were changed.
@@ -195,9 +195,9 @@ impl Shared {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Reports a note.
-    pub(crate) fn note(&self, note: Note) {
-        (self.notes)(note);
+    /// Reports an event.
+    pub(crate) fn report(&self, event: ServerEvent) {
+        (self.on_event)(event);
     }
 
     /// Reports that connections cannot be accepted, unless that was reported recently.
@@ -206,7 +206,7 @@ impl Shared {
         let last = self.noted_at.load(Ordering::Relaxed);
         if now >= last + NOTE_INTERVAL_SECONDS {
             self.noted_at.store(now, Ordering::Relaxed);
-            self.note(Note::AcceptFailed(error));
+            self.report(ServerEvent::AcceptFailed(error));
         }
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 use underpass_engine::{Capabilities, PipePool};
 
-use crate::connection::peer::{Doing, Peer};
+use crate::connection::peer::{Activity, Peer};
 use crate::files::open_files::Files;
 use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
-use crate::server::limits::turns::Turns;
+use crate::server::limits::turns::TurnQueue;
 use crate::server::shared::Shared;
 
 /// The state that the connections of one thread share.
@@ -36,20 +36,20 @@ pub(crate) struct Worker {
     /// The time of the last short response or new connection.
     pub(crate) last_short: Cell<Option<Instant>>,
     /// The line of what takes longer than a short response.
-    pub(crate) turns: Turns,
+    pub(crate) turns: TurnQueue,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
     /// The connections that have been idle the longest.
-    idlest: RefCell<Idlest>,
+    idlest: RefCell<LongestIdle>,
     /// The connections of the address that last exceeded its limit that have been idle the longest.
-    idlest_of_address: RefCell<Idlest>,
+    idlest_of_address: RefCell<LongestIdle>,
     is_draining: Cell<bool>,
     date: RefCell<(u64, String)>,
 }
 
 /// The connections that were idle the longest at the last search.
 #[derive(Debug, Default)]
-struct Idlest {
+struct LongestIdle {
     /// The address of these connections; `None` if they are of any address.
     of: Option<Network>,
     /// The number of each connection and the time since which it is idle.
@@ -71,7 +71,7 @@ impl Worker {
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
             last_short: Cell::new(None),
-            turns: Turns::default(),
+            turns: TurnQueue::default(),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
             idlest: RefCell::default(),
@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// Finds several connections that have been idle the longest.
-    fn find_idlest(&self, idlest: &mut Idlest, of: Option<Network>) {
+    fn find_idlest(&self, idlest: &mut LongestIdle, of: Option<Network>) {
         let peers = self.peers.borrow();
         let is_of =
             |peer: &Peer| of.is_none() || peer.origin().map(|at| Network::of(at.ip())) == of;
@@ -160,7 +160,7 @@ impl Worker {
     }
 
     /// Closes one of the connections found, if any of them is still idle.
-    fn evict_known(&self, idlest: &mut Idlest, of: Option<Network>) -> bool {
+    fn evict_known(&self, idlest: &mut LongestIdle, of: Option<Network>) -> bool {
         while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
             let peer = self.peer(id);
             if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {
@@ -188,7 +188,7 @@ impl Worker {
     /// Returns the number of connections in the middle of a response or of a request's body.
     pub(crate) fn sending(&self) -> usize {
         let is_moving =
-            |peer: &&Rc<Peer>| matches!(peer.doing(), Doing::Sending | Doing::Receiving);
+            |peer: &&Rc<Peer>| matches!(peer.doing(), Activity::Sending | Activity::Receiving);
         self.peers.borrow().values().filter(is_moving).count()
     }
 

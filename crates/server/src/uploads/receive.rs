@@ -6,7 +6,7 @@ use crate::routing::response::Response;
 use crate::server::shared::Shared;
 use crate::uploads::methods::{patch, put, range, resumable};
 use crate::uploads::received::Received;
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::Slot;
@@ -51,7 +51,7 @@ impl UploadJob {
         if let Some(session) = session {
             incoming.set_session(session);
         }
-        let mut reception = Reception::new(&shared, &upload, request, &slot, incoming, facts);
+        let mut reception = ActiveUpload::new(&shared, &upload, request, &slot, incoming, facts);
         let mut response = match answer(&mut reception) {
             Ok(response) => response,
             Err(refusal) => refusal.response(&reception.request),
@@ -67,7 +67,7 @@ impl UploadJob {
 }
 
 /// Answers the request by its method and the fields about its body.
-fn answer(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+fn answer(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     reception.check_representation()?;
     reception.offer()?;
     reception.check_size(reception.expected().unwrap_or(0))?;
@@ -82,7 +82,7 @@ fn answer(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     }
 }
 
-fn answer_put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+fn answer_put(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     let range = ContentRange::of(&reception.request)
         .map_err(|fault| Refusal::new(400, fault.to_string()))?;
     match (UploadFields::of(&reception.request).complete, range) {

@@ -12,7 +12,7 @@ pub(crate) struct Received {
     /// The bytes that were written to the connection before the response.
     pub(crate) interim: u64,
     /// The reason why the body is not whole, if it is not.
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<IncompleteBody>,
 }
 
 /// The part of a request's body that was read.
@@ -23,12 +23,12 @@ pub(crate) enum BodyState {
     /// The server has read all of it: the next request may follow.
     Read,
     /// The server has read a part of it.
-    Broken,
+    IncompleteBody,
 }
 
 /// A body that is not whole, for the log and the operator.
 #[derive(Debug)]
-pub(crate) struct Broken {
+pub(crate) struct IncompleteBody {
     /// One word for the access log.
     pub(crate) word: &'static str,
     /// The message for the operator; `None` if the client caused it.

@@ -17,7 +17,7 @@ use crate::server::settings::{Changes, MinFree};
 use crate::server::shared::Shared;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
-use crate::uploads::received::{BodyState, Broken, Received};
+use crate::uploads::received::{BodyState, IncompleteBody, Received};
 use crate::uploads::refusal;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
@@ -30,7 +30,7 @@ use underpass_transport::tls::Session;
 
 /// The state of one upload on its thread.
 #[derive(Debug)]
-pub(crate) struct Reception<'a> {
+pub(crate) struct ActiveUpload<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) upload: &'a UploadRequest,
     pub(crate) request: Request<'a, 'a>,
@@ -46,10 +46,10 @@ pub(crate) struct Reception<'a> {
     state: BodyState,
     report: Report,
     interim: u64,
-    broken: Option<Broken>,
+    broken: Option<IncompleteBody>,
 }
 
-impl<'a> Reception<'a> {
+impl<'a> ActiveUpload<'a> {
     /// Creates the state of an upload of whose body only `ahead` was read.
     pub(crate) fn new(
         shared: &'a Shared,
@@ -181,11 +181,11 @@ impl<'a> Reception<'a> {
 
     /// Notes why the body is not whole, and returns the refusal.
     fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
-        self.state = BodyState::Broken;
+        self.state = BodyState::IncompleteBody;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.stopped() {
-            Some(stop) => Broken::stopped(stop, &self.shared.settings),
-            None => Broken::of(error, limit),
+            Some(stop) => IncompleteBody::stopped(stop, &self.shared.settings),
+            None => IncompleteBody::of(error, limit),
         };
         self.broken = Some(broken);
         refusal

@@ -8,7 +8,7 @@ use underpass_engine::Report;
 
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::{Changes, Settings};
-use crate::uploads::received::Broken;
+use crate::uploads::received::IncompleteBody;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
 use underpass_protocol::request::negotiate::wants_html;
@@ -114,7 +114,7 @@ impl From<LockError> for Refusal {
     }
 }
 
-impl Broken {
+impl IncompleteBody {
     /// Returns the description of a failure for the log, and the refusal for the client.
     pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
         let outcome = |word| Self { word, reason: None, is_cut_off: false };

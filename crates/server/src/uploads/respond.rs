@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::connection::peer::Doing;
+use crate::connection::peer::Activity;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -45,7 +45,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),
         explains: ctx.explains,
     };
-    ctx.peer.begins(Doing::Receiving, ctx.started);
+    ctx.peer.begins(Activity::Receiving, ctx.started);
     let refused = |response: Response, body| {
         ctx.received.set(Some(Received::nothing(body)));
         response
@@ -76,7 +76,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
     // The bytes that were read ahead are lost with the closure, and the connection with them.
     if thread.spawn(work).is_err() {
-        return refused(refusal::too_many(), BodyState::Broken);
+        return refused(refusal::too_many(), BodyState::IncompleteBody);
     }
     match outcome.await {
         Ok(UploadOutcome { response, ahead, received }) => {
@@ -84,7 +84,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
             ctx.received.set(Some(received));
             response
         }
-        Err(_) => refused(ctx.error(500, ""), BodyState::Broken),
+        Err(_) => refused(ctx.error(500, ""), BodyState::IncompleteBody),
     }
 }
 

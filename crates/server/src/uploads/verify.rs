@@ -6,10 +6,10 @@ use std::sync::Arc;
 use underpass_engine::Version;
 
 use crate::digest::{Digest, Offer, OfferError, Stopped};
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 
-impl Reception<'_> {
+impl ActiveUpload<'_> {
     /// Returns the digests in the request, of its file and of its own body.
     pub(crate) fn offer(&self) -> Result<Offer, Refusal> {
         let (whole, content) =

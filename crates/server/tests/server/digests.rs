@@ -63,7 +63,7 @@ impl Ground {
 
     /// The digest that is kept with a file.
     fn kept(&self, name: &str) -> Option<Vec<Digest>> {
-        recall(&self.path(name)).map(kept::Kept::into_digests)
+        recall(&self.path(name)).map(kept::StoredDigest::into_digests)
     }
 
     /// A server that knows of this folder only what is in it.
@@ -74,7 +74,7 @@ impl Ground {
     }
 }
 
-fn recall(path: &Path) -> Option<kept::Kept> {
+fn recall(path: &Path) -> Option<kept::StoredDigest> {
     let file = File::open(path).unwrap();
     kept::recall(&file, &Version::of(&file).unwrap())
 }

@@ -10,7 +10,7 @@ use qrcode::render::unicode::Dense1x2;
 use rustix::system::uname;
 use underpass_engine::Mechanism;
 use underpass_sandbox::Confinement;
-use underpass_server::server::{Note, Summary};
+use underpass_server::server::{ServerEvent, Summary};
 
 use super::certificate::Certificate;
 use super::sockets::Reachable;
@@ -113,17 +113,19 @@ fn reachable(scheme: &str, served: &Served<'_>) {
 }
 
 /// Prints an event of a running server.
-pub(crate) fn event(event: &Note, is_quiet: bool) {
+pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
     match event {
         // What was cut off stands in the summary, which follows.
-        Note::Drained { .. } | Note::Draining { open: 0 } => {}
-        Note::Draining { open } => note(&format!(
+        ServerEvent::Drained { .. } | ServerEvent::Draining { open: 0 } => {}
+        ServerEvent::Draining { open } => note(&format!(
             "{open} {} left, no more begin; a second signal ends all at once",
             if *open == 1 { "transfer is" } else { "transfers are" }
         )),
-        Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
-        Note::Filled { .. } if is_quiet => {}
-        Note::Filled { target, origin, report, elapsed, is_relay, failure } => {
+        ServerEvent::AcceptFailed(error) => {
+            note(&format!("accepting a connection: {}", plain(error)))
+        }
+        ServerEvent::Filled { .. } if is_quiet => {}
+        ServerEvent::Filled { target, origin, report, elapsed, is_relay, failure } => {
             let did = if *is_relay { "relayed" } else { "filled" };
             let amount = BinaryBytes(report.bytes());
             let by = report.main_mechanism().map_or("nothing", Mechanism::name);
@@ -138,15 +140,15 @@ pub(crate) fn event(event: &Note, is_quiet: bool) {
                 report.user_space_bytes()
             ));
         }
-        Note::CacheRemoved { folder, is_usable: true } => {
+        ServerEvent::CacheRemoved { folder, is_usable: true } => {
             let folder = folder.display();
             note(&format!("the contents of {folder} were removed: the cache begins anew, empty"))
         }
-        Note::CacheRemoved { folder, is_usable: false } => note(&format!(
+        ServerEvent::CacheRemoved { folder, is_usable: false } => note(&format!(
             "{} was removed: nothing is stored until this server is started again",
             folder.display()
         )),
-        Note::Failed { target, reason } => {
+        ServerEvent::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }
         // Each message has its words above; one that has none yet is not for people.

@@ -40,7 +40,7 @@ pub(crate) struct DiskQueue {
 
 /// The error of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct QueueFull;
 
 #[derive(Default)]
 struct QueueState {
@@ -66,16 +66,16 @@ impl DiskQueue {
     ///
     /// # Errors
     ///
-    /// [`Full`] if too many jobs wait, of all clients or of this one.
+    /// [`QueueFull`] if too many jobs wait, of all clients or of this one.
     pub(crate) fn submit(
         self: &Arc<Self>,
         client: ClientNet,
         job: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Full> {
+    ) -> Result<(), QueueFull> {
         let state = self.lock();
         let own = state.waiting.get(&client).map_or(0, VecDeque::len);
         if state.count >= self.max_waiting || own >= self.max_waiting.div_ceil(4) {
-            return Err(Full);
+            return Err(QueueFull);
         }
         self.push(state, client, Box::new(job))
     }
@@ -84,12 +84,12 @@ impl DiskQueue {
     ///
     /// # Errors
     ///
-    /// [`Full`] if there is no thread and none can be started.
+    /// [`QueueFull`] if there is no thread and none can be started.
     pub(crate) fn resume(
         self: &Arc<Self>,
         client: ClientNet,
         job: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Full> {
+    ) -> Result<(), QueueFull> {
         self.push(self.lock(), client, Box::new(job))
     }
 
@@ -98,7 +98,7 @@ impl DiskQueue {
         mut state: MutexGuard<'_, QueueState>,
         client: ClientNet,
         job: Job,
-    ) -> Result<(), Full> {
+    ) -> Result<(), QueueFull> {
         if state.threads < self.max_threads {
             let queue = Arc::clone(self);
             let builder = thread::Builder::new().name(self.name.to_owned()).stack_size(STACK);
@@ -106,7 +106,7 @@ impl DiskQueue {
                 Ok(_) => state.threads += 1,
                 // Another thread will take the job.
                 Err(_) if state.threads > 0 => {}
-                Err(_) => return Err(Full),
+                Err(_) => return Err(QueueFull),
             }
         }
         let QueueState { waiting, turns, count, .. } = &mut *state;
@@ -200,9 +200,9 @@ mod tests {
             let done = done.clone();
             queue.submit(client(who), move || done.send(who).unwrap())
         };
-        assert_eq!((submit(1), submit(1), submit(1)), (Ok(()), Ok(()), Err(Full)));
+        assert_eq!((submit(1), submit(1), submit(1)), (Ok(()), Ok(()), Err(QueueFull)));
         assert_eq!((submit(2), submit(2), submit(3), submit(4)), (Ok(()), Ok(()), Ok(()), Ok(())));
-        assert_eq!((submit(5), submit(6), submit(7)), (Ok(()), Ok(()), Err(Full)));
+        assert_eq!((submit(5), submit(6), submit(7)), (Ok(()), Ok(()), Err(QueueFull)));
         open.send(()).unwrap();
         let order: Vec<_> = (0..8).map(|_| order.recv().unwrap()).collect();
         assert_eq!(order, [1, 2, 3, 4, 5, 6, 1, 2]);

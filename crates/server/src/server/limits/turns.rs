@@ -12,19 +12,19 @@ use tokio::task::yield_now;
 
 /// The line of one worker.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct TurnQueue {
     line: Semaphore,
     /// The time that turns have taken since the worker last looked for ready connections.
     spent: Cell<Duration>,
 }
 
-impl Default for Turns {
+impl Default for TurnQueue {
     fn default() -> Self {
         Self { line: Semaphore::new(1), spent: Cell::default() }
     }
 }
 
-impl Turns {
+impl TurnQueue {
     /// Waits for a turn, in the order of the calls. A turn must not be kept while its holder waits
     /// for anything.
     pub(crate) async fn begin(&self) -> Turn<'_> {
@@ -60,7 +60,7 @@ impl Turns {
 /// A turn, which lasts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+    turns: &'a TurnQueue,
     began: Instant,
     _place: Option<SemaphorePermit<'a>>,
 }
@@ -100,7 +100,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"ready").unwrap();
         ours.set_nonblocking(true).unwrap();
-        let (turns, done) = (Rc::new(Turns::default()), Rc::new(RefCell::new(Vec::new())));
+        let (turns, done) = (Rc::new(TurnQueue::default()), Rc::new(RefCell::new(Vec::new())));
         let local = LocalSet::new();
         local.block_on(&runtime, async {
             let mut tasks = Vec::new();

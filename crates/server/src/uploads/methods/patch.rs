@@ -9,12 +9,12 @@ use crate::routing::response::Response;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::copy_present;
 use crate::uploads::parts::target::NEW_FILE;
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
 /// Receives the change.
-pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+pub(crate) fn patch(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     let Some(value) = reception.request.single("x-update-range") else {
         // RFC 5789 2.2.
         let detail = "a PATCH needs X-Update-Range, or goes on with an upload";

@@ -16,12 +16,12 @@ use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::parts::part::{self, Part};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
-pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+pub(crate) fn put(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     let changes = reception.shared.settings.changes;
     let target = reception.target()?;
     let expected = reception.expected();
@@ -50,7 +50,7 @@ pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
 /// Gives a complete file, which may be a `part` until now, its name, and adds its version to the response. With `keeps`, or if the
 /// request says so, an existing file must not be replaced.
 pub(crate) fn finish(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: Option<&Part<'_>>,
     new_file: AtomicFile,
@@ -92,7 +92,7 @@ pub(crate) fn finish(
 
 /// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
 /// rclone understand it; returns whether there is one.
-fn set_time(reception: &Reception<'_>, file: &File) -> io::Result<bool> {
+fn set_time(reception: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
     let said = reception.request.field("x-oc-mtime");
     let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds else { return Ok(false) };
@@ -104,7 +104,7 @@ fn set_time(reception: &Reception<'_>, file: &File) -> io::Result<bool> {
 
 /// Checks the existing file once more, and takes the name; returns whether a file was replaced.
 fn name(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: Option<&Part<'_>>,
     mut new_file: AtomicFile,

@@ -9,13 +9,16 @@ use crate::routing::response::Response;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::{Part, copy_present, len_so_far, settle};
 use crate::uploads::parts::target::UploadTarget;
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{ContentRange, PartId};
 
 /// Receives a part, and completes the file if it was the last one.
-pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {
+pub(crate) fn put(
+    reception: &mut ActiveUpload<'_>,
+    range: ContentRange,
+) -> Result<Response, Refusal> {
     let target = reception.target()?;
     if reception.expected().is_some_and(|len| len != range.len) {
         return Err(Refusal::new(400, "the body is not as long as its Content-Range says"));
@@ -48,7 +51,7 @@ pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
 }
 
 /// Returns the number of bytes of a file that have arrived and can be resumed.
-pub(crate) fn respond(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+pub(crate) fn respond(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     let target = reception.target()?;
     let Some(len) = len_so_far(reception, &target, part_id(reception, &target))? else {
         return Err(Refusal::new(404, "nothing of this file waits for its rest"));
@@ -61,7 +64,7 @@ pub(crate) fn respond(reception: &mut Reception<'_>) -> Result<Response, Refusal
 
 /// Opens the existing part of the file, cut to where the body begins.
 fn begin<'a>(
-    reception: &Reception<'a>,
+    reception: &ActiveUpload<'a>,
     target: &UploadTarget,
     range: ContentRange,
 ) -> Result<(Part<'a>, AtomicFile), Refusal> {
@@ -98,7 +101,7 @@ fn begin<'a>(
 }
 
 /// Returns the id of a part that has no address of its own.
-fn part_id(reception: &Reception<'_>, target: &UploadTarget) -> PartId {
+fn part_id(reception: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
     reception.upload.owner.part_of_name(target.name.as_bytes())
 }
 

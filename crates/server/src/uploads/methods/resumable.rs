@@ -15,7 +15,7 @@ use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::{Part, len_so_far, settle};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
@@ -27,7 +27,7 @@ use underpass_protocol::upload::{
 
 /// Creates an upload (section 4.2).
 pub(crate) fn create(
-    reception: &mut Reception<'_>,
+    reception: &mut ActiveUpload<'_>,
     is_complete: bool,
 ) -> Result<Response, Refusal> {
     let target = reception.target()?;
@@ -68,7 +68,7 @@ pub(crate) fn create(
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
-pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response, Refusal> {
+pub(crate) fn go_on(reception: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, Refusal> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
     let target = reception.target()?;
     match reception.request.method {
@@ -98,7 +98,7 @@ pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
 
 /// Resumes an upload (section 4.4).
 fn patch(
-    reception: &mut Reception<'_>,
+    reception: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     id: UploadId,
 ) -> Result<Response, Refusal> {
@@ -152,7 +152,7 @@ struct UploadStep {
 
 /// Receives the body, as much of it as comes.
 fn append(
-    reception: &mut Reception<'_>,
+    reception: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     part: &Part<'_>,
     new_file: AtomicFile,
@@ -181,7 +181,7 @@ fn append(
 
 /// Reports the progress of the upload, or completes it.
 fn finish_step(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: &Part<'_>,
     new_file: AtomicFile,
@@ -212,7 +212,7 @@ fn finish_step(
 
 /// Returns the total length of the upload, from all fields that give it (section 4.1.3).
 fn length(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     fields: UploadFields,
     is_complete: bool,
     offset: u64,
@@ -232,25 +232,30 @@ fn length(
 }
 
 /// Adds the fields about the state of an upload.
-fn add_state(response: &mut Response, reception: &Reception<'_>, offset: u64, is_complete: bool) {
+fn add_state(
+    response: &mut Response,
+    reception: &ActiveUpload<'_>,
+    offset: u64,
+    is_complete: bool,
+) {
     response.add_field("Upload-Complete", if is_complete { "?1" } else { "?0" });
     response.add_field("Upload-Offset", &offset.to_string());
     response.add_field("Upload-Limit", &limits(reception).to_string());
 }
 
-fn limits(reception: &Reception<'_>) -> Limits {
+fn limits(reception: &ActiveUpload<'_>) -> Limits {
     refusal::limits(&reception.shared.settings.changes)
 }
 
 /// Returns the address of an upload.
-fn location(reception: &Reception<'_>, id: UploadId) -> String {
+fn location(reception: &ActiveUpload<'_>, id: UploadId) -> String {
     let path = &reception.upload.path;
     let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
     format!("{}/{}?upload={id}", reception.shared.settings.path_prefix, segments.join("/"))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
-fn part_id(reception: &Reception<'_>, target: &UploadTarget, id: UploadId) -> PartId {
+fn part_id(reception: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> PartId {
     reception.upload.owner.part_of_token(id.token, target.name.as_bytes())
 }
 

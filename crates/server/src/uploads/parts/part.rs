@@ -17,7 +17,7 @@ use crate::files::root::DiskWait;
 use crate::server::shared::Shared;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::reception::Reception;
+use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
 use crate::uploads::state::written;
@@ -52,7 +52,7 @@ impl Drop for Part<'_> {
 impl<'a> Part<'a> {
     /// Takes over the part with this id, whether it exists or not.
     pub(crate) fn take(
-        reception: &Reception<'a>,
+        reception: &ActiveUpload<'a>,
         target: &UploadTarget,
         id: PartId,
     ) -> Result<Self, Refusal> {
@@ -147,7 +147,7 @@ impl<'a> Part<'a> {
 /// Returns the number of bytes of a part without taking it away from the connection that resumes
 /// it; `None` if there is no such part.
 pub(crate) fn len_so_far(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     target: &UploadTarget,
     id: PartId,
 ) -> Result<Option<u64>, Refusal> {
@@ -187,7 +187,7 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, Refusal
 
 /// Notes how much of a part is on the disk when its connection stops; with `--sync on` that is all
 /// of it.
-pub(crate) fn settle(reception: &Reception<'_>, new_file: &AtomicFile, len: u64) {
+pub(crate) fn settle(reception: &ActiveUpload<'_>, new_file: &AtomicFile, len: u64) {
     // Otherwise another connection waits for the part, and will do so.
     if !reception.is_superseded() && is_synced(reception, new_file.file()) {
         reception.shared.uploads.written.note(new_file.file(), len);
@@ -195,13 +195,13 @@ pub(crate) fn settle(reception: &Reception<'_>, new_file: &AtomicFile, len: u64)
 }
 
 /// Syncs a part to the disk, if the settings say so; returns whether it did.
-fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
+fn is_synced(reception: &ActiveUpload<'_>, part: &File) -> bool {
     reception.shared.settings.changes.sync && part.sync_data().is_ok()
 }
 
 /// Keeps the received part of a file, so that its client can resume it.
 pub(crate) fn keep(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     target: &UploadTarget,
     new_file: AtomicFile,
     len: u64,
@@ -229,7 +229,7 @@ pub(crate) fn keep(
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
 /// system supports it.
 pub(crate) fn copy_present(
-    reception: &Reception<'_>,
+    reception: &ActiveUpload<'_>,
     file: &File,
     len: u64,
 ) -> Result<(), Refusal> {

@@ -29,12 +29,12 @@ pub(crate) struct UploadTarget {
     /// The path from the root.
     path: Vec<u8>,
     /// The file that has the name now.
-    pub(crate) present: Option<Present>,
+    pub(crate) present: Option<ExistingFile>,
 }
 
 /// The file at the destination.
 #[derive(Debug)]
-pub(crate) struct Present {
+pub(crate) struct ExistingFile {
     etag: String,
     modified: SystemTime,
     /// The size in bytes.
@@ -82,7 +82,7 @@ impl UploadTarget {
 
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
     /// is followed for its attributes, as for reading.
-    pub(crate) fn look(&self, root: &Root) -> Result<Option<Present>, Refusal> {
+    pub(crate) fn look(&self, root: &Root) -> Result<Option<ExistingFile>, Refusal> {
         let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat?,
@@ -96,7 +96,7 @@ impl UploadTarget {
             _ => stat,
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(Present::new(&stat, self.etag(root, &stat)))),
+            FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
             FileType::Directory => {
                 let detail = "there is a folder of this name";
                 Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
@@ -115,7 +115,7 @@ impl UploadTarget {
 }
 
 /// Checks the preconditions of the request for the present file (RFC 9110 13.2).
-pub(crate) fn check(request: &Request, present: Option<&Present>) -> Result<(), Refusal> {
+pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result<(), Refusal> {
     let current =
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
@@ -124,7 +124,7 @@ pub(crate) fn check(request: &Request, present: Option<&Present>) -> Result<(), 
     }
 }
 
-impl Present {
+impl ExistingFile {
     fn new(stat: &Stat, etag: String) -> Self {
         let version = Version::from_stat(stat);
         let modified = open_files::modified(&version);

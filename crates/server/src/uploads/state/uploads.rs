@@ -6,8 +6,8 @@ use underpass_engine::PipePool;
 
 use crate::uploads::state::locks::UploadLocks;
 use crate::uploads::state::slots::Slots;
-use crate::uploads::state::waiting::Waiting;
-use crate::uploads::state::written::Written;
+use crate::uploads::state::waiting::UnfinishedParts;
+use crate::uploads::state::written::SyncTracker;
 
 /// The state that the uploads of all workers share.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ pub(crate) struct Uploads {
     pub(crate) slots: Arc<Slots>,
     pub(crate) locks: UploadLocks,
     /// Parts that wait for their rest.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: UnfinishedParts,
     /// Held while space is reserved.
     pub(crate) reserving: Mutex<()>,
     pub(crate) pipes: PipePool,
     /// Tells how much of a part is on the disk.
-    pub(crate) written: Written,
+    pub(crate) written: SyncTracker,
 }
 
 impl Uploads {
@@ -29,10 +29,10 @@ impl Uploads {
         Self {
             slots: Arc::default(),
             locks: UploadLocks::default(),
-            waiting: Waiting::default(),
+            waiting: UnfinishedParts::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
-            written: Written::new(),
+            written: SyncTracker::new(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 /// The parts that wait for their rest.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Mutex<Parts>);
+pub(crate) struct UnfinishedParts(Mutex<Parts>);
 
 #[derive(Debug, Default)]
 struct Parts {
@@ -25,7 +25,7 @@ struct Part {
     age: (SystemTime, u64),
 }
 
-impl Waiting {
+impl UnfinishedParts {
     /// Adds a part that has waited since then. Returns parts that are now too many, and forgets
     /// them.
     pub(crate) fn insert(&self, path: Vec<u8>, owner: [u8; 4], since: SystemTime) -> Vec<Vec<u8>> {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn one_owner_keeps_the_newest_parts() {
-        let waiting = Waiting::default();
+        let waiting = UnfinishedParts::default();
         let path = |number: usize| format!("folder/{number}").into_bytes();
         for number in 0..MAX_OF_OWNER {
             assert!(waiting.insert(path(number), [1; 4], NOW(number as u64)).is_empty());
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn many_owners_leave_room_for_those_with_few() {
-        let waiting = Waiting::default();
+        let waiting = UnfinishedParts::default();
         let path = |number: usize| number.to_string().into_bytes();
         assert!(waiting.insert(b"kept".to_vec(), [0; 4], NOW(0)).is_empty());
         let mut surplus = Vec::new();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn parts_are_due_in_the_order_in_which_they_began_to_wait() {
-        let waiting = Waiting::default();
+        let waiting = UnfinishedParts::default();
         let old = SystemTime::now() - Duration::from_secs(100);
         let _ = waiting.insert(b"new".to_vec(), [1; 4], SystemTime::now());
         let _ = waiting.insert(b"old".to_vec(), [1; 4], old);

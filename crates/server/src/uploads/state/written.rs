@@ -21,19 +21,19 @@ use crate::uploads::state::random::random_bytes;
 
 /// The present session and its start.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct SyncTracker {
     boot: String,
     started: SystemTime,
 }
 
 /// The content of a part's attribute.
 #[derive(Debug, PartialEq, Eq)]
-struct Note<'a> {
+struct SyncRecord<'a> {
     session: &'a str,
     synced: u64,
 }
 
-impl Written {
+impl SyncTracker {
     /// Reads the id of this boot of the machine, before the server is confined.
     pub(crate) fn new() -> Self {
         // Without such an id, parts are trusted for as long as this server runs.
@@ -51,8 +51,8 @@ impl Written {
     pub(crate) fn believed(&self, part: &File) -> io::Result<u64> {
         let version = Version::of(part)?;
         let mut buffer = [0; MAX_NOTE];
-        let noted = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
-            Ok(len) => Note::parse(&buffer[..len]),
+        let record = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
+            Ok(len) => SyncRecord::parse(&buffer[..len]),
             // On a file system without attributes, bytes that came since the start of this server
             // are there.
             Err(Errno::OPNOTSUPP) if open_files::modified(&version) >= self.started => {
@@ -60,7 +60,7 @@ impl Written {
             }
             Err(_) => None,
         };
-        Ok(match noted {
+        Ok(match record {
             Some(note) if note.session == session::of(&self.boot, part) => version.size(),
             Some(note) => note.synced.min(version.size()),
             None => 0,
@@ -93,11 +93,11 @@ impl Written {
     fn synced(&self, part: &File) -> u64 {
         let mut buffer = [0; MAX_NOTE];
         let len = fgetxattr(part, ATTRIBUTE, &mut buffer[..]).unwrap_or(0);
-        Note::parse(&buffer[..len]).map_or(0, |note| note.synced)
+        SyncRecord::parse(&buffer[..len]).map_or(0, |note| note.synced)
     }
 }
 
-impl<'a> Note<'a> {
+impl<'a> SyncRecord<'a> {
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (session, rest) = text.split_at(text.find('\n')? + 1);
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn only_a_whole_note_says_anything() {
-        let note = Note { session: "boot a mount 1\n", synced: 5 };
-        assert_eq!(Note::parse(b"boot a mount 1\nsynced 5\n"), Some(note));
+        let note = SyncRecord { session: "boot a mount 1\n", synced: 5 };
+        assert_eq!(SyncRecord::parse(b"boot a mount 1\nsynced 5\n"), Some(note));
         for text in ["", "boot a mount 1\n", "boot a mount 1\nsynced 5", "synced 5\n", "\0\0\0"] {
-            assert_eq!(Note::parse(text.as_bytes()), None, "{text:?}");
+            assert_eq!(SyncRecord::parse(text.as_bytes()), None, "{text:?}");
         }
     }
 }
