@@ -59,7 +59,7 @@ impl CacheErrorKind {
 
     /// Returns one word for `Cache-Status` and the log.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::InvalidResponse => "origin-invalid",
             Self::Busy => "busy",

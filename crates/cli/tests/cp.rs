@@ -16,8 +16,6 @@ mod choices;
 mod fallbacks;
 #[path = "cp/file_systems.rs"]
 mod file_systems;
-#[path = "cp/kept.rs"]
-mod kept;
 #[path = "cp/kills.rs"]
 mod kills;
 #[path = "cp/mirror.rs"]
@@ -31,6 +29,8 @@ mod rig;
 mod same_file;
 #[path = "cp/sources.rs"]
 mod sources;
+#[path = "cp/kept.rs"]
+mod stored;
 #[path = "cp/takeover.rs"]
 mod takeover;
 #[path = "cp/tree.rs"]

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use underpass_engine::Version;
-use underpass_server::digest::{Algorithm, Digest, kept};
+use underpass_server::digest::{Algorithm, Digest, stored};
 
 use rig::{Running, folder, has, noise_file, skip, until};
 
@@ -74,16 +74,16 @@ fn end(server: Running) -> String {
     server.finish().succeeded().stderr
 }
 
-fn recall(path: &Path) -> Option<kept::StoredDigest> {
+fn load_digest(path: &Path) -> Option<stored::StoredDigest> {
     let file = File::open(path).unwrap();
-    kept::recall(&file, &Version::of(&file).unwrap())
+    stored::load_digest(&file, &Version::of(&file).unwrap())
 }
 
 /// Whether digests can be kept where the tests run; told if not.
 fn can_keep(folder: &Path, digest: &Digest) -> bool {
     let path = noise_file(folder, "probe", 1);
     let file = File::open(path).unwrap();
-    let kept = kept::store(&file, &Version::of(&file).unwrap(), std::slice::from_ref(digest));
+    let kept = stored::store(&file, &Version::of(&file).unwrap(), std::slice::from_ref(digest));
     if let Err(error) = &kept {
         skip(&format!("digests cannot be kept with files here: {error}"));
     }
@@ -101,7 +101,7 @@ fn after_a_restart_the_digest_is_known_without_reading_the_file() {
     let first = head(&server);
     assert!(line(&first, "Repr-Digest").starts_with("Repr-Digest: sha-256=:"), "{first}");
     until("it is kept", || {
-        recall(&stage.file).is_some_and(|kept| kept.digests() == [stage.digest.clone()])
+        load_digest(&stage.file).is_some_and(|kept| kept.digests() == [stage.digest.clone()])
     });
     let said = end(server);
     let read: u64 = stage
@@ -138,7 +138,7 @@ fn where_no_attribute_can_be_set_the_digest_is_remembered_and_nothing_is_said() 
         let calls = stage.calls();
         let read = calls.iter().filter(|call| call.contains("pread64(")).count();
         assert_eq!(read, LEN.div_ceil(256 << 10), "{errno}: it is read once");
-        assert_eq!(recall(&stage.file), None);
+        assert_eq!(load_digest(&stage.file), None);
     }
 }
 
@@ -152,7 +152,7 @@ fn an_attribute_that_is_set_too_late_is_set_again() {
     let inject = "inject=fsetxattr:delay_enter=200000:when=1";
     let server = stage.serve(&["-e", "trace=fsetxattr", "-e", inject]);
     let first = head(&server);
-    until("it is kept", || recall(&stage.file).is_some());
+    until("it is kept", || load_digest(&stage.file).is_some());
     let again = head(&server);
     assert_eq!(line(&again, "ETag"), line(&first, "ETag"));
     end(server);

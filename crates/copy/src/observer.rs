@@ -61,14 +61,14 @@ pub trait CopyObserver: Sync {
         Ok(true)
     }
 
-    /// Whether [`leaves_out`](Self::leaves_out) is to be asked about each entry.
+    /// Whether [`excludes`](Self::excludes) is to be asked about each entry.
     fn filters(&self) -> bool {
         false
     }
 
     /// Answers whether an entry is left out. `path` is its path below the source, and `kind` its
     /// type; links are not followed.
-    fn leaves_out(&self, path: &[u8], kind: FileType) -> bool {
+    fn excludes(&self, path: &[u8], kind: FileType) -> bool {
         let _ = (path, kind);
         false
     }

@@ -88,7 +88,7 @@ impl Drop for Mapper {
 fn look(check: &mut WriterCheck, file: &File) -> (Writers, bool) {
     let mut has_waited = false;
     loop {
-        match check.look(file, None).unwrap() {
+        match check.check(file, None).unwrap() {
             Writers::Wait(pause) => thread::sleep(pause),
             told => return (told, has_waited),
         }

@@ -295,7 +295,7 @@ impl Cache {
             }
             FetchOutcome::Stale(current, error) => {
                 let cache =
-                    CacheStatus { detail: Some(error.kind().word()), ..CacheStatus::default() };
+                    CacheStatus { detail: Some(error.kind().label()), ..CacheStatus::default() };
                 entry(current, cache)
             }
             FetchOutcome::Response(response) => {
@@ -303,7 +303,7 @@ impl Cache {
                 Lookup::Response { response, cache }
             }
             FetchOutcome::Failed(error, retry_after) => {
-                let detail = Some(error.kind().word());
+                let detail = Some(error.kind().label());
                 let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
                 Lookup::Failed { error, retry_after, cache }
             }

@@ -98,7 +98,7 @@ impl Worker<'_> {
                 let stat = statat(source, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
-            if filters && context.observer.leaves_out(&path_below(name), kind) {
+            if filters && context.observer.excludes(&path_below(name), kind) {
                 self.totals.excluded += 1;
                 continue;
             }

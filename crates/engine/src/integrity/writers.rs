@@ -84,7 +84,11 @@ impl WriterCheck {
     /// # Errors
     ///
     /// As fstat(2).
-    pub fn look(&mut self, file: impl AsFd, promised: Option<Version>) -> std::io::Result<Writers> {
+    pub fn check(
+        &mut self,
+        file: impl AsFd,
+        promised: Option<Version>,
+    ) -> std::io::Result<Writers> {
         let file = file.as_fd();
         if let Some(not_before) = self.not_before {
             let left = not_before.saturating_duration_since(Instant::now());
@@ -93,12 +97,12 @@ impl WriterCheck {
             }
         }
         match self.seen {
-            Some(_) => self.look_closely(file),
-            None => self.look_first(file, promised),
+            Some(_) => self.check_closely(file),
+            None => self.check_first(file, promised),
         }
     }
 
-    fn look_first(
+    fn check_first(
         &mut self,
         file: BorrowedFd<'_>,
         promised: Option<Version>,
@@ -123,7 +127,7 @@ impl WriterCheck {
             Open::Unknown => {}
         }
         self.description = description;
-        self.look_closely(file)
+        self.check_closely(file)
     }
 
     /// Checks a file that a process may be writing to.
@@ -131,7 +135,7 @@ impl WriterCheck {
     /// A store that has changed the times but not yet made its page dirty would go unnoticed: it
     /// may wait for the end of a writeback. So the file must be found clean twice, in one
     /// version.
-    fn look_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
+    fn check_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
         if let Some(description) = &self.description {
             wait_for_write(description);
         }

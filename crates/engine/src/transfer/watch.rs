@@ -68,7 +68,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 self.checks.pop();
                 continue;
             };
-            match check.look(&source.fd, Some(*before)) {
+            match check.check(&source.fd, Some(*before)) {
                 Ok(Writers::Stable { version, .. }) if !version.differs_from(before) => {
                     self.checks.pop();
                 }

@@ -48,9 +48,9 @@ pub struct AccessEntry {
     pub calls: u64,
     /// The bytes of files copied between user and kernel space, in either direction.
     pub user_space_bytes: u64,
-    /// The cost for the thread that moved the bytes, if the format [`tells_cost`].
+    /// The cost for the thread that moved the bytes, if the format [`logs_cost`].
     ///
-    /// [`tells_cost`]: crate::access_log::LogFormat::tells_cost
+    /// [`logs_cost`]: crate::access_log::LogFormat::tells_cost
     pub usage: Usage,
     /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
     /// explanations.

@@ -71,11 +71,11 @@ impl LogFormat {
     /// Returns whether a line has processor time or context switches, which then have to be
     /// measured.
     #[must_use]
-    pub fn tells_cost(&self) -> bool {
+    pub fn logs_cost(&self) -> bool {
         match self {
             Self::Combined => false,
             Self::Json => true,
-            Self::Custom(template) => template.tells_cost(),
+            Self::Custom(template) => template.logs_cost(),
         }
     }
 

@@ -156,7 +156,7 @@ impl Template {
     }
 
     /// Returns whether it names values that have to be measured.
-    pub(super) fn tells_cost(&self) -> bool {
+    pub(super) fn logs_cost(&self) -> bool {
         let measured = [Variable::CpuTime, Variable::ContextSwitches];
         self.pieces
             .iter()

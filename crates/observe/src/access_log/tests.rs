@@ -136,7 +136,7 @@ fn template_knows_every_variable() {
 
 #[test]
 fn only_lines_that_tell_what_it_cost_have_it_measured() {
-    let tells = |format: &str| LogFormat::parse(format).unwrap().tells_cost();
+    let tells = |format: &str| LogFormat::parse(format).unwrap().logs_cost();
     assert!(tells("json") && tells("$cpu_time") && tells("$status ${context_switches}"));
     assert!(!tells("combined") && !tells("$status $moved $calls $user_space_bytes"));
 }

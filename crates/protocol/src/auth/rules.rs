@@ -102,7 +102,7 @@ impl<S> AccessRules<S> {
 
     /// Returns whether everyone may write to any path.
     #[must_use]
-    pub fn lets_anyone_write(&self) -> bool {
+    pub fn allows_anonymous_writes(&self) -> bool {
         self.everyone.has(Right::Write)
     }
 

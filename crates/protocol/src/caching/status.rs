@@ -43,7 +43,7 @@ impl CacheStatus {
 
     /// Returns the word for the log: `hit`, `miss`, `partial` or `stale`.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self.forward {
             None => "hit",
             Some(Forward::UriMiss) => "miss",

@@ -121,7 +121,7 @@ impl ListingQuery {
             order,
             limit: parsed(given("limit"), parse_limit, BadQuery::Limit)?,
             after,
-            search: given("q").map(|word| String::from_utf8_lossy(&word).into_owned()),
+            search: given("q").map(|label| String::from_utf8_lossy(&label).into_owned()),
         })
     }
 
@@ -137,8 +137,8 @@ impl ListingQuery {
             push_pair(&mut link, token, None);
         }
         self.push_order(&mut link);
-        if let Some(word) = &self.search {
-            push_pair(&mut link, "q", Some(word.as_bytes()));
+        if let Some(label) = &self.search {
+            push_pair(&mut link, "q", Some(label.as_bytes()));
         }
         if let Some(limit) = self.limit {
             push_pair(&mut link, "limit", Some(limit.to_string().as_bytes()));

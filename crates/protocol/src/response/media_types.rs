@@ -39,12 +39,12 @@ impl MediaTypes {
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default();
             let mut words = line.split_ascii_whitespace();
-            let Some(media_type) = words.next().filter(|word| is_media_type(word)) else {
+            let Some(media_type) = words.next().filter(|label| is_media_type(label)) else {
                 continue;
             };
             let is_text = media_type.starts_with("text/");
             let charset = if is_text { "; charset=utf-8" } else { "" };
-            for extension in words.filter(|word| is_extension(word)) {
+            for extension in words.filter(|label| is_extension(label)) {
                 if self.others.len() >= MAX_TYPES {
                     return;
                 }

@@ -204,7 +204,7 @@ fn stale_responses_are_used_only_where_that_is_allowed() {
 fn the_field_says_what_happened() {
     let hit = CacheStatus { ttl: Some(30), ..CacheStatus::default() };
     assert_eq!(hit.to_string(), "underpass; hit; ttl=30");
-    assert_eq!(hit.word(), "hit");
+    assert_eq!(hit.label(), "hit");
     let miss = CacheStatus {
         forward: Some(Forward::UriMiss),
         forward_status: Some(200),
@@ -218,7 +218,7 @@ fn the_field_says_what_happened() {
     assert_eq!(miss.to_string(), text);
     let relayed = hit.relayed();
     assert_eq!(relayed.to_string(), "underpass; fwd=partial; ttl=30; stored=?0; detail=no-room");
-    assert_eq!(relayed.word(), "partial");
+    assert_eq!(relayed.label(), "partial");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub fn open_member(
         if version.differs_from(&now) {
             break None;
         }
-        match check.look(&file, Some(now)).map_err(|error| ArchiveError::io(path, error))? {
+        match check.check(&file, Some(now)).map_err(|error| ArchiveError::io(path, error))? {
             Writers::Stable { version, .. } => break Some(version),
             Writers::Wait(pause) => thread::sleep(pause),
             Writers::Busy => break None,

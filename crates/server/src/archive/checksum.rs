@@ -9,7 +9,7 @@ use underpass_protocol::FileVersion;
 use underpass_transport::digest::{Stopped, crc32};
 
 use super::error::ArchiveError;
-use crate::digest::settle::settle;
+use crate::digest::settle::wait_for_writes;
 use crate::files::version::engine_version;
 
 /// The CRC-32 of a large file, which the next chain of an archive needs.
@@ -64,7 +64,7 @@ impl PartialSum {
     pub(super) fn read_slice(&mut self) -> Option<ChecksumResult> {
         let version = engine_version(&self.version);
         if self.at == 0 {
-            settle(&self.file, &version);
+            wait_for_writes(&self.file, &version);
         }
         let end = self.version.size.min(self.at + SLICE);
         let outcome = crc32(&self.file, self.at..end, self.checksum);

@@ -15,11 +15,11 @@ mod beneath;
 mod body;
 pub(crate) mod checksum; // of one file
 pub(crate) mod checksum_jobs; // those that are being made
+pub(crate) mod checksum_task; // makes checksums of large files
 mod checksums;
 mod error;
 pub(crate) mod lay_out; // one walk for several requests
 pub(crate) mod layouts; // those that are kept for a moment
-pub(crate) mod sum_up; // makes checksums of large files
 mod walk;
 
 pub use crate::files::version::engine_version;

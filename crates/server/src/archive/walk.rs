@@ -156,7 +156,7 @@ impl Walk<'_> {
             return Ok(Some(folder));
         }
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
-        self.unless_gone(b"", open_beneath(self.folder, path, FOLDER))
+        self.some_unless_missing(b"", open_beneath(self.folder, path, FOLDER))
     }
 
     /// Adds a folder, and goes down into it.
@@ -167,7 +167,7 @@ impl Walk<'_> {
         parent_member: Option<u32>,
     ) -> Result<(), ArchiveError> {
         let opened = open_beneath(parent.as_fd(), name, FOLDER);
-        let Some(folder) = self.unless_gone(name, opened)? else { return Ok(()) };
+        let Some(folder) = self.some_unless_missing(name, opened)? else { return Ok(()) };
         if self.frames.len() > self.options.max_depth {
             let limit = self.options.max_depth;
             return Err(ArchiveError::TooDeep { path: self.path_of(name), limit });
@@ -187,11 +187,11 @@ impl Walk<'_> {
         parent: Option<u32>,
     ) -> Result<(), ArchiveError> {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let Some(stat) = self.unless_gone(name, stat)? else { return Ok(()) };
+        let Some(stat) = self.some_unless_missing(name, stat)? else { return Ok(()) };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let readable = check_readable(folder, name, &stat);
-                if self.unless_gone(name, readable)?.is_some() {
+                if self.some_unless_missing(name, readable)?.is_some() {
                     self.push(parent, name, Kind::File, &stat)?;
                 }
             }
@@ -202,7 +202,7 @@ impl Walk<'_> {
                     Errno::INVAL => Errno::NOENT,
                     errno => errno,
                 });
-                if let Some(target) = self.unless_gone(name, target)? {
+                if let Some(target) = self.some_unless_missing(name, target)? {
                     self.push(parent, name, Kind::Symlink(target.to_bytes()), &stat)?;
                 }
             }
@@ -243,7 +243,7 @@ impl Walk<'_> {
         let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             // The folder was removed while it is open: nothing is in it.
-            let Some(entry) = self.unless_gone(b"", entry)? else { break };
+            let Some(entry) = self.some_unless_missing(b"", entry)? else { break };
             let name = entry.file_name().to_bytes();
             let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
             if is_hidden || matches!(name, b"." | b"..") {
@@ -252,7 +252,7 @@ impl Walk<'_> {
             let kind = match entry.file_type() {
                 FileType::Unknown => {
                     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-                    let Some(stat) = self.unless_gone(name, stat)? else { continue };
+                    let Some(stat) = self.some_unless_missing(name, stat)? else { continue };
                     FileType::from_raw_mode(stat.st_mode)
                 }
                 kind => kind,
@@ -277,7 +277,7 @@ impl Walk<'_> {
     }
 
     /// Returns the result of a call; `None` if its error means that the entry is gone.
-    fn unless_gone<T>(
+    fn some_unless_missing<T>(
         &self,
         name: &[u8],
         result: Result<T, Errno>,

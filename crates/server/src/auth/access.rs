@@ -50,7 +50,7 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
 }
 
 fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> Verdict {
-    let changes = ctx.request.method.changes() || asks_of_upload(ctx, target);
+    let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
     let right = if changes { Right::Write } else { Right::Read };
     ctx.settings().access.check(ctx.request.field("authorization"), &target.path, right)
 }
@@ -63,7 +63,7 @@ fn admit(ctx: &mut RequestContext<'_>, user: Option<std::sync::Arc<str>>) -> Opt
 
 /// Returns whether the request is for the state of an upload and not for a file: that needs the
 /// right to write.
-pub(crate) fn asks_of_upload(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
+pub(crate) fn is_upload_query(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     if !ctx.settings().changes.upload {
         return false;
     }

@@ -59,8 +59,8 @@ impl Access {
 
     /// Returns whether a client without a password may write to any path.
     #[must_use]
-    pub fn lets_anyone_write(&self) -> bool {
-        self.is_empty() || self.rules().lets_anyone_write()
+    pub fn allows_anonymous_writes(&self) -> bool {
+        self.is_empty() || self.rules().allows_anonymous_writes()
     }
 
     /// Returns the verdict on a request with this `Authorization` field for this path.

@@ -67,12 +67,12 @@ impl Passwords {
     pub(crate) async fn check(self: &Arc<Self>, pending: Pending, peer: &Peer) -> Verdict {
         let client = client(peer.address());
         let verdict = match self.enqueue(pending, client) {
-            Some((number, mut answer)) => match peer.unless_left(&mut answer).await {
+            Some((number, mut answer)) => match peer.while_connected(&mut answer).await {
                 Some(answered) => answered.ok(),
                 None => {
                     // The client may be gone, or may only have ended its side of the connection,
                     // which cannot be told apart: its check comes after all others.
-                    self.lock().put_last(number);
+                    self.lock().move_to_end(number);
                     answer.await.ok()
                 }
             },
@@ -105,7 +105,7 @@ impl Passwords {
         };
         if !delay.is_zero() {
             // The delay ends if the client has left.
-            let _ = peer.unless_left(sleep(delay)).await;
+            let _ = peer.while_connected(sleep(delay)).await;
         }
     }
 
@@ -219,7 +219,7 @@ impl Queue {
     }
 
     /// Moves a password to the end because its client may have left.
-    fn put_last(&mut self, number: u64) {
+    fn move_to_end(&mut self, number: u64) {
         if let Some(job) = self.waiting.iter_mut().find(|job| job.number == number) {
             job.has_left = true;
         }
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(queue.take().unwrap().client, Some(IpAddr::from([10, 0, 0, 2])), "each a turn");
         let len = queue.waiting.len();
         let left = queue.waiting[0].number;
-        queue.put_last(left);
+        queue.move_to_end(left);
         let taken = queue.take().unwrap();
         assert_ne!(taken.number, left, "the one that left comes last");
         drop(first);

@@ -45,7 +45,7 @@ fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (S
         Verdict::Verify(pending) => (pending.run(&mut CheckMemory::default()), true),
         verdict => (verdict, false),
     };
-    let word = match verdict {
+    let label = match verdict {
         Verdict::Allowed { user } => format!("allowed {}", user.as_deref().unwrap_or("-")),
         Verdict::Challenge | Verdict::Wrong => "challenge".into(),
         Verdict::Busy => panic!("that is for the server to say"),
@@ -53,15 +53,15 @@ fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (S
         Verdict::Partial { user } => format!("partial {}", user.as_deref().unwrap_or("-")),
         Verdict::Verify(_) => panic!("run() never asks to wait again"),
     };
-    (word, waited)
+    (label, waited)
 }
 
 /// Returns the verdict in a word for rules without hashes.
-fn word(access: &Access, credentials: &str, path: &str, right: Right) -> String {
+fn label(access: &Access, credentials: &str, path: &str, right: Right) -> String {
     let field = if credentials.is_empty() { String::new() } else { basic(credentials) };
-    let (word, waited) = verdict(access, &field, path, right);
+    let (label, waited) = verdict(access, &field, path, right);
     assert!(!waited, "plain passwords are checked at once");
-    word
+    label
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn without_rules_nobody_is_asked() {
     let access = Access::default();
     assert!(access.is_empty() && Access::parse(&[]).unwrap().is_empty());
     for right in [Right::Read, Right::Write] {
-        assert_eq!(word(&access, "", "a/b", right), "allowed -");
-        assert_eq!(word(&access, "who:ever", "a/b", right), "allowed -");
+        assert_eq!(label(&access, "", "a/b", right), "allowed -");
+        assert_eq!(label(&access, "who:ever", "a/b", right), "allowed -");
         assert!(access.can(None, b"a/b", right));
     }
 }
@@ -107,7 +107,7 @@ fn every_combination_of_rule_user_and_path_has_one_answer() {
         ("alice:wrong", "out", Right::Read, "challenge"),
     ];
     for (credentials, path, right, expected) in table {
-        let answer = word(&access, credentials, path, right);
+        let answer = label(&access, credentials, path, right);
         assert_eq!(answer, expected, "{credentials} {path} {right:?}");
     }
 }
@@ -118,7 +118,7 @@ fn can_agrees_with_check() {
     for path in ["", "x", "x/1", "y", "y/1", "z"] {
         for right in [Right::Read, Right::Write] {
             for (name, credentials) in [(None, ""), (Some("alice"), "alice:a")] {
-                let allowed = word(&access, credentials, path, right).starts_with("allowed");
+                let allowed = label(&access, credentials, path, right).starts_with("allowed");
                 assert_eq!(access.can(name, path.as_bytes(), right), allowed, "{path} {name:?}");
             }
         }
@@ -137,9 +137,13 @@ fn credentials_of_another_scheme_count_as_none() {
 #[test]
 fn nobody_is_challenged_if_there_are_no_users() {
     let access = access(&["@/open", "@/more"]);
-    assert_eq!(word(&access, "", "more", Right::Read), "allowed -");
-    assert_eq!(word(&access, "", "shut", Right::Read), "forbidden");
-    assert_eq!(word(&access, "a:b", "shut", Right::Read), "challenge", "the credentials are wrong");
+    assert_eq!(label(&access, "", "more", Right::Read), "allowed -");
+    assert_eq!(label(&access, "", "shut", Right::Read), "forbidden");
+    assert_eq!(
+        label(&access, "a:b", "shut", Right::Read),
+        "challenge",
+        "the credentials are wrong"
+    );
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn time_tells_nothing_about_names_where_there_are_hashes() {
         let again = verdict(&access, &basic(credentials), "open", Right::Read);
         assert_eq!(again, ("challenge".into(), false), "{credentials}");
     }
-    assert_eq!(word(&access, "bob:plain", "", Right::Read), "allowed bob");
+    assert_eq!(label(&access, "bob:plain", "", Right::Read), "allowed bob");
 }
 
 #[test]

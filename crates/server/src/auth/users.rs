@@ -124,7 +124,7 @@ impl Users {
         }
         if self.costly().is_none() {
             if user.is_none() {
-                self.pretend(&password, &mut CheckMemory::default());
+                self.spend_check_time(&password, &mut CheckMemory::default());
             }
             return Verdict::Wrong;
         }
@@ -146,7 +146,7 @@ impl Users {
         now: impl FnOnce() -> Instant,
     ) -> bool {
         let Some(user) = user else {
-            self.pretend(password, memory);
+            self.spend_check_time(password, memory);
             return false;
         };
         let now = now();
@@ -196,7 +196,7 @@ impl Users {
     }
 
     /// Spends the time that a check of a password takes.
-    fn pretend(&self, password: &[u8], memory: &mut CheckMemory) {
+    fn spend_check_time(&self, password: &[u8], memory: &mut CheckMemory) {
         let decoy = self.costly().or(self.rules.secrets().next());
         // This keeps the compiler from removing the check.
         std::hint::black_box(decoy.is_some_and(|account| account.secret.matches(password, memory)));

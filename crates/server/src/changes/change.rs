@@ -103,7 +103,7 @@ impl Change {
         let is_new = dest.fill(is_folder, |existing| {
             match rename(&folder, &name, &dest.folder, &dest.name, existing) {
                 Err(Errno::XDEV) => {
-                    report = carry(shared, (&folder, &name, &stat), &dest, existing)?;
+                    report = move_across(shared, (&folder, &name, &stat), &dest, existing)?;
                     Ok(())
                 }
                 Err(Errno::INVAL) => Err(Refusal::new(403, "a folder cannot go into itself")),
@@ -135,7 +135,7 @@ impl Change {
             }
             FileType::Directory => {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                land_copy(shared, &dest, |folder, name| {
+                publish_copy(shared, &dest, |folder, name| {
                     copying.folder(&from, contents, folder.as_fd(), name)
                 })?
             }
@@ -168,7 +168,7 @@ impl Change {
     fn find(&self, shared: &Shared) -> Result<(OwnedFd, CString, Stat), Refusal> {
         let (folder, name) = shared.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
-        let stat = tree::look(&folder, &name)?.ok_or(Errno::NOENT)?;
+        let stat = tree::stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
         self.check(&stat)?;
         Ok((folder, name, stat))
     }
@@ -216,7 +216,7 @@ fn open_dest(
         return Err(hidden());
     }
     let (folder, name) = parent_of(shared, &to.path)?;
-    let existing = tree::look(&folder, &name)?;
+    let existing = tree::stat_entry(&folder, &name)?;
     let dest = DestEntry { folder, name, existing };
     let Some(existing) = &dest.existing else { return Ok(dest) };
     if tree::identity(existing) == tree::identity(source) {
@@ -264,7 +264,7 @@ fn check_contents(
 
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original.
-fn carry(
+fn move_across(
     shared: &Shared,
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
     dest: &DestEntry,
@@ -280,20 +280,20 @@ fn carry(
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
-    copy.land(shared, existing)?;
+    copy.publish(shared, existing)?;
     tree::remove(folder.as_fd(), name)?;
     Ok(copying.report)
 }
 
 /// Calls `make` to make a folder under a temporary name, and then gives it its own.
-fn land_copy(
+fn publish_copy(
     shared: &Shared,
     dest: &DestEntry,
     make: impl FnOnce(&OwnedFd, &CString) -> Result<(), Refusal>,
 ) -> Result<bool, Refusal> {
     let copy = UnnamedCopy::new(dest);
     make(&dest.folder, &copy.name)?;
-    dest.fill(true, |existing| copy.land(shared, existing))
+    dest.fill(true, |existing| copy.publish(shared, existing))
 }
 
 /// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
@@ -308,7 +308,7 @@ impl<'a> UnnamedCopy<'a> {
     }
 
     /// Gives it its name.
-    fn land(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
+    fn publish(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
         let folder = &self.dest.folder;
         if is_synced(shared) {
             // One call syncs all files in it. The folder was opened without the right to read, and

@@ -33,11 +33,11 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         };
     }
     let changes = &ctx.settings().changes;
-    let goes_on = target.query.has("upload");
+    let should_continue = target.query.has("upload");
     let is_allowed = match ctx.request.method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
         // Cancelling an upload takes nothing away from other clients.
-        Method::Delete if goes_on => changes.upload,
+        Method::Delete if should_continue => changes.upload,
         Method::Delete => changes.delete,
         Method::Move => changes.upload && changes.delete,
         _ => false,
@@ -57,7 +57,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         return ctx.error(415, "this method takes no body");
     }
     match ctx.request.method {
-        Method::Delete if goes_on => uploads::respond(ctx, target).await,
+        Method::Delete if should_continue => uploads::respond(ctx, target).await,
         Method::Put | Method::Patch => uploads::respond(ctx, target).await,
         _ => change(ctx, target).await.unwrap_or_else(|refusal| refusal),
     }
@@ -75,13 +75,13 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
         return ctx.error(501, "this method is not known here");
     }
     let changes = &ctx.settings().changes;
-    let mut response = ctx.error(405, why_not(ctx.request.method));
+    let mut response = ctx.error(405, not_allowed_reason(ctx.request.method));
     response.add_field("Allow", methods(changes));
     response
 }
 
 /// Returns why a known method is not allowed.
-fn why_not(method: Method) -> &'static str {
+fn not_allowed_reason(method: Method) -> &'static str {
     match method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => {
             "nothing can be written here: serve --allow-upload allows it"

@@ -63,7 +63,7 @@ impl CheckWalk<'_> {
                 // It is a part of an upload, which will have no destination then.
                 continue;
             }
-            let stat = look(&folder, &name)?;
+            let stat = stat_entry(&folder, &name)?;
             let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
             push(&mut self.path, &name);
             let is_kept = (self.check.is_kept)(&self.path, is_folder);
@@ -119,9 +119,9 @@ fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), 
     let mut folders = Vec::new();
     // An abandoned copy may be one level deeper than its original.
     for name in names(&folder, depth.saturating_sub(1))? {
-        match look(&folder, &name)? {
+        match stat_entry(&folder, &name)? {
             Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
-            Some(_) => unless_gone(unlinkat(&folder, &name, AtFlags::empty()))?,
+            Some(_) => ignore_missing(unlinkat(&folder, &name, AtFlags::empty()))?,
             None => {}
         }
     }
@@ -141,13 +141,13 @@ fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), 
     }
     let folder = open_inside(top, inside)?;
     for name in &folders {
-        unless_gone(unlinkat(&folder, name, AtFlags::REMOVEDIR))?;
+        ignore_missing(unlinkat(&folder, name, AtFlags::REMOVEDIR))?;
     }
     Ok(())
 }
 
 /// Treats an entry that is gone already as removed.
-fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+fn ignore_missing(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Err(Errno::NOENT) => Ok(()),
         outcome => outcome,
@@ -157,7 +157,7 @@ fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
 /// Copies folders and files.
 pub(crate) struct TreeCopy<'a> {
     /// Returns whether a path is left out; the flag is true for a folder.
-    pub(crate) leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
+    pub(crate) excludes: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
     /// Returns whether a file of this size fits into the file system of the given one.
     pub(crate) has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
     /// Whether to fail at an entry that cannot be copied, such as a pipe or a device, instead of
@@ -169,11 +169,11 @@ pub(crate) struct TreeCopy<'a> {
 
 impl<'a> TreeCopy<'a> {
     pub(crate) fn new(
-        leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
+        excludes: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
         has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
         is_whole: bool,
     ) -> Self {
-        Self { leaves_out, has_room, is_whole, report: Report::default() }
+        Self { excludes, has_room, is_whole, report: Report::default() }
     }
 
     /// Makes a folder and copies into it the content of another one, which lies at the given path;
@@ -270,9 +270,9 @@ impl CopyObserver for Rules<'_> {
         true
     }
 
-    fn leaves_out(&self, inside: &[u8], kind: FileType) -> bool {
+    fn excludes(&self, inside: &[u8], kind: FileType) -> bool {
         let path = [self.path, b"/", inside].concat();
-        if (self.copying.leaves_out)(&path, kind == FileType::Directory) {
+        if (self.copying.excludes)(&path, kind == FileType::Directory) {
             return true;
         }
         if inside.iter().filter(|byte| **byte == b'/').count() >= MAX_DEPTH {
@@ -332,7 +332,7 @@ pub(crate) fn kind(stat: &Stat) -> FileType {
 }
 
 /// Returns the attributes of the entry of a name; `None` if there is none.
-pub(crate) fn look(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
+pub(crate) fn stat_entry(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
         found => found.map(Some),

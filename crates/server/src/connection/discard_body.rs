@@ -29,7 +29,7 @@ pub(crate) async fn discard_body(
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
         BodyLength::Chunked => UnwantedBody::Chunks(Chunked::default(), MAX_DISCARDED),
     };
-    peer.begins(Activity::Discarding, Instant::now());
+    peer.set_activity(Activity::Discarding, Instant::now());
     loop {
         match unwanted.skip(buffer) {
             Some((consumed, is_all)) => {
@@ -51,12 +51,12 @@ pub(crate) async fn discard_body(
 /// Closes a connection so that the client gets the last response: a socket that is closed with
 /// unread data is reset, which also discards what the client has not read.
 pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
-    peer.take_leave();
+    peer.send_close_notify();
     if shutdown(&peer.socket, Shutdown::Write).is_err() {
         return;
     }
     // Until then a lack of progress counts as that of the response.
-    peer.begins(Activity::Sending, Instant::now());
+    peer.set_activity(Activity::Sending, Instant::now());
     let mut skipped = 0;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
@@ -97,10 +97,11 @@ impl UnwantedBody {
     /// it; `None` if the body is malformed or too long.
     fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
         match self {
-            Self::Bytes(left) => {
-                let consumed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                *left -= consumed as u64;
-                Some((consumed, *left == 0))
+            Self::Bytes(disconnected) => {
+                let consumed =
+                    usize::try_from(*disconnected).unwrap_or(usize::MAX).min(bytes.len());
+                *disconnected -= consumed as u64;
+                Some((consumed, *disconnected == 0))
             }
             Self::Chunks(chunks, allowance) => {
                 let step = chunks.skip(bytes).ok()?;

@@ -96,7 +96,7 @@ impl Exchange {
         self.entry.part = self.response.part;
         self.entry.has_stored = self.response.has_stored;
         if let Some(cache) = &self.response.cache {
-            self.entry.cache = Some(cache.word);
+            self.entry.cache = Some(cache.label);
             self.entry.origin_bytes = cache.origin_bytes;
             self.entry.waited = cache.waited;
         }
@@ -127,7 +127,7 @@ impl Exchange {
             write_head(&mut head, status, date, wish, is_http10, custom, fields);
         });
         let head_len = head.len();
-        peer.begins(Activity::Sending, started);
+        peer.set_activity(Activity::Sending, started);
         resume::begin(worker, peer, response.download);
         let facts = || access_entry::transfer_facts(&entry, started);
         let sending = Sending::begin(worker, peer, (head, started), response.body, facts);

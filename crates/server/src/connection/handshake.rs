@@ -19,7 +19,7 @@ use underpass_transport::tls::{
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
 /// plain HTTP is served as well, because it gets a redirect or an error.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
-    peer.begins(Activity::Handshaking, Instant::now());
+    peer.set_activity(Activity::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
     let outcome = run_handshake(worker, peer, credentials).await;
     worker.shared.requests.release(&peer.requests);
@@ -35,7 +35,7 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
             true
         }
         Err(error) => {
-            metrics.handshake_failed(if peer.is_expired() { "timeout" } else { word(&error) });
+            metrics.handshake_failed(if peer.is_expired() { "timeout" } else { label(&error) });
             matches!(error, HandshakeError::PlainHttp)
         }
     }
@@ -66,7 +66,7 @@ async fn run_handshake(
             return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
         }
         // This comes before any other wait: the runtime may learn of readiness meanwhile.
-        if !stepping.has_become(interest) {
+        if !stepping.is_ready_now(interest) {
             peer.socket.is_not_ready(interest);
         }
         drop(turn);
@@ -117,7 +117,7 @@ impl HandshakeRunner {
 
     /// Returns whether the socket has become ready since a helper found that it was not: the
     /// runtime may have learned so before it was asked to wait.
-    fn has_become(&self, interest: Interest) -> bool {
+    fn is_ready_now(&self, interest: Interest) -> bool {
         let Self::Elsewhere(_, socket) = self else { return false };
         let flags = if interest == Interest::WRITABLE { PollFlags::OUT } else { PollFlags::IN };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -126,7 +126,7 @@ impl HandshakeRunner {
 }
 
 /// Returns the word under which metrics count an error.
-fn word(error: &HandshakeError) -> &'static str {
+fn label(error: &HandshakeError) -> &'static str {
     match error {
         HandshakeError::PlainHttp => "plain_http",
         HandshakeError::Closed => "closed",

@@ -41,14 +41,14 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Returns one word for the access log.
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Archive(_) | Self::Engine(Error::SourceChanged { .. }) => "changed",
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
-            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
+            Self::Engine(Error::Io { source, .. }) if is_client_error(source) => "reset",
             Self::Engine(_) | Self::Stream => "failed",
             Self::Left => "reset",
-            Self::Origin(failure) => failure.kind().word(),
+            Self::Origin(failure) => failure.kind().label(),
             Self::Stalled => "timeout",
         }
     }
@@ -57,7 +57,7 @@ impl Failure {
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             Self::Archive(error) => Some(error.to_string()),
-            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
+            Self::Engine(Error::Io { source, .. }) if is_client_error(source) => None,
             Self::Engine(error) => Some(error.to_string()),
             Self::Origin(failure) => Some(failure.detail()),
             Self::Left | Self::Stalled => None,
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-fn is_of_the_client(error: &std::io::Error) -> bool {
+fn is_client_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut)
 }

@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     pub(crate) is_reserve: bool,
     /// The TLS session over the socket, after the handshake.
     session: OnceCell<Arc<Session>>,
-    doing: Cell<Activity>,
+    activity: Cell<Activity>,
     /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
     /// The bytes written to the socket and, of these, acknowledged, at the last check.
@@ -64,7 +64,7 @@ pub(crate) struct Peer {
     /// Whether it was closed to make room for another one.
     is_evicted: Cell<bool>,
     /// Whether it has sent a whole request.
-    has_asked: Cell<bool>,
+    has_requested: Cell<bool>,
     /// Whether it has read so much of a response that the socket took more after it had refused to.
     has_read: Cell<bool>,
     /// Whether no attempt was made to read from it.
@@ -104,7 +104,7 @@ impl Peer {
             role,
             is_reserve,
             session: OnceCell::new(),
-            doing: Cell::new(Activity::Idle),
+            activity: Cell::new(Activity::Idle),
             since: Cell::new(Instant::now()),
             seen: Cell::new((0, 0)),
             written: Cell::new(0),
@@ -115,7 +115,7 @@ impl Peer {
             entries: Share::default(),
             requests: Share::default(),
             is_evicted: Cell::new(false),
-            has_asked: Cell::new(false),
+            has_requested: Cell::new(false),
             has_read: Cell::new(false),
             is_new: Cell::new(true),
         }
@@ -199,27 +199,32 @@ impl Peer {
     }
 
     /// Sets the activity from now on.
-    pub(crate) fn begins(&self, doing: Activity, now: Instant) {
-        self.doing.set(doing);
+    pub(crate) fn set_activity(&self, activity: Activity, now: Instant) {
+        self.activity.set(activity);
         self.since.set(now);
     }
 
     /// Notes that the first bytes of a request have come. The first request of a connection is
     /// timed from the moment at which it could have been sent.
     pub(crate) fn begins_request(&self, now: Instant) {
-        self.begins(Activity::Reading, if self.has_asked.get() { now } else { self.since.get() });
+        self.set_activity(
+            Activity::Reading,
+            if self.has_requested.get() { now } else { self.since.get() },
+        );
     }
 
     /// Notes that a request has been read to its end.
-    pub(crate) fn has_asked(&self) {
-        self.has_asked.set(true);
+    pub(crate) fn has_requested(&self) {
+        self.has_requested.set(true);
     }
 
     /// Returns the time since which it has had no unanswered request, if it may be closed for
     /// another connection.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let is_idle =
-            matches!(self.doing.get(), Activity::Handshaking | Activity::Idle | Activity::Reading);
+        let is_idle = matches!(
+            self.activity.get(),
+            Activity::Handshaking | Activity::Idle | Activity::Reading
+        );
         (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
     }
 
@@ -227,18 +232,18 @@ impl Peer {
     /// before has just sent another; returns whether it was closed.
     pub(crate) fn evict(&self) -> bool {
         let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        let is_used = self.doing.get() == Activity::Idle && self.has_asked.get();
+        let is_used = self.activity.get() == Activity::Idle && self.has_requested.get();
         if is_used && matches!(is_asked(), Ok((1.., _))) {
             return false;
         }
         self.is_evicted.set(true);
-        self.hang_up();
+        self.terminate();
         true
     }
 
     /// Returns its activity.
-    pub(crate) fn doing(&self) -> Activity {
-        self.doing.get()
+    pub(crate) fn activity(&self) -> Activity {
+        self.activity.get()
     }
 
     /// Returns whether it came to an address that only this machine can reach.
@@ -277,7 +282,7 @@ impl Peer {
 
     /// Returns whether everything that was written has arrived and was read, as far as that can be
     /// known: a client that closes with unread data resets the connection.
-    pub(crate) fn has_everything(&self) -> bool {
+    pub(crate) fn has_delivered_all(&self) -> bool {
         !self.is_reset.get() && self.acknowledged() == self.written.get()
     }
 
@@ -290,7 +295,7 @@ impl Peer {
         if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
             return;
         }
-        match self.doing.get() {
+        match self.activity.get() {
             Activity::Waiting | Activity::Receiving => return,
             Activity::Sending => {
                 let state = (self.written.get(), self.acknowledged());
@@ -301,7 +306,7 @@ impl Peer {
             }
             Activity::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
             Activity::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
-            Activity::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
+            Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
             Activity::Idle | Activity::Discarding => {}
         }
         if self.is_reserve {
@@ -309,22 +314,22 @@ impl Peer {
         }
         if now.duration_since(self.since.get()) >= timeout {
             self.is_expired.set(true);
-            self.hang_up();
+            self.terminate();
         }
     }
 
     /// Ends the connection during any activity: with a reset if a response is not whole.
-    pub(crate) fn hang_up(&self) {
-        match self.doing.get() {
+    pub(crate) fn terminate(&self) {
+        match self.activity.get() {
             Activity::Sending => {
                 // A socket that cannot be reset is closed already.
                 let _ = socket::arm_reset(&self.socket);
             }
-            Activity::Idle => self.take_leave(),
+            Activity::Idle => self.send_close_notify(),
             _ => {}
         }
         // This wakes the task that waits for the socket; a half-read request may still be answered.
-        let is_answered = match self.doing.get() {
+        let is_answered = match self.activity.get() {
             Activity::Reading | Activity::Discarding => true,
             // The response is that there are too many connections.
             Activity::Idle => self.is_reserve && self.session().is_none(),
@@ -336,7 +341,7 @@ impl Peer {
 
     /// Sends the closing alert of TLS (RFC 8446 6.1), if TLS is used. It must not be called in the
     /// middle of a response: its client would take a part for the whole.
-    pub(crate) fn take_leave(&self) {
+    pub(crate) fn send_close_notify(&self) {
         if let Some(session) = self.session() {
             session.close(self.socket.as_fd());
         }
@@ -359,7 +364,7 @@ impl Peer {
     /// Takes bytes that have arrived; `None` if there are none yet, 0 at the end.
     pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if let Some(session) = self.session() {
-            return self.take_secured(session, buffer);
+            return self.read_tls(session, buffer);
         }
         let len = buffer.len();
         match recv(&self.socket, buffer, RecvFlags::empty()) {
@@ -383,7 +388,7 @@ impl Peer {
     }
 
     /// Does the same through TLS.
-    fn take_secured(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    fn read_tls(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match session.receive(self.socket.as_fd(), buffer) {
             // A short read may be one record of several.
             Ok(read) => Ok(Some(read)),
@@ -403,18 +408,18 @@ impl Peer {
     }
 
     /// Runs long work, unless the client leaves before it is done.
-    pub(crate) async fn unless_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let (mut work, mut left) = (pin!(work), pin!(self.left()));
+    pub(crate) async fn while_connected<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut disconnected) = (pin!(work), pin!(self.disconnected()));
         std::future::poll_fn(|context| match work.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending => left.as_mut().poll(context).map(|()| None),
+            Poll::Pending => disconnected.as_mut().poll(context).map(|()| None),
         })
         .await
     }
 
     /// Returns once the client announces that nothing more will come from it; it never returns if
     /// another request has come already, because the end cannot be seen then.
-    async fn left(&self) {
+    async fn disconnected(&self) {
         while self.readable().await.is_ok() {
             if let Some(session) = self.session() {
                 match session.peek(self.socket.as_fd()) {

@@ -21,7 +21,7 @@ pub(crate) enum ProxyHeaderError {
 
 /// Reads the header of a connection, and nothing after it.
 pub(crate) async fn read(peer: &Peer) -> Result<Origin, ProxyHeaderError> {
-    peer.begins(Activity::Handshaking, Instant::now());
+    peer.set_activity(Activity::Handshaking, Instant::now());
     let mut bytes = Vec::new();
     loop {
         if peer.socket.ready(READABLE).await.is_err() {

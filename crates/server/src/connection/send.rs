@@ -18,7 +18,7 @@ use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::turn::{
-    SendTransfer, advance, has_to_wait, note_short, poll_interval, transfer, turn,
+    SendTransfer, advance, has_to_wait, poll_interval, record_short_response, transfer, turn,
 };
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
@@ -62,7 +62,7 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
-        let (mut residence, mut version) = (None, None);
+        let (mut resident_since, mut version) = (None, None);
         let (chain, precautions) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
             Body::Memory(bytes) => {
@@ -83,7 +83,7 @@ impl<'a> Sending<'a> {
                     return Self::Slow(slow.after(report, file.chain(head), precautions));
                 }
                 let precautions = ChainChecks::of(&file);
-                residence = file.residence();
+                resident_since = file.resident_since();
                 version = Some(file.version());
                 (file.chain(head), precautions)
             }
@@ -100,7 +100,7 @@ impl<'a> Sending<'a> {
         };
         if !precautions.is_resident {
             let slow = Slow::new(worker, peer, head_len, version, facts());
-            return Self::Slow(Box::pin(slow.whole(chain, precautions, residence)));
+            return Self::Slow(Box::pin(slow.whole(chain, precautions, resident_since)));
         }
         let transfer = transfer(worker, peer, chain, precautions.confirm, now);
         Self::advance(worker, peer, transfer, now, |usage| {
@@ -139,7 +139,7 @@ impl<'a> Sending<'a> {
     fn sent(worker: &Worker, peer: &Peer, (head, now): (Vec<u8>, Instant), report: Report) -> Self {
         peer.written.set(peer.written.get() + report.bytes());
         worker.message.replace(head);
-        note_short(worker, report.bytes(), now);
+        record_short_response(worker, report.bytes(), now);
         Self::Done(SendOutcome { report, ..SendOutcome::default() })
     }
 
@@ -161,18 +161,18 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let mut usage = Usage::default();
         if has_to_wait(worker, &transfer, now) {
-            return Self::Slow(Box::pin(slow(usage).rest(transfer, Status::Yielded)));
+            return Self::Slow(Box::pin(slow(usage).send_rest(transfer, Status::Yielded)));
         }
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
         peer.written.set(peer.written.get() + bytes);
         match advanced {
             Ok(Status::Done) => {
-                note_short(worker, bytes, now);
+                record_short_response(worker, bytes, now);
                 let report = transfer.report().clone();
                 Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
             }
-            Ok(status) => Self::Slow(Box::pin(slow(usage).rest(transfer, status))),
+            Ok(status) => Self::Slow(Box::pin(slow(usage).send_rest(transfer, status))),
             Err(error) => {
                 let report = error.report().clone();
                 let failure = Some(Failure::Engine(error));
@@ -265,7 +265,7 @@ impl<'a> Slow<'a> {
     }
 
     /// Continues a transfer that has had its first turn.
-    async fn rest(mut self, transfer: SendTransfer<'a>, status: Status) -> SendOutcome {
+    async fn send_rest(mut self, transfer: SendTransfer<'a>, status: Status) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only a body that is completely in the page cache has had a turn already.
@@ -293,12 +293,12 @@ impl<'a> Slow<'a> {
         mut self,
         chain: Chain<Arc<OwnedFd>>,
         precautions: ChainChecks,
-        residence: Option<ResidentSince>,
+        resident_since: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
         if self.send(chain, precautions.confirm).await && !self.met_missing {
             // Later requests for the same file then need no check.
-            residence.inspect(|residence| residence.note(began));
+            resident_since.inspect(|resident_since| resident_since.set(began));
         }
         self.outcome
     }
@@ -337,7 +337,7 @@ impl<'a> Slow<'a> {
     async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.worker.shared.settings.drops_behind {
-            self.drop_behind = DropBehind::look(&residency).await;
+            self.drop_behind = DropBehind::of_missing(&residency).await;
         }
         let before = self.peer.written.get();
         let transfer = transfer(self.worker, self.peer, chain, confirm, Instant::now());
@@ -385,18 +385,18 @@ impl<'a> Slow<'a> {
 
     /// Waits for work of this machine or of an origin, for as long as the client stays; fails and
     /// returns `None` if it leaves.
-    async fn unless_left<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    async fn while_connected<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            match timeout(TICK, self.peer.unless_left(work.as_mut())).await {
+            match timeout(TICK, self.peer.while_connected(work.as_mut())).await {
                 Ok(Some(outcome)) => return Some(outcome),
                 Ok(None) => {
                     self.fail(Failure::Left);
                     return None;
                 }
-                Err(_) if !self.goes_on() => return None,
+                Err(_) if !self.should_continue() => return None,
                 // It is not the client that is waited for.
-                Err(_) => self.peer.begins(Activity::Sending, Instant::now()),
+                Err(_) => self.peer.set_activity(Activity::Sending, Instant::now()),
             }
         }
     }
@@ -413,15 +413,15 @@ impl<'a> Slow<'a> {
             Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);
                 sleep(poll_interval(since)).await;
-                return self.goes_on();
+                return self.should_continue();
             }
         }
         self.waiting_since = None;
-        self.goes_on()
+        self.should_continue()
     }
 
     /// Returns whether the response is still worth sending.
-    fn goes_on(&mut self) -> bool {
+    fn should_continue(&mut self) -> bool {
         if self.peer.is_expired() {
             self.fail(Failure::Stalled);
             return false;
@@ -431,7 +431,7 @@ impl<'a> Slow<'a> {
 
     /// Has helpers bring in the pages of the next turn, if they are missing.
     async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
-        while let Some(missing) = residency.look(place, turn) {
+        while let Some(missing) = residency.next_missing(place, turn) {
             let started = Instant::now();
             let fetching = match self.ahead.take() {
                 Some((part, fetching)) if part.is(&missing) => fetching,

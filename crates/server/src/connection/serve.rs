@@ -64,10 +64,10 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
         }
     }
     worker.shared.requests.release(&peer.requests);
-    resume::end(worker, peer, peer.has_everything());
-    access_entry::settle(worker, peer, true);
-    if matches!(peer.doing(), Activity::Idle | Activity::Reading) {
-        peer.take_leave();
+    resume::end(worker, peer, peer.has_delivered_all());
+    access_entry::write_arrived(worker, peer, true);
+    if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
+        peer.send_close_notify();
     }
 }
 
@@ -114,20 +114,20 @@ impl<'a> Connection<'a> {
             return None;
         }
         let mut started = self.last;
-        self.peer.begins(Activity::Idle, started);
+        self.peer.set_activity(Activity::Idle, started);
         if self.buffer.is_empty() {
             self.in_turn = 0;
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
             if self.in_turn >= MAX_IN_TURN {
                 self.in_turn = 0;
-                self.peer.begins(Activity::Reading, started);
+                self.peer.set_activity(Activity::Reading, started);
                 yield_now().await;
-                self.peer.begins(Activity::Idle, started);
+                self.peer.set_activity(Activity::Idle, started);
             }
             self.in_turn += 1;
             let bytes = std::mem::take(&mut self.buffer);
-            if let Some(next) = self.look_at_all(bytes, started) {
+            if let Some(next) = self.parse_buffered(bytes, started) {
                 return Some(next);
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Connection<'a> {
             if let Some(next) = self.read(started) {
                 return next.ok();
             }
-            if !self.buffer.is_empty() && self.peer.doing() == Activity::Idle {
+            if !self.buffer.is_empty() && self.peer.activity() == Activity::Idle {
                 self.peer.begins_request(now);
             }
         }
@@ -164,20 +164,20 @@ impl<'a> Connection<'a> {
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
         };
-        access_entry::settle(self.worker, self.peer, false);
+        access_entry::write_arrived(self.worker, self.peer, false);
         if self.buffer.is_empty() {
-            let Some((next, len)) = self.look(read, started) else {
+            let Some((next, len)) = self.parse_next(read, started) else {
                 self.buffer = read.to_vec();
                 return None;
             };
-            self.keep(read[len..].to_vec());
+            self.keep_unread(read[len..].to_vec());
             return Some(Ok(next));
         }
         let mut bytes = std::mem::take(&mut self.buffer);
         bytes.reserve_exact(read.len().next_multiple_of(GROWTH));
         bytes.extend_from_slice(read);
         if may_be_over(&bytes, read.len()) {
-            return self.look_at_all(bytes, started).map(Ok);
+            return self.parse_buffered(bytes, started).map(Ok);
         }
         let next = self.wait_for_more(&bytes, started);
         self.buffer = bytes;
@@ -185,11 +185,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Handles all bytes that were read, and keeps those after the request at the front.
-    fn look_at_all(&mut self, mut bytes: Vec<u8>, started: Instant) -> Option<Next<'a>> {
-        match self.look(&bytes, started) {
+    fn parse_buffered(&mut self, mut bytes: Vec<u8>, started: Instant) -> Option<Next<'a>> {
+        match self.parse_next(&bytes, started) {
             Some((next, len)) => {
                 bytes.drain(..len);
-                self.keep(bytes);
+                self.keep_unread(bytes);
                 Some(next)
             }
             None => {
@@ -201,7 +201,7 @@ impl<'a> Connection<'a> {
 
     /// Parses the request at the front, if it is complete, and answers it if that is possible at
     /// once; returns the number of bytes used.
-    fn look(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
+    fn parse_next(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let (request, len) = match request::parse(bytes, &mut storage) {
             Ok(Some(parsed)) => parsed,
@@ -213,7 +213,7 @@ impl<'a> Connection<'a> {
             Ok(body) => body,
             Err(fault) => return Some(self.malformed(bytes, &fault, started)),
         };
-        self.peer.has_asked();
+        self.peer.has_requested();
         if self.peer.identify(&request, &self.worker.shared.settings.trusted_proxies).is_err() {
             return Some((self.reject(bytes, 400, CONTRADICTION, started), bytes.len()));
         }
@@ -298,7 +298,7 @@ impl<'a> Connection<'a> {
 
     /// Has a handler answer a request.
     async fn answer(&mut self, pending: &PendingRequest) -> Exchange {
-        self.peer.begins(Activity::Waiting, Instant::now());
+        self.peer.set_activity(Activity::Waiting, Instant::now());
         let mut fields = Vec::new();
         let request = pending.request.request(&mut fields);
         let mut ctx = RequestContext::new(self.worker, self.peer, request, pending.started);
@@ -379,7 +379,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Keeps the bytes after a request until it is answered.
-    fn keep(&mut self, mut rest: Vec<u8>) {
+    fn keep_unread(&mut self, mut rest: Vec<u8>) {
         if rest.capacity() > rest.len() + GROWTH {
             rest.shrink_to_fit();
         }
@@ -391,33 +391,33 @@ impl<'a> Connection<'a> {
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
         while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
-            if self.peer.doing() != Activity::Sending {
-                self.peer.begins(Activity::Sending, since);
+            if self.peer.activity() != Activity::Sending {
+                self.peer.set_activity(Activity::Sending, since);
             }
             sleep(poll_interval(since)).await;
             if self.peer.is_expired() {
                 return false;
             }
-            access_entry::settle(self.worker, self.peer, false);
+            access_entry::write_arrived(self.worker, self.peer, false);
         }
         true
     }
 
     /// Refuses a malformed request; nothing after it can be parsed either.
     fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> (Next<'a>, usize) {
-        self.peer.has_asked();
+        self.peer.has_requested();
         (self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
     }
 
     /// Refuses a connection whose proxy does not say for whom it is.
     fn refuse_proxy(&self, bytes: &[u8], fault: BadHeader) -> Next<'a> {
-        self.peer.has_asked();
+        self.peer.has_requested();
         self.reject(bytes, 400, &fault.to_string(), Instant::now())
     }
 
     /// Refuses a request for which there is no memory.
     fn refuse_large(&self, bytes: &[u8], started: Instant) -> (Next<'a>, usize) {
-        self.peer.has_asked();
+        self.peer.has_requested();
         (self.reject(bytes, 503, REQUESTS_TOO_LARGE, started), bytes.len())
     }
 

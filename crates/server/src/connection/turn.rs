@@ -65,7 +65,7 @@ pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Ins
 
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little
 /// are there.
-pub(crate) fn note_short(worker: &Worker, bytes: u64, now: Instant) {
+pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
     if bytes <= SHORT_TURN as u64 {
         worker.last_short.set(Some(now));
     }
@@ -78,7 +78,7 @@ pub(crate) fn advance(
     transfer: &mut SendTransfer<'_>,
     sum: &mut Usage,
 ) -> Result<Status, Error> {
-    if !tells_cost(settings) {
+    if !logs_cost(settings) {
         return transfer.advance();
     }
     let before = Usage::of_this_thread();
@@ -98,8 +98,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Returns whether the log needs the cost of each response.
-pub(crate) fn tells_cost(settings: &Settings) -> bool {
-    settings.log.as_ref().is_some_and(LogFormat::tells_cost)
+pub(crate) fn logs_cost(settings: &Settings) -> bool {
+    settings.log.as_ref().is_some_and(LogFormat::logs_cost)
 }
 
 /// A turn of a transfer that competes with none but large ones: one step of sendfile.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use underpass_engine::Version;
 
 use crate::digest::jobs::Jobs;
-use crate::digest::{Algorithm, Digest, kept};
+use crate::digest::{Algorithm, Digest, stored};
 
 /// The digests that all workers share.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Digests {
     /// wait for a disk.
     pub(crate) fn remember(&self, file: Arc<OwnedFd>, version: Version, digests: Vec<Digest>) {
         self.lock().learn(version, &digests);
-        self.keep(UnstoredDigests { file, version, digests });
+        self.store(UnstoredDigests { file, version, digests });
     }
 
     /// Registers a transfer of a file until the returned value is dropped: no attribute is set on
@@ -72,21 +72,21 @@ impl Digests {
         Transfer { digests: self, inode: None }
     }
 
-    /// Returns whether [`keep_all`](Self::keep_all) has anything to do.
+    /// Returns whether [`store_pending`](Self::keep_all) has anything to do.
     pub(crate) fn has_unkept(&self) -> bool {
         self.unkept.load(Ordering::Relaxed) > 0
     }
 
     /// Stores the digests that could not be stored with their files because of transfers. It may
     /// wait for a disk.
-    pub(crate) fn keep_all(&self) {
+    pub(crate) fn store_pending(&self) {
         let unkept = std::mem::take(&mut self.lock().unkept);
         self.unkept.fetch_sub(unkept.len(), Ordering::Relaxed);
-        unkept.into_iter().for_each(|unkept| self.keep(unkept));
+        unkept.into_iter().for_each(|unkept| self.store(unkept));
     }
 
     /// Stores digests with their file, now if no transfer of it is under way.
-    fn keep(&self, unkept: UnstoredDigests) {
+    fn store(&self, unkept: UnstoredDigests) {
         let mut state = self.lock();
         if state.is_in_transfer(&unkept.version) {
             if state.unkept.len() < MAX_UNKEPT && unkept.version.links() > 0 {
@@ -99,7 +99,7 @@ impl Digests {
         // A transfer that begins at this moment has a version that is not current, and may have to
         // go on with the new one, which has the same tag. If nothing can be stored, the digests
         // stay in memory only.
-        if let Ok(Some(now)) = kept::store(&unkept.file, &unkept.version, &unkept.digests) {
+        if let Ok(Some(now)) = stored::store(&unkept.file, &unkept.version, &unkept.digests) {
             self.lock().learn(now, &unkept.digests);
         }
     }

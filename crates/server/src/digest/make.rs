@@ -9,7 +9,7 @@ use underpass_engine::Version;
 
 use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
 use crate::digest::known::Digests;
-use crate::digest::settle::settle;
+use crate::digest::settle::wait_for_writes;
 use crate::digest::{Stopped, compute};
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
@@ -17,12 +17,15 @@ use crate::server::shared::Shared;
 /// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
 /// future waits any more is not made.
 pub(crate) async fn make(shared: &Arc<Shared>, request: DigestRequest) -> DigestResult {
-    let Some(answer) = ask(shared, request) else { return Err(DigestError::Busy) };
+    let Some(answer) = enqueue(shared, request) else { return Err(DigestError::Busy) };
     answer.await.unwrap_or(Err(DigestError::Busy))
 }
 
 /// Puts a job into the queue, and starts a thread if needed.
-fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver<DigestResult>> {
+fn enqueue(
+    shared: &Arc<Shared>,
+    request: DigestRequest,
+) -> Option<oneshot::Receiver<DigestResult>> {
     let (waiter, answer) = oneshot::channel();
     let mut state = shared.digests.lock();
     let jobs = &mut state.jobs;
@@ -82,7 +85,7 @@ fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
     if shared.digests.get(version, &[*algorithm]).is_some() {
         return Ok(());
     }
-    settle(file, version);
+    wait_for_writes(file, version);
     let is_current = || Version::of(file).is_ok_and(|now| now == *version);
     let mut read_bytes = 0;
     let outcome = compute(file, 0..version.size(), &[*algorithm], |read| {

@@ -1,14 +1,14 @@
 //! Digests of files: making, comparing and storing them.
 //!
 //! A digest is the only property of a file that needs all of its bytes in user space. So it is made
-//! only on request, and [`kept`] for the next request.
+//! only on request, and [`stored`] for the next request.
 
 pub(crate) mod jobs;
-pub mod kept;
 pub(crate) mod known; // what is known of files
 pub(crate) mod make; // reads files for their digests
 pub(crate) mod respond; // Repr-Digest and ?hash
-pub(crate) mod settle; // so that a version tells every later change
+pub(crate) mod settle;
+pub mod stored; // so that a version tells every later change
 
 pub use underpass_protocol::digest::{
     Algorithm, BadField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,

@@ -85,7 +85,7 @@ async fn digest(
     let file = Arc::clone(&served.file);
     let making = make::make(shared, DigestRequest { file, version: served.version, algorithm });
     // This can take minutes for a large file, so it stops if the client leaves.
-    ctx.peer.unless_left(making).await.unwrap_or(Err(DigestError::Busy))?;
+    ctx.peer.while_connected(making).await.unwrap_or(Err(DigestError::Busy))?;
     // Storing it with the file has changed the file's version.
     known().ok_or(DigestError::Changing)
 }

@@ -11,7 +11,7 @@ use underpass_engine::Version;
 ///
 /// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
 /// them before it changes the bytes: seeking for data takes the lock that it holds.
-pub(crate) fn settle(file: &OwnedFd, version: &Version) {
+pub(crate) fn wait_for_writes(file: &OwnedFd, version: &Version) {
     let (seconds, nanoseconds) = version.changed();
     let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
     let Some((seconds, nanoseconds)) = changed else { return };

@@ -30,7 +30,7 @@ struct Run {
 impl DropBehind {
     /// Finds the missing parts of everything that is to be sent. That takes microseconds for each
     /// MiB, so a helper does it.
-    pub(crate) async fn look(residency: &Residency) -> Self {
+    pub(crate) async fn of_missing(residency: &Residency) -> Self {
         let residency = residency.clone();
         let absent = spawn_blocking(move || residency.absent()).await.unwrap_or_default();
         let mut runs: VecDeque<Run> = VecDeque::new();

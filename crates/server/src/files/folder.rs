@@ -188,6 +188,6 @@ async fn archive(
 
 impl Resolve for Root {
     fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
-        Ok(Attributes::from(&self.look(path)?))
+        Ok(Attributes::from(&self.stat(path)?))
     }
 }

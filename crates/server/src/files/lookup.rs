@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::files::open_files;
 use crate::files::open_files::{Found, Served};
 use crate::files::root::DiskWait;
-use crate::files::settled::{AGAIN_LATER, WriterChecks};
+use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
 use crate::server::shared::Shared;
 
@@ -35,7 +35,7 @@ pub(crate) fn find_open(
     path: &[u8],
 ) -> Option<Result<Rc<Served>, Errno>> {
     let mut files = ctx.worker.files.borrow_mut();
-    files.keep_up(ctx.shared().changes());
+    files.forget_if_changed(ctx.shared().changes());
     let served = files.get(path, ctx.started)?;
     Some(ctx.may_reach(served.reached.as_deref()).map(|()| served))
 }
@@ -52,7 +52,7 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
     }
     let changes = ctx.shared().changes();
     let found = match open_at_once(ctx.shared(), path) {
-        Err(Errno::AGAIN) => open_patiently(ctx.shared(), path).await?,
+        Err(Errno::AGAIN) => open_when_stable(ctx.shared(), path).await?,
         found => found?,
     };
     ctx.may_reach(found.reached())?;
@@ -95,7 +95,7 @@ fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
 }
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
-async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
+async fn open_when_stable(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
     let mut checks = WriterChecks::new(shared.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(shared), path.to_vec());

@@ -10,5 +10,5 @@ pub(crate) mod open_files;
 pub(crate) mod prefetch; // brings pages in that have to come from a disk
 pub(crate) mod resume; // no two versions in one download
 pub(crate) mod root; // the only way to the file system
-pub(crate) mod settled; // files that no program is writing to
-pub(crate) mod version; // of files, for the engine and for the protocol
+pub(crate) mod version;
+pub(crate) mod writer_checks; // files that no program is writing to // of files, for the engine and for the protocol

@@ -19,10 +19,10 @@ use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use underpass_engine::{Integrity, Version, is_resident};
 
-use crate::digest::{Digest, kept};
+use crate::digest::{Digest, stored};
 use crate::files::root::{DiskWait, Root};
-use crate::files::settled::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::files::version::facts;
+use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use underpass_protocol::request::negotiate::Coding;
 use underpass_protocol::response::validator::etag_since;
 
@@ -46,7 +46,7 @@ pub(crate) struct Served {
     /// The compressed forms of its contents, each a file of its own.
     pub(crate) packed: Vec<(Coding, Served)>,
     /// The time at which the whole file was last found in the page cache.
-    pub(crate) residence: ResidentSince,
+    pub(crate) resident_since: ResidentSince,
     /// Whether a program has it open for writing, and may begin to write at any moment.
     has_writer: bool,
     /// Whether it was found at rest in its version, so that each change can be detected.
@@ -59,7 +59,7 @@ pub(crate) struct ResidentSince(Arc<Mutex<Option<Instant>>>);
 
 impl ResidentSince {
     /// Notes that it was found at this time.
-    pub(crate) fn note(&self, at: Instant) {
+    pub(crate) fn set(&self, at: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
@@ -100,12 +100,12 @@ impl Served {
     /// Returns whether the whole file is known to be in the page cache; for a small file, it
     /// checks.
     pub(crate) fn is_resident(&self, now: Instant) -> bool {
-        if self.residence.is_noted(now) {
+        if self.resident_since.is_noted(now) {
             return true;
         }
         let is_resident = self.len() <= WHOLE && is_resident(&self.file, 0, self.len());
         if is_resident {
-            self.residence.note(now);
+            self.resident_since.set(now);
         }
         is_resident
     }
@@ -128,10 +128,11 @@ impl Served {
             && self.packed.iter().all(|(_, packed)| packed.is_current())
     }
 
-    fn new(file: OwnedFd, settled: CheckedVersion, media_type: Cow<'static, str>) -> Self {
-        let CheckedVersion { version, has_writer, is_stable } = settled;
-        let kept = kept::recall(&file, &version);
-        let changed = kept.as_ref().map_or_else(|| version.changed(), kept::StoredDigest::changed);
+    fn new(file: OwnedFd, checked: CheckedVersion, media_type: Cow<'static, str>) -> Self {
+        let CheckedVersion { version, has_writer, is_stable } = checked;
+        let kept = stored::load_digest(&file, &version);
+        let changed =
+            kept.as_ref().map_or_else(|| version.changed(), stored::StoredDigest::changed);
         Self {
             file: Arc::new(file),
             reached: None,
@@ -140,9 +141,9 @@ impl Served {
             modified: modified(&version),
             media_type,
             fields: OnceCell::new(),
-            digests: kept.map(kept::StoredDigest::into_digests).unwrap_or_default(),
+            digests: kept.map(stored::StoredDigest::into_digests).unwrap_or_default(),
             packed: Vec::new(),
-            residence: ResidentSince::default(),
+            resident_since: ResidentSince::default(),
             has_writer,
             is_stable,
         }
@@ -172,7 +173,7 @@ impl Files {
 
     /// Closes all files if requests have changed names meanwhile: a file may have another path now,
     /// or the path another file.
-    pub(crate) fn keep_up(&mut self, changes: u64) {
+    pub(crate) fn forget_if_changed(&mut self, changes: u64) {
         if self.changes != changes {
             self.changes = changes;
             self.forget_all();
@@ -225,9 +226,9 @@ pub(crate) fn open(
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file, reached));
     }
-    let settled = checks.settle(stable_versions, path, &file, &stat, disk_wait)?;
+    let checked = checks.check(stable_versions, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served = Served { reached, ..Served::new(file, settled, root.media_type(name)) };
+    let mut served = Served { reached, ..Served::new(file, checked, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
             open_packed((root, stable_versions), path, coding, &served, disk_wait, checks)?
@@ -285,13 +286,13 @@ fn open_packed(
     if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let settled = match checks.settle(stable_versions, &name, &file, &stat, disk_wait) {
-        Ok(settled) => settled,
+    let checked = match checks.check(stable_versions, &name, &file, &stat, disk_wait) {
+        Ok(checked) => checked,
         // The neighbour is being compressed anew.
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let packed = Served::new(file, settled, original.media_type.clone());
+    let packed = Served::new(file, checked, original.media_type.clone());
     let is_current = packed.version.modified().0 >= original.version.modified().0;
     Ok((is_current && packed.len() > 0).then_some(packed))
 }

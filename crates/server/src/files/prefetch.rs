@@ -76,7 +76,7 @@ impl Residency {
 
     /// Checks whether the next `turn` bytes from `place` on can be sent without waiting; returns
     /// the first part that cannot.
-    pub(crate) fn look(&mut self, place: u64, turn: u64) -> Option<MissingRange> {
+    pub(crate) fn next_missing(&mut self, place: u64, turn: u64) -> Option<MissingRange> {
         let wanted = place.saturating_add(turn);
         if self.until >= wanted && self.until != u64::MAX {
             let is_old = self.looked.is_some_and(|looked| looked.elapsed() > LIFETIME);
@@ -213,7 +213,7 @@ mod tests {
         let chain =
             Chain::new().bytes(vec![0; 100]).source(first).bytes(vec![0; 50]).source(second);
         let mut residency = Residency::new(&chain);
-        let Some(missing) = residency.look(0, 1000) else {
+        let Some(missing) = residency.next_missing(0, 1000) else {
             println!("skipped: this file system keeps its files in memory");
             return;
         };
@@ -222,13 +222,16 @@ mod tests {
         // A disk may be too fast for any wait; then nothing is fetched ahead.
         let waited = missing.fetch(&null);
         residency.fetched(&missing, waited);
-        assert!(residency.look(0, 1000).is_none());
+        assert!(residency.next_missing(0, 1000).is_none());
         let ahead = residency.next().map(|next| next.begin);
         assert_eq!(ahead, waited.then_some(missing.end + 50));
         let second = 100 + (1 << 20) + 50;
-        while let Some(next) = residency.look(second, 1000) {
+        while let Some(next) = residency.next_missing(second, 1000) {
             residency.fetched(&next, next.fetch(&null));
         }
-        assert!(residency.look(second, 1 << 20).is_none(), "behind the last part nothing is cold");
+        assert!(
+            residency.next_missing(second, 1 << 20).is_none(),
+            "behind the last part nothing is cold"
+        );
     }
 }

@@ -222,7 +222,7 @@ impl Root {
         if !self.hidden.matches(path, true) {
             return false;
         }
-        is_folder_itself || self.hides(path) || self.look(path).is_ok_and(|stat| is_folder(&stat))
+        is_folder_itself || self.hides(path) || self.stat(path).is_ok_and(|stat| is_folder(&stat))
     }
 
     /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
@@ -249,7 +249,7 @@ impl Root {
     /// # Errors
     ///
     /// The errors of [`open`](Self::open).
-    pub(crate) fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
+    pub(crate) fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
     }

@@ -145,7 +145,7 @@ impl Stream {
                     Some(piece) => packer.pack(piece),
                     None => packer.finish(),
                 };
-                packer.rest();
+                packer.shrink();
                 Ok::<_, io::Error>((unsorted, packer, piece))
             });
             // The client may have left.
@@ -202,7 +202,7 @@ fn answer_waiters(
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let (mut len, mut packer) = (0, packer(&folder.request));
-    let mut pass_on = |packed: Option<Vec<u8>>| -> io::Result<()> {
+    let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         // Entries are being added to the folder, or no client waits any more.
@@ -217,8 +217,8 @@ fn answer_waiters(
         });
         Ok(())
     };
-    let whole = prepared.write(&mut |piece| pass_on(packer.pack(piece)));
-    let whole = whole.and_then(|()| pass_on(packer.finish()));
+    let whole = prepared.write(&mut |piece| relay_response(packer.pack(piece)));
+    let whole = whole.and_then(|()| relay_response(packer.finish()));
     if whole.is_ok() {
         held.resize(len);
         sender.send_modify(|made| {

@@ -45,7 +45,7 @@ impl Packer {
     }
 
     /// Gives back the memory that only the next piece needs.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if let Some(gzip) = &mut self.gzip {
             gzip.deflate = None;
         }
@@ -116,7 +116,7 @@ mod tests {
         for (at, piece) in pieces.iter().enumerate() {
             packed.extend(packer.pack(piece.to_vec()));
             if at.is_multiple_of(2) {
-                packer.rest();
+                packer.shrink();
             }
         }
         packed.extend(packer.finish());

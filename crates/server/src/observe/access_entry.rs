@@ -24,7 +24,7 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Acce
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
-    keep(&mut entry.target, request.target, MAX_TARGET);
+    push_text(&mut entry.target, request.target, MAX_TARGET);
     entry.minor_version = request.minor_version;
     entry.peer.clear();
     peer.write_name(&mut entry.peer);
@@ -32,18 +32,18 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Acce
     entry.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return entry };
     for (name, value) in [("referer", &mut entry.referer), ("user-agent", &mut entry.user_agent)] {
-        keep(value, request.field(name).unwrap_or_default(), MAX_FIELD);
+        push_text(value, request.field(name).unwrap_or_default(), MAX_FIELD);
     }
     for name in format.needs() {
         let mut value = Vec::new();
-        keep(&mut value, request.field(name).unwrap_or_default(), MAX_FIELD);
+        push_text(&mut value, request.field(name).unwrap_or_default(), MAX_FIELD);
         entry.fields.push((name.clone(), value));
     }
     entry
 }
 
 /// Keeps text from a client without its tokens, but at most `most` bytes of it.
-fn keep(kept: &mut Vec<u8>, value: &[u8], most: usize) {
+fn push_text(kept: &mut Vec<u8>, value: &[u8], most: usize) {
     let value = without_tokens(value);
     kept.extend_from_slice(&value[..value.len().min(most)]);
     if value.len() > most {
@@ -78,11 +78,11 @@ pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
 pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
     let mut entry = begin_unreadable(worker, peer, bytes);
     entry.status = 408;
-    entry.failure = Some(Failure::Stalled.word());
+    entry.failure = Some(Failure::Stalled.label());
     entry.started = SystemTime::now();
     let metrics = worker.shared.metrics.worker(worker.index);
     metrics.request(entry.status, entry.duration);
-    metrics.failed(Failure::Stalled.word());
+    metrics.failed(Failure::Stalled.label());
     write(worker, &entry);
     recycle(worker, entry);
 }
@@ -92,8 +92,8 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
     entry.received = received.report.bytes();
     entry.record(&received.report);
     if let Some(broken) = &received.broken {
-        entry.failure = Some(broken.word);
-        worker.shared.metrics.worker(worker.index).failed(broken.word);
+        entry.failure = Some(broken.label);
+        worker.shared.metrics.worker(worker.index).failed(broken.label);
         if let Some(reason) = broken.reason.clone() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.report(ServerEvent::Failed { target, reason });
@@ -118,8 +118,8 @@ pub(crate) fn finish(
     entry.sent = outcome.report.bytes().saturating_sub(head_len as u64);
     entry.origin_bytes = entry.origin_bytes.min(entry.sent);
     if let Some(failure) = &outcome.failure {
-        entry.failure.get_or_insert(failure.word());
-        metrics.failed(failure.word());
+        entry.failure.get_or_insert(failure.label());
+        metrics.failed(failure.label());
         if let Some(reason) = failure.reason() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.report(ServerEvent::Failed { target, reason });
@@ -146,7 +146,7 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
 
 /// Writes the lines of responses that have arrived completely; at the connection's end, those of
 /// all.
-pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
+pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) {
     let mut pending = peer.pending.borrow_mut();
     if pending.is_empty() {
         return;

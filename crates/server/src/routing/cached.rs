@@ -20,7 +20,7 @@ use underpass_protocol::response::plan::PlannedBody;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheFacts {
     /// `hit`, `miss`, `partial` or `stale`.
-    pub(crate) word: &'static str,
+    pub(crate) label: &'static str,
     /// How many bytes of the body were not here when the request came, if they are all sent.
     pub(crate) origin_bytes: u64,
     /// How long the origin was waited for before the response began.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::auth::{CHALLENGE, Right};
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
-use crate::routing::error_page::ways_back;
+use crate::routing::error_page::navigation_links;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
@@ -97,11 +97,11 @@ impl<'a> RequestContext<'a> {
         let target = Target::parse(self.request.target, settings.path_prefix.as_bytes());
         let ways = match target {
             Ok(target) if wants_html && settings.listing && settings.cache.is_none() => {
-                ways_back(&target)
+                navigation_links(&target)
             }
             _ => Vec::new(),
         };
-        Response::error_with_ways(status, detail, wants_html, is_head, &ways)
+        Response::error_with_links(status, detail, wants_html, is_head, &ways)
     }
 
     /// Returns whether the client is on this machine, and no proxy here says that it has forwarded

@@ -6,14 +6,14 @@ use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_fie
 
 /// Returns the representation of an error for people: its fields and its body.
 ///
-/// `detail` is one sentence of explanation; it is escaped, and may be empty. `ways_back` are links
+/// `detail` is one sentence of explanation; it is escaped, and may be empty. `navigation_links` are links
 /// and their text.
 #[must_use]
 pub(crate) fn error_page(
     status: u16,
     detail: &str,
     wants_html: bool,
-    ways_back: &[(String, &str)],
+    navigation_links: &[(String, &str)],
 ) -> (Vec<u8>, Vec<u8>) {
     let title = format!("{status} {}", reason(status));
     let (media_type, body) = if wants_html {
@@ -30,8 +30,8 @@ pub(crate) fn error_page(
                     main {
                         h1 { (title) }
                         @if !detail.is_empty() { p { (detail) } }
-                        @if !ways_back.is_empty() {
-                            nav { @for (href, text) in ways_back { a href=(href) { (text) } } }
+                        @if !navigation_links.is_empty() {
+                            nav { @for (href, text) in navigation_links { a href=(href) { (text) } } }
                         }
                     }
                 }
@@ -56,7 +56,7 @@ pub(crate) fn error_page(
 /// are relative, because a proxy may have another prefix; so there are none for a path with doubled
 /// slashes, which browsers count.
 #[must_use]
-pub(crate) fn ways_back(target: &Target<'_>) -> Vec<(String, &'static str)> {
+pub(crate) fn navigation_links(target: &Target<'_>) -> Vec<(String, &'static str)> {
     if target.path.is_empty() || target.raw_path.windows(2).any(|pair| pair == b"//") {
         return Vec::new();
     }
@@ -121,7 +121,7 @@ mod tests {
     fn the_way_back_is_relative_to_the_path() {
         let hrefs = |path: &str| {
             let target = Target::parse(path.as_bytes(), b"/prefix").unwrap();
-            ways_back(&target).into_iter().map(|(href, _)| href).collect::<Vec<_>>()
+            navigation_links(&target).into_iter().map(|(href, _)| href).collect::<Vec<_>>()
         };
         for (path, expected) in [
             ("/prefix/", &[][..]),

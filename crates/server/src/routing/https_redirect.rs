@@ -101,7 +101,7 @@ const HTTPS: u16 = 443;
 mod tests {
     use super::*;
 
-    fn led(head: &str, port: u16) -> Option<String> {
+    fn location_of(head: &str, port: u16) -> Option<String> {
         let mut storage = [httparse::EMPTY_HEADER; 8];
         let head = format!("{head}\r\n\r\n");
         let (request, _) =
@@ -122,7 +122,7 @@ mod tests {
             ("GET //evil.example/a HTTP/1.1\r\nHost: h", 443, "https://h//evil.example/a"),
             ("GET /%20\u{e4}|a HTTP/1.1\r\nHost: h", 443, "https://h/%20%C3%A4%7Ca"),
         ] {
-            assert_eq!(led(head, port).as_deref(), Some(location), "{head}");
+            assert_eq!(location_of(head, port).as_deref(), Some(location), "{head}");
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
     fn whoever_names_no_host_is_led_nowhere() {
         for head in ["GET /a HTTP/1.0", "GET /a HTTP/1.1\r\nHost: ", "GET /a HTTP/1.1\r\nHost: :80"]
         {
-            assert_eq!(led(head, 443), None, "{head}");
+            assert_eq!(location_of(head, 443), None, "{head}");
         }
     }
 }

@@ -90,13 +90,13 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     }
     let range = (to < u64::MAX && from < to).then_some(from..to);
     let request = ObjectRequest { range, ..ObjectRequest::default() };
-    let Some(found) = ctx.peer.unless_left(cache.find(&key, &request)).await else {
+    let Some(found) = ctx.peer.while_connected(cache.find(&key, &request)).await else {
         return ctx.error(503, "");
     };
     match found {
         Lookup::Response { response, .. } => ctx.error(response.status, ""),
         Lookup::Failed { error, .. } => ctx.error(error.kind().status(), &error.to_string()),
-        Lookup::Entry(entry) => match ctx.peer.unless_left(fetch(&entry, from, to)).await {
+        Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
                 let text = format!("{{\"length\":{length},\"fetched\":{fetched}}}\n");

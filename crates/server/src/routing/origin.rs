@@ -85,15 +85,16 @@ pub(crate) async fn respond(
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
         // There is no one to answer if the client has left.
-        let Some(found) = ctx.peer.unless_left(cache.find(&key, &request)).await else { break };
+        let found = ctx.peer.while_connected(cache.find(&key, &request)).await;
+        let Some(found) = found else { break };
         match found {
             Lookup::Response { response, cache } => {
-                return pass_on(ctx, &target.path, &response, &cache);
+                return relay_response(ctx, &target.path, &response, &cache);
             }
             Lookup::Failed { error, retry_after, cache } => {
                 return failed(ctx, error, retry_after, &cache);
             }
-            Lookup::Entry(entry) => match serve_unless_left(ctx, &target.path, &entry).await {
+            Lookup::Entry(entry) => match serve_connected(ctx, &target.path, &entry).await {
                 None => break,
                 Some(Ok(mut response)) => {
                     let is_hit = entry.cache.forward.is_none();
@@ -149,12 +150,12 @@ fn first_range(request: &Request<'_, '_>) -> Option<Range<u64>> {
 }
 
 /// Answers with an object, unless the client leaves before its length or its first bytes have come.
-async fn serve_unless_left(
+async fn serve_connected(
     ctx: &RequestContext<'_>,
     path: &[u8],
     entry: &CacheEntry,
 ) -> Option<Result<Response, CacheError>> {
-    ctx.peer.unless_left(serve(ctx, path, entry)).await
+    ctx.peer.while_connected(serve(ctx, path, entry)).await
 }
 
 /// Answers with an object, as soon as its first bytes have come.
@@ -242,7 +243,7 @@ fn response(
     let mut response = Response::new(plan.status, plan.fields, body, len);
     response.date = Some(entry.date());
     let waited = Duration::ZERO;
-    response.cache = Some(CacheFacts { word: cache.word(), origin_bytes, waited });
+    response.cache = Some(CacheFacts { label: cache.label(), origin_bytes, waited });
     response
 }
 
@@ -297,7 +298,7 @@ fn push_replayed<'f>(
 }
 
 /// Passes on what the origin says instead of an object.
-fn pass_on(
+fn relay_response(
     ctx: &RequestContext<'_>,
     path: &[u8],
     received: &BufferedResponse,
@@ -360,7 +361,7 @@ fn failed(
 ) -> Response {
     let kind = error.kind();
     let default = matches!(kind.status(), 503 | 504).then_some(Duration::from_secs(1));
-    let cache = CacheStatus { detail: Some(kind.word()), ..*cache };
+    let cache = CacheStatus { detail: Some(kind.label()), ..*cache };
     refused(ctx, kind.status(), &kind.to_string(), retry_after.or(default), &cache)
 }
 
@@ -385,7 +386,7 @@ fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
     response.cache =
-        Some(CacheFacts { word: cache.word(), origin_bytes: 0, waited: Duration::ZERO });
+        Some(CacheFacts { label: cache.label(), origin_bytes: 0, waited: Duration::ZERO });
     response
 }
 

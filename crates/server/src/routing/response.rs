@@ -108,7 +108,7 @@ pub(crate) struct ArchiveBody {
 pub(crate) struct FileBody {
     file: Arc<OwnedFd>,
     version: Version,
-    residence: ResidentSince,
+    resident_since: ResidentSince,
     content: PlannedBody,
     pub(crate) len: u64,
     /// Whether the file is checked between reading and sending its bytes, so that a change is found
@@ -127,12 +127,12 @@ pub(crate) struct FileBody {
 impl FileBody {
     pub(crate) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
-        let residence = served.residence.clone();
+        let resident_since = served.resident_since.clone();
         let is_stable = served.is_stable;
         Self {
             file,
             version,
-            residence,
+            resident_since,
             content,
             len,
             is_guarded: false,
@@ -172,8 +172,8 @@ impl FileBody {
     }
 
     /// Returns the note to make once all of the file is in the page cache, if all of it is sent.
-    pub(crate) fn residence(&self) -> Option<ResidentSince> {
-        matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())
+    pub(crate) fn resident_since(&self) -> Option<ResidentSince> {
+        matches!(self.content, PlannedBody::Whole).then(|| self.resident_since.clone())
     }
 
     /// Returns the head and the body as one chain.
@@ -244,11 +244,11 @@ impl Response {
 
     /// Creates an error response for people.
     pub(crate) fn error(status: u16, detail: &str, wants_html: bool, is_head: bool) -> Self {
-        Self::error_with_ways(status, detail, wants_html, is_head, &[])
+        Self::error_with_links(status, detail, wants_html, is_head, &[])
     }
 
     /// Creates an error response for people with links to where they can go on.
-    pub(crate) fn error_with_ways(
+    pub(crate) fn error_with_links(
         status: u16,
         detail: &str,
         wants_html: bool,

@@ -105,7 +105,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
             None => ctx.error(404, ""),
         };
     }
-    if !method.changes() && !access::asks_of_upload(ctx, target) {
+    if !method.changes() && !access::is_upload_query(ctx, target) {
         return path(ctx, target).await;
     }
     // Links themselves are removed and moved, not their targets.

@@ -15,12 +15,12 @@ impl Control {
 
     /// Accepts nothing more; the server ends once its transfers have ended or their time is up.
     pub fn drain(&self) {
-        self.reach(Phase::Draining);
+        self.advance_to(Phase::Draining);
     }
 
     /// Ends the server at once. A client in the middle of a transfer sees a reset.
     pub fn stop(&self) {
-        self.reach(Phase::Stopped);
+        self.advance_to(Phase::Stopped);
     }
 
     /// Returns a receiver of the phase and each change of it.
@@ -28,7 +28,7 @@ impl Control {
         self.0.subscribe()
     }
 
-    fn reach(&self, phase: Phase) {
+    fn advance_to(&self, phase: Phase) {
         self.0.send_if_modified(|now| {
             let is_later = phase > *now;
             *now = phase.max(*now);

@@ -72,15 +72,15 @@ async fn serve(
     }
     worker.begin_draining();
     worker.for_each_peer(|peer| {
-        if matches!(peer.doing(), Activity::Idle | Activity::Handshaking) {
-            peer.hang_up();
+        if matches!(peer.activity(), Activity::Idle | Activity::Handshaking) {
+            peer.terminate();
         }
     });
     drain(worker, phase).await;
     sweeping.abort();
     evicting.abort();
     let left = worker.sending();
-    worker.for_each_peer(Peer::hang_up);
+    worker.for_each_peer(Peer::terminate);
     // This lets each connection write its last line of the log.
     for _ in 0..LAST_TURNS {
         if worker.has_no_connections() {
@@ -117,7 +117,7 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
     loop {
         let error = match listener.accept().await {
             Ok((socket, address)) => {
-                welcome(&worker, socket, address, kind);
+                accept_connection(&worker, socket, address, kind);
                 accepted += 1;
                 if accepted % ACCEPTED_AT_ONCE == 0 {
                     // Requests that have come meanwhile do not wait for thousands of connections.
@@ -141,7 +141,12 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
 }
 
 /// Serves a connection in a task of its own, if the limits allow it.
-fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kind: ListenerKind) {
+fn accept_connection(
+    worker: &Rc<Worker>,
+    socket: Socket,
+    address: Option<SocketAddr>,
+    kind: ListenerKind,
+) {
     let metrics = worker.shared.metrics.worker(worker.index);
     let settings = &worker.shared.settings;
     let is_proxy = settings.trusted_proxies.trusts(address.map(|at| at.ip()));
@@ -210,13 +215,13 @@ async fn sweep(worker: Rc<Worker>) {
         }
         if worker.index == 0 && worker.shared.digests.has_unkept() {
             let shared = Arc::clone(&worker.shared);
-            tokio::task::spawn_blocking(move || shared.digests.keep_all());
+            tokio::task::spawn_blocking(move || shared.digests.store_pending());
         }
         // Asking the kernel about thousands of connections takes milliseconds.
         for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
             for peer in ids.iter().filter_map(|id| worker.peer(*id)) {
                 peer.expire(worker.shared.settings.timeout, now);
-                access_entry::settle(&worker, &peer, false);
+                access_entry::write_arrived(&worker, &peer, false);
             }
             yield_now().await;
         }

@@ -17,7 +17,7 @@ use crate::auth::hosts::Hosts;
 use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;
 use crate::files::root::Root;
-use crate::files::settled::StableVersions;
+use crate::files::writer_checks::StableVersions;
 use crate::listing::jobs::Listings;
 use crate::routing::path_fields::PathFields;
 use crate::server::limits::admission::Admission;

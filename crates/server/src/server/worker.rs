@@ -13,7 +13,7 @@ use crate::connection::peer::{Activity, Peer};
 use crate::files::open_files::Files;
 use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
-use crate::server::limits::turns::TurnQueue;
+use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::shared::Shared;
 
 /// The state that the connections of one thread share.
@@ -188,7 +188,7 @@ impl Worker {
     /// Returns the number of connections in the middle of a response or of a request's body.
     pub(crate) fn sending(&self) -> usize {
         let is_moving =
-            |peer: &&Rc<Peer>| matches!(peer.doing(), Activity::Sending | Activity::Receiving);
+            |peer: &&Rc<Peer>| matches!(peer.activity(), Activity::Sending | Activity::Receiving);
         self.peers.borrow().values().filter(is_moving).count()
     }
 

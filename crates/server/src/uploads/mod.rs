@@ -4,12 +4,12 @@
 //! Each is received by a thread of its own, which may wait for its client and for the disk; the
 //! worker, which serves all other connections, is notified at the end.
 
+mod active_upload;
 mod interim;
 mod methods;
 mod parts;
 mod receive;
 mod received;
-mod reception;
 mod refusal;
 mod request;
 mod respond;

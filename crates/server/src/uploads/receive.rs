@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::{patch, put, range, resumable};
 use crate::uploads::received::Received;
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::Slot;
@@ -42,53 +42,53 @@ pub(crate) struct UploadJob {
 impl UploadJob {
     /// Receives the upload and answers it.
     pub(crate) fn run(self) -> UploadOutcome {
-        let Self { upload, shared, worker, slot, session, ahead, facts } = self;
+        let Self { upload: params, shared, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
-        let request = upload.request.request(&mut storage);
+        let request = params.request.request(&mut storage);
         let timeout = Some(shared.settings.timeout);
         underpass_transport::hold_little_on_loopback(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);
         }
-        let mut reception = ActiveUpload::new(&shared, &upload, request, &slot, incoming, facts);
-        let mut response = match answer(&mut reception) {
+        let mut upload = ActiveUpload::new(&shared, &params, request, &slot, incoming, facts);
+        let mut response = match answer(&mut upload) {
             Ok(response) => response,
-            Err(refusal) => refusal.response(&reception.request),
+            Err(refusal) => refusal.response(&upload.request),
         };
-        if upload.explains {
-            let timing = format!("path;desc=\"{}\"", refusal::way(reception.report()));
+        if params.explains {
+            let timing = format!("path;desc=\"{}\"", refusal::mechanism_names(upload.report()));
             response.add_field("Server-Timing", &timing);
         }
-        shared.metrics.worker(worker).received(reception.report());
-        let (ahead, received) = reception.end();
+        shared.metrics.worker(worker).received(upload.report());
+        let (ahead, received) = upload.end();
         UploadOutcome { response, ahead, received }
     }
 }
 
 /// Answers the request by its method and the fields about its body.
-fn answer(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    reception.check_representation()?;
-    reception.offer()?;
-    reception.check_size(reception.expected().unwrap_or(0))?;
-    let upload = reception.upload;
-    if let Some(id) = &upload.id {
-        return resumable::go_on(reception, id);
+fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+    upload.check_representation()?;
+    upload.offer()?;
+    upload.check_size(upload.expected().unwrap_or(0))?;
+
+    if let Some(id) = &upload.params.id {
+        return resumable::resume(upload, id);
     }
-    match reception.request.method {
-        Method::Head => range::respond(reception),
-        Method::Patch => patch::patch(reception),
-        _ => answer_put(reception),
+    match upload.request.method {
+        Method::Head => range::respond(upload),
+        Method::Patch => patch::patch(upload),
+        _ => answer_put(upload),
     }
 }
 
-fn answer_put(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let range = ContentRange::of(&reception.request)
-        .map_err(|fault| Refusal::new(400, fault.to_string()))?;
-    match (UploadFields::of(&reception.request).complete, range) {
-        (None, None) => put::put(reception),
-        (None, Some(range)) => range::put(reception, range),
-        (Some(is_complete), None) => resumable::create(reception, is_complete),
+fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+    let range =
+        ContentRange::of(&upload.request).map_err(|fault| Refusal::new(400, fault.to_string()))?;
+    match (UploadFields::of(&upload.request).complete, range) {
+        (None, None) => put::put(upload),
+        (None, Some(range)) => range::put(upload, range),
+        (Some(is_complete), None) => resumable::create(upload, is_complete),
         (Some(_), Some(_)) => {
             Err(Refusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
         }

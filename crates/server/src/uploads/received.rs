@@ -30,7 +30,7 @@ pub(crate) enum BodyState {
 #[derive(Debug)]
 pub(crate) struct IncompleteBody {
     /// One word for the access log.
-    pub(crate) word: &'static str,
+    pub(crate) label: &'static str,
     /// The message for the operator; `None` if the client caused it.
     pub(crate) reason: Option<String>,
     /// Whether the client may come back with the rest.

@@ -117,8 +117,8 @@ impl From<LockError> for Refusal {
 impl IncompleteBody {
     /// Returns the description of a failure for the log, and the refusal for the client.
     pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
-        let outcome = |word| Self { word, reason: None, is_cut_off: false };
-        let cut_off = |word| Self { is_cut_off: true, ..outcome(word) };
+        let outcome = |label| Self { label, reason: None, is_cut_off: false };
+        let cut_off = |label| Self { is_cut_off: true, ..outcome(label) };
         match error {
             ReceiveError::Cut | ReceiveError::Ended => {
                 (cut_off("reset"), Refusal::new(400, "the body ended too early"))
@@ -144,7 +144,7 @@ impl IncompleteBody {
 
     /// Returns the same for a body that the server itself has ended.
     pub(crate) fn stopped(stop: Stop, settings: &Settings) -> (Self, Refusal) {
-        let broken = |word, is_cut_off| Self { word, reason: None, is_cut_off };
+        let broken = |label, is_cut_off| Self { label, reason: None, is_cut_off };
         match stop {
             Stop::TooSlow => {
                 let (rate, window) = (settings.changes.min_rate, settings.timeout.as_secs());
@@ -159,12 +159,12 @@ impl IncompleteBody {
     fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
-            let broken = Self { word: "reset", reason: None, is_cut_off: true };
+            let broken = Self { label: "reset", reason: None, is_cut_off: true };
             return (broken, Refusal::new(400, "the connection broke off"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
         let reason = Some(error.to_string());
-        (Self { word: "failed", reason, is_cut_off: false }, errno.into())
+        (Self { label: "failed", reason, is_cut_off: false }, errno.into())
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn too_many() -> Response {
 }
 
 /// Returns the names of the mechanisms that moved the bytes, for `Server-Timing`.
-pub(crate) fn way(report: &Report) -> String {
+pub(crate) fn mechanism_names(report: &Report) -> String {
     let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join("+") }
 }

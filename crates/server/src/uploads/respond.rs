@@ -45,7 +45,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),
         explains: ctx.explains,
     };
-    ctx.peer.begins(Activity::Receiving, ctx.started);
+    ctx.peer.set_activity(Activity::Receiving, ctx.started);
     let refused = |response: Response, body| {
         ctx.received.set(Some(Received::nothing(body)));
         response

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use underpass_engine::Version;
 
 use crate::digest::{Digest, Offer, OfferError, Stopped};
-use crate::uploads::reception::ActiveUpload;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 
 impl ActiveUpload<'_> {

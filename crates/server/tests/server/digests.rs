@@ -9,7 +9,7 @@ use std::thread;
 
 use sha2::{Digest as _, Sha256, Sha512};
 use underpass_engine::Version;
-use underpass_server::digest::{Algorithm, Digest, kept, write_digests};
+use underpass_server::digest::{Algorithm, Digest, stored, write_digests};
 
 use super::rig::{
     FileSystem, Mounted, Reply, Running, Site, pattern, request, settings, skip, wait_until,
@@ -63,7 +63,7 @@ impl Ground {
 
     /// The digest that is kept with a file.
     fn kept(&self, name: &str) -> Option<Vec<Digest>> {
-        recall(&self.path(name)).map(kept::StoredDigest::into_digests)
+        load_digest(&self.path(name)).map(stored::StoredDigest::into_digests)
     }
 
     /// A server that knows of this folder only what is in it.
@@ -74,14 +74,14 @@ impl Ground {
     }
 }
 
-fn recall(path: &Path) -> Option<kept::StoredDigest> {
+fn load_digest(path: &Path) -> Option<stored::StoredDigest> {
     let file = File::open(path).unwrap();
-    kept::recall(&file, &Version::of(&file).unwrap())
+    stored::load_digest(&file, &Version::of(&file).unwrap())
 }
 
 fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let file = File::open(path)?;
-    kept::store(&file, &Version::of(&file)?, &[sha256(bytes)]).map(drop)
+    stored::store(&file, &Version::of(&file)?, &[sha256(bytes)]).map(drop)
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn where_nothing_can_be_kept_with_a_file_it_is_remembered() {
         }
         assert_eq!(site.metric("digests_total"), 1.0, "{kind:?}");
         if let Some(is_kept) = is_kept {
-            assert_eq!(recall(&path).is_some(), is_kept);
+            assert_eq!(load_digest(&path).is_some(), is_kept);
         }
         drop(site);
     }
@@ -378,7 +378,7 @@ fn a_file_that_nobody_may_change_has_its_digest_remembered() {
         assert_digest(&site.ask("HEAD", "/file", &[WANT]), 200, &sha256(b"text"));
     }
     assert_eq!(site.metric("digests_total"), 1.0);
-    assert_eq!(recall(&mounted.root().join("file")), None);
+    assert_eq!(load_digest(&mounted.root().join("file")), None);
     assert!(site.notes().is_empty(), "{:?}", site.notes());
     drop(site);
 }

@@ -39,7 +39,7 @@ pub(crate) struct Served<'a> {
     /// Whether no client needs a password.
     pub(crate) is_open: bool,
     /// Whether every client may change files.
-    pub(crate) lets_anyone_write: bool,
+    pub(crate) allows_anonymous_writes: bool,
     /// The confinement in effect.
     pub(crate) confinement: &'a Confinement,
     /// Whether only the addresses are printed.
@@ -74,7 +74,7 @@ pub(crate) fn started(served: &Served<'_>) {
         note(warning);
     }
     let is_local = served.addresses.iter().all(|address| is_local(address));
-    if served.lets_anyone_write && !is_local {
+    if served.allows_anonymous_writes && !is_local {
         note(
             "WARNING: anyone on the network may change files here without a password; \
              --auth user:password@/:rw asks for one",

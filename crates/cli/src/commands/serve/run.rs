@@ -51,9 +51,9 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
     // Who comes to what is shared knows the address, which nobody can guess.
-    let lets_anyone_write = share.is_none()
+    let allows_anonymous_writes = share.is_none()
         && (settings.changes.upload || settings.changes.delete)
-        && settings.access.lets_anyone_write();
+        && settings.access.allows_anonymous_writes();
 
     let signals = keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
@@ -77,7 +77,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         certificate: certificate.as_ref(),
         prefix: &prefix,
         is_open,
-        lets_anyone_write,
+        allows_anonymous_writes,
         confinement: &confinement,
         quiet: args.is_quiet(),
     });

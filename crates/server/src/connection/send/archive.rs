@@ -6,7 +6,7 @@ use underpass_engine::{Chain, Confirm};
 use super::Slow;
 use crate::archive::ArchiveError;
 use crate::archive::checksum::ChecksumResult;
-use crate::archive::sum_up::{ChecksumTask, begin};
+use crate::archive::checksum_task::{ChecksumTask, begin};
 use crate::connection::outcome::Failure;
 use crate::routing::response::ArchiveBody;
 use crate::server::limits::disk_queue::ClientNet;
@@ -53,7 +53,7 @@ impl Slow<'_> {
 
     /// Waits for a checksum; fails and returns `None` if there will be none.
     async fn checksum(&mut self, making: ChecksumTask) -> Option<u32> {
-        let made: Option<ChecksumResult> = self.unless_left(making.made).await?.ok();
+        let made: Option<ChecksumResult> = self.while_connected(making.made).await?.ok();
         match made {
             Some(Ok(checksum)) => Some(checksum),
             Some(Err(undone)) => {

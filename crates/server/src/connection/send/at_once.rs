@@ -7,7 +7,7 @@ use underpass_engine::{
 };
 
 use crate::connection::peer::Peer;
-use crate::connection::turn::{SHORT_TURN, tells_cost};
+use crate::connection::turn::{SHORT_TURN, logs_cost};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::{FileBody, small};
 use crate::server::worker::Worker;
@@ -71,7 +71,7 @@ fn send(
     part: &Part<'_>,
 ) -> Result<Option<(Report, u64)>, Error> {
     // No cost has to be measured, and nothing encrypted.
-    if peer.session().is_some() || tells_cost(&worker.shared.settings) {
+    if peer.session().is_some() || logs_cost(&worker.shared.settings) {
         return Ok(None);
     }
     let place = (part.file, part.at, part.len);

@@ -61,7 +61,7 @@ impl Slow<'_> {
     /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
     async fn arrive(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
         let began = Instant::now();
-        let arrived = self.unless_left(body.wait_for(at, end)).await?;
+        let arrived = self.while_connected(body.wait_for(at, end)).await?;
         self.outcome.waited += began.elapsed();
         match arrived {
             Ok(end) => Some(end),

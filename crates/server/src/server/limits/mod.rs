@@ -7,4 +7,4 @@ pub(crate) mod disk_queue;
 pub(crate) mod evictions; // idle connections that other workers are to close
 pub(crate) mod memory_budget; // memory for listings and archives
 pub(crate) mod priority;
-pub(crate) mod turns; // the processor time of a worker
+pub(crate) mod turn_queue; // the processor time of a worker

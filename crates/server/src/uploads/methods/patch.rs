@@ -6,16 +6,16 @@ use std::os::fd::AsFd;
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::copy_present;
+use crate::uploads::parts::part::copy_existing;
 use crate::uploads::parts::target::NEW_FILE;
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
 /// Receives the change.
-pub(crate) fn patch(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let Some(value) = reception.request.single("x-update-range") else {
+pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+    let Some(value) = upload.request.single("x-update-range") else {
         // RFC 5789 2.2.
         let detail = "a PATCH needs X-Update-Range, or goes on with an upload";
         return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
@@ -24,7 +24,7 @@ pub(crate) fn patch(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusa
         let detail = "an X-Update-Range is append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
         return Err(Refusal::new(400, detail));
     };
-    let target = reception.target()?;
+    let target = upload.target()?;
     let Some(present) = &target.present else {
         return Err(Refusal::new(404, "there is no file to be changed"));
     };
@@ -33,26 +33,26 @@ pub(crate) fn patch(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusa
         let detail = "that is behind the end of the file";
         return Err(Refusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
     };
-    let expected = reception.expected();
+    let expected = upload.expected();
     if expected.is_some_and(|body| !range.fits(body)) {
         return Err(Refusal::new(400, NO_FIT));
     }
     let total = len.max(start.saturating_add(expected.unwrap_or(0)));
-    reception.check_size(total)?;
-    reception.check_room(&target, expected.unwrap_or(0))?;
+    upload.check_size(total)?;
+    upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    if reception.shared.settings.changes.sync {
+    if upload.shared.settings.changes.sync {
         new_file = new_file.durable();
     }
-    copy_present(reception, new_file.file(), len)?;
-    reception.invite()?;
-    let most = reception.shared.settings.changes.limit.map(|limit| limit.saturating_sub(start));
-    let received = reception.body(new_file.file(), start, most)?;
+    copy_existing(upload, new_file.file(), len)?;
+    upload.send_continue()?;
+    let most = upload.shared.settings.changes.limit.map(|limit| limit.saturating_sub(start));
+    let received = upload.body(new_file.file(), start, most)?;
     if !range.fits(received) {
         return Err(Refusal::new(400, NO_FIT));
     }
-    finish(reception, &target, None, new_file, false)
+    finish(upload, &target, None, new_file, false)
 }
 
 const NO_FIT: &str = "the body is not as long as its X-Update-Range says";

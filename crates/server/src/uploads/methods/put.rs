@@ -14,33 +14,33 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 use crate::files::open_files;
 use crate::files::version::facts;
 use crate::routing::response::Response;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, Part};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
-pub(crate) fn put(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let changes = reception.shared.settings.changes;
-    let target = reception.target()?;
-    let expected = reception.expected();
-    reception.check_room(&target, expected.unwrap_or(0))?;
+pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+    let changes = upload.shared.settings.changes;
+    let target = upload.target()?;
+    let expected = upload.expected();
+    upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     if changes.sync {
         new_file = new_file.durable();
     }
     if let Some(len) = expected {
-        reception.reserve(&target, &new_file, 0, len)?;
+        upload.reserve(&target, &new_file, 0, len)?;
     }
-    reception.invite()?;
-    match reception.body(new_file.file(), 0, changes.limit) {
-        Ok(_) => finish(reception, &target, None, new_file, false),
+    upload.send_continue()?;
+    match upload.body(new_file.file(), 0, changes.limit) {
+        Ok(_) => finish(upload, &target, None, new_file, false),
         Err(refusal) => {
-            let received = reception.received();
-            if expected.is_some() && received >= WORTH_KEEPING && reception.is_cut_off() {
-                part::keep(reception, &target, new_file, received);
+            let received = upload.received();
+            if expected.is_some() && received >= WORTH_KEEPING && upload.is_cut_off() {
+                part::keep_part(upload, &target, new_file, received);
             }
             Err(refusal)
         }
@@ -50,15 +50,15 @@ pub(crate) fn put(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal>
 /// Gives a complete file, which may be a `part` until now, its name, and adds its version to the response. With `keeps`, or if the
 /// request says so, an existing file must not be replaced.
 pub(crate) fn finish(
-    reception: &ActiveUpload<'_>,
+    upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: Option<&Part<'_>>,
     new_file: AtomicFile,
     keeps: bool,
 ) -> Result<Response, Refusal> {
-    let shared = reception.shared;
+    let shared = upload.shared;
     let file = new_file.file().try_clone()?;
-    let digests = match reception.verify(&file) {
+    let digests = match upload.verify(&file) {
         Ok(digests) => digests,
         Err(refusal) => {
             // Resuming it would only lead to the same refusal.
@@ -66,34 +66,34 @@ pub(crate) fn finish(
             return Err(refusal);
         }
     };
-    let is_timed = set_time(reception, &file)?;
+    let is_timed = set_time(upload, &file)?;
     if shared.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
     // No other request gives or takes a name between the last check and the change.
-    let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
+    let is_conditional = keeps || CONDITIONS.iter().any(|name| upload.request.has(name));
     let replaced = if is_conditional {
         let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
-        name(reception, target, part, new_file, keeps)?
+        name(upload, target, part, new_file, keeps)?
     } else {
         let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
-        name(reception, target, part, new_file, keeps)?
+        name(upload, target, part, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     if is_timed {
         response.add_field("X-OC-MTime", "accepted");
     }
     response.has_stored = true;
-    let version = tell_version(&mut response, &file)?;
-    reception.remember(file, version, digests);
+    let version = add_version_fields(&mut response, &file)?;
+    upload.remember(file, version, digests);
     Ok(response)
 }
 
 /// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
 /// rclone understand it; returns whether there is one.
-fn set_time(reception: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
-    let said = reception.request.field("x-oc-mtime");
+fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
+    let said = upload.request.field("x-oc-mtime");
     let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds else { return Ok(false) };
     let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -104,17 +104,17 @@ fn set_time(reception: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
 
 /// Checks the existing file once more, and takes the name; returns whether a file was replaced.
 fn name(
-    reception: &ActiveUpload<'_>,
+    upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: Option<&Part<'_>>,
     mut new_file: AtomicFile,
     keeps: bool,
 ) -> Result<bool, Refusal> {
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
-    let keeps = keeps || reception.request.field("if-none-match") == Some(b"*");
-    let present = match target.look(&reception.shared.root) {
+    let keeps = keeps || upload.request.field("if-none-match") == Some(b"*");
+    let present = match target.existing_file(&upload.shared.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
-        Ok(present) => check(&reception.request, present.as_ref()).map(|()| present),
+        Ok(present) => check(&upload.request, present.as_ref()).map(|()| present),
         Err(refusal) => Err(refusal),
     };
     let present = match present {
@@ -135,7 +135,7 @@ fn name(
 }
 
 /// Adds the fields that identify the new version.
-fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
+fn add_version_fields(response: &mut Response, file: &File) -> io::Result<Version> {
     let version = Version::of(file)?;
     response.add_field("ETag", &etag(&facts(&version)));
     if let Some(modified) = last_modified(open_files::modified(&version), SystemTime::now()) {

@@ -6,43 +6,40 @@ use std::os::unix::ffi::OsStrExt;
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::{Part, copy_present, len_so_far, settle};
+use crate::uploads::parts::part::{Part, copy_existing, part_len, record_synced};
 use crate::uploads::parts::target::UploadTarget;
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{ContentRange, PartId};
 
 /// Receives a part, and completes the file if it was the last one.
-pub(crate) fn put(
-    reception: &mut ActiveUpload<'_>,
-    range: ContentRange,
-) -> Result<Response, Refusal> {
-    let target = reception.target()?;
-    if reception.expected().is_some_and(|len| len != range.len) {
+pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<Response, Refusal> {
+    let target = upload.target()?;
+    if upload.expected().is_some_and(|len| len != range.len) {
         return Err(Refusal::new(400, "the body is not as long as its Content-Range says"));
     }
-    reception.check_size(range.total)?;
-    let (part, new_file) = begin(reception, &target, range)?;
-    reception.superseded_by(part.superseded());
-    reception.invite()?;
-    let outcome = reception.body(new_file.file(), range.first, Some(range.len));
+    upload.check_size(range.total)?;
+    let (part, new_file) = begin(upload, &target, range)?;
+    upload.superseded_by(part.superseded());
+    upload.send_continue()?;
+    let outcome = upload.body(new_file.file(), range.first, Some(range.len));
     disk_space::release(new_file.file());
-    let written = range.first + reception.received();
+    let written = range.first + upload.received();
     if written == 0 {
         new_file.discard();
         return outcome.and_then(|_| Err(Refusal::new(400, MISSING)));
     }
     let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
     if !is_whole {
-        settle(reception, &new_file, written);
+        record_synced(upload, &new_file, written);
     }
     if outcome? != range.len {
         return Err(Refusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {
-        return finish(reception, &target, Some(&part), new_file, false);
+        return finish(upload, &target, Some(&part), new_file, false);
     }
     // RFC 9110 15.3.3: accepted, and not complete yet.
     let mut response = Response::empty(202);
@@ -51,9 +48,9 @@ pub(crate) fn put(
 }
 
 /// Returns the number of bytes of a file that have arrived and can be resumed.
-pub(crate) fn respond(reception: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let target = reception.target()?;
-    let Some(len) = len_so_far(reception, &target, part_id(reception, &target))? else {
+pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+    let target = upload.target()?;
+    let Some(len) = part_len(upload, &target, part_id(upload, &target))? else {
         return Err(Refusal::new(404, "nothing of this file waits for its rest"));
     };
     let mut response = Response::empty(204);
@@ -64,11 +61,11 @@ pub(crate) fn respond(reception: &mut ActiveUpload<'_>) -> Result<Response, Refu
 
 /// Opens the existing part of the file, cut to where the body begins.
 fn begin<'a>(
-    reception: &ActiveUpload<'a>,
+    upload: &ActiveUpload<'a>,
     target: &UploadTarget,
     range: ContentRange,
 ) -> Result<(Part<'a>, AtomicFile), Refusal> {
-    let part = Part::take(reception, target, part_id(reception, target))?;
+    let part = Part::take(upload, target, part_id(upload, target))?;
     let have = part.len(target)?;
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
@@ -77,16 +74,15 @@ fn begin<'a>(
         let detail = "the bytes before this part are not here";
         return Err(Refusal::new(416, detail).with("Upload-Offset", there));
     }
-    reception
-        .check_room(target, if is_copied { range.total } else { range.total - range.first })?;
-    let new_file = part.open(target, reception.shared.settings.changes.sync)?;
+    upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
+    let new_file = part.open(target, upload.shared.settings.changes.sync)?;
     let prepared = if is_copied {
-        copy_present(reception, new_file.file(), range.first)
+        copy_existing(upload, new_file.file(), range.first)
     } else {
-        part.go_on(&new_file, range.first)
+        part.truncate(&new_file, range.first)
     };
     let end = range.first + range.len;
-    let prepared = prepared.and_then(|()| reception.reserve(target, &new_file, range.first, end));
+    let prepared = prepared.and_then(|()| upload.reserve(target, &new_file, range.first, end));
     match prepared {
         Ok(()) => Ok((part, new_file)),
         Err(refusal) => {
@@ -101,8 +97,8 @@ fn begin<'a>(
 }
 
 /// Returns the id of a part that has no address of its own.
-fn part_id(reception: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
-    reception.upload.owner.part_of_name(target.name.as_bytes())
+fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
+    upload.params.owner.part_of_name(target.name.as_bytes())
 }
 
 const MISSING: &str = "the body is shorter than its Content-Range says";

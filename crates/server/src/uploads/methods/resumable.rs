@@ -11,11 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::{Part, len_so_far, settle};
+use crate::uploads::parts::part::{Part, part_len, record_synced};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
@@ -27,25 +27,25 @@ use underpass_protocol::upload::{
 
 /// Creates an upload (section 4.2).
 pub(crate) fn create(
-    reception: &mut ActiveUpload<'_>,
+    upload: &mut ActiveUpload<'_>,
     is_complete: bool,
 ) -> Result<Response, Refusal> {
-    let target = reception.target()?;
-    let fields = UploadFields::of(&reception.request);
-    let length = length(reception, fields, is_complete, 0, None)?;
-    reception.check_size(length.unwrap_or(0))?;
-    let keeps = reception.request.field("if-none-match") == Some(b"*");
-    let id = UploadId { token: reception.upload.owner.token(random_bytes()?), length, keeps };
-    let location = location(reception, id);
-    let part = Part::take(reception, &target, part_id(reception, &target, id))?;
-    reception.superseded_by(part.superseded());
-    let sync = reception.shared.settings.changes.sync;
-    reception.check_room(&target, length.unwrap_or(0))?;
-    if !reception.has_body() {
+    let target = upload.target()?;
+    let fields = UploadFields::of(&upload.request);
+    let length = length(upload, fields, is_complete, 0, None)?;
+    upload.check_size(length.unwrap_or(0))?;
+    let keeps = upload.request.field("if-none-match") == Some(b"*");
+    let id = UploadId { token: upload.params.owner.token(random_bytes()?), length, keeps };
+    let location = location(upload, id);
+    let part = Part::take(upload, &target, part_id(upload, &target, id))?;
+    upload.superseded_by(part.superseded());
+    let sync = upload.shared.settings.changes.sync;
+    upload.check_room(&target, length.unwrap_or(0))?;
+    if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
         let new_file = part.open(&target, sync)?;
         return finish_step(
-            reception,
+            upload,
             &target,
             &part,
             new_file,
@@ -55,29 +55,29 @@ pub(crate) fn create(
     // The file has no name until the first byte: without the address, no client could resume it.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    reception.reserve(&target, &new_file, 0, reception.expected().or(length).unwrap_or(0))?;
-    let version = reception.request.single("upload-draft-interop-version");
-    if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
-        let limits = limits(reception);
-        reception.say(&interim::resumption_supported(&location, limits))?;
+    upload.reserve(&target, &new_file, 0, upload.expected().or(length).unwrap_or(0))?;
+    let version = upload.request.single("upload-draft-interop-version");
+    if upload.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
+        let limits = limits(upload);
+        upload.send_interim(&interim::resumption_supported(&location, limits))?;
     }
-    reception.invite()?;
-    reception.first_byte()?;
+    upload.send_continue()?;
+    upload.first_byte()?;
     let new_file = part.name(&target, new_file, sync)?;
-    append(reception, &target, &part, new_file, UploadStep { id, offset: 0, is_complete })
+    append(upload, &target, &part, new_file, UploadStep { id, offset: 0, is_complete })
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
-pub(crate) fn go_on(reception: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, Refusal> {
+pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, Refusal> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
-    let target = reception.target()?;
-    match reception.request.method {
-        Method::Patch => patch(reception, &target, id),
+    let target = upload.target()?;
+    match upload.request.method {
+        Method::Patch => patch(upload, &target, id),
         Method::Head | Method::Get => {
-            let id_of_part = part_id(reception, &target, id);
-            let offset = len_so_far(reception, &target, id_of_part)?.ok_or_else(unknown)?;
+            let id_of_part = part_id(upload, &target, id);
+            let offset = part_len(upload, &target, id_of_part)?.ok_or_else(unknown)?;
             let mut response = Response::empty(204);
-            add_state(&mut response, reception, offset, false);
+            add_state(&mut response, upload, offset, false);
             if let Some(length) = id.length {
                 response.add_field("Upload-Length", &length.to_string());
             }
@@ -85,7 +85,7 @@ pub(crate) fn go_on(reception: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respo
             Ok(response)
         }
         Method::Delete => {
-            let part = Part::take(reception, &target, part_id(reception, &target, id))?;
+            let part = Part::take(upload, &target, part_id(upload, &target, id))?;
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
@@ -98,41 +98,41 @@ pub(crate) fn go_on(reception: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respo
 
 /// Resumes an upload (section 4.4).
 fn patch(
-    reception: &mut ActiveUpload<'_>,
+    upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     id: UploadId,
 ) -> Result<Response, Refusal> {
-    let media_type = reception.request.field("content-type").unwrap_or_default();
+    let media_type = upload.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
         let detail = "what goes on with an upload is of type application/partial-upload";
         return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
     }
-    let fields = UploadFields::of(&reception.request);
+    let fields = UploadFields::of(&upload.request);
     let (Some(is_complete), Some(provided)) = (fields.complete, fields.offset) else {
         let detail = "Upload-Complete and Upload-Offset say where the body belongs";
         return Err(Refusal::new(400, detail));
     };
-    let part = Part::take(reception, target, part_id(reception, target, id))?;
+    let part = Part::take(upload, target, part_id(upload, target, id))?;
     let offset = part.len(target)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
         let refusal = Refusal::problem(problem).with("Upload-Offset", offset);
         return Err(refusal.with("Upload-Complete", "?0"));
     }
-    let length = length(reception, fields, is_complete, offset, id.length)?;
-    reception.check_size(length.unwrap_or(offset))?;
-    reception.check_room(target, length.map_or(0, |length| length - offset))?;
-    let new_file = part.open(target, reception.shared.settings.changes.sync)?;
-    let end = reception.expected().map(|body| offset + body).or(length).unwrap_or(offset);
-    if let Err(refusal) = reception.reserve(target, &new_file, offset, end) {
+    let length = length(upload, fields, is_complete, offset, id.length)?;
+    upload.check_size(length.unwrap_or(offset))?;
+    upload.check_room(target, length.map_or(0, |length| length - offset))?;
+    let new_file = part.open(target, upload.shared.settings.changes.sync)?;
+    let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
+    if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());
         return Err(refusal);
     }
-    reception.superseded_by(part.superseded());
-    reception.invite().inspect_err(|_| disk_space::release(new_file.file()))?;
+    upload.superseded_by(part.superseded());
+    upload.send_continue().inspect_err(|_| disk_space::release(new_file.file()))?;
     append(
-        reception,
+        upload,
         target,
         &part,
         new_file,
@@ -152,26 +152,26 @@ struct UploadStep {
 
 /// Receives the body, as much of it as comes.
 fn append(
-    reception: &mut ActiveUpload<'_>,
+    upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     part: &Part<'_>,
     new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response, Refusal> {
-    let limit = reception.shared.settings.changes.limit;
+    let limit = upload.shared.settings.changes.limit;
     let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
-    let outcome = reception.body(new_file.file(), step.offset, most);
+    let outcome = upload.body(new_file.file(), step.offset, most);
     disk_space::release(new_file.file());
-    let offset = step.offset + reception.received();
+    let offset = step.offset + upload.received();
     match outcome {
-        Ok(_) => finish_step(reception, target, part, new_file, UploadStep { offset, ..step }),
+        Ok(_) => finish_step(upload, target, part, new_file, UploadStep { offset, ..step }),
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
-            let is_too_long = reception.is_too_long();
+            let is_too_long = upload.is_too_long();
             if offset == 0 || is_too_long {
                 new_file.discard();
             } else {
-                settle(reception, &new_file, offset);
+                record_synced(upload, &new_file, offset);
             }
             let is_inconsistent = is_too_long && step.id.length.is_some();
             Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
@@ -181,7 +181,7 @@ fn append(
 
 /// Reports the progress of the upload, or completes it.
 fn finish_step(
-    reception: &ActiveUpload<'_>,
+    upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: &Part<'_>,
     new_file: AtomicFile,
@@ -189,37 +189,36 @@ fn finish_step(
 ) -> Result<Response, Refusal> {
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
-        settle(reception, &new_file, offset);
+        record_synced(upload, &new_file, offset);
         // Section 4.2.2: the creation is answered with 201 and the address; 4.4.2: later steps are
         // answered with 204.
-        let is_new = reception.request.method == Method::Put;
+        let is_new = upload.request.method == Method::Put;
         let mut response = Response::empty(if is_new { 201 } else { 204 });
         if is_new {
-            response.add_field("Location", &location(reception, id));
+            response.add_field("Location", &location(upload, id));
         }
-        add_state(&mut response, reception, offset, false);
+        add_state(&mut response, upload, offset, false);
         return Ok(response);
     }
     if id.length.is_some_and(|length| length != offset) {
         return Err(Refusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: Refusal| refusal.with("Upload-Complete", "?1");
-    let mut response =
-        finish(reception, target, Some(part), new_file, id.keeps).map_err(refused)?;
+    let mut response = finish(upload, target, Some(part), new_file, id.keeps).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
 }
 
 /// Returns the total length of the upload, from all fields that give it (section 4.1.3).
 fn length(
-    reception: &ActiveUpload<'_>,
+    upload: &ActiveUpload<'_>,
     fields: UploadFields,
     is_complete: bool,
     offset: u64,
     known: Option<u64>,
 ) -> Result<Option<u64>, Refusal> {
     let inconsistent = || Refusal::problem(Problem::Length);
-    let body = reception.expected();
+    let body = upload.expected();
     let end = body.map(|body| offset.checked_add(body).ok_or_else(inconsistent)).transpose()?;
     let of_body = end.filter(|_| is_complete);
     let mut said = [known, fields.length, of_body].into_iter().flatten();
@@ -232,31 +231,26 @@ fn length(
 }
 
 /// Adds the fields about the state of an upload.
-fn add_state(
-    response: &mut Response,
-    reception: &ActiveUpload<'_>,
-    offset: u64,
-    is_complete: bool,
-) {
+fn add_state(response: &mut Response, upload: &ActiveUpload<'_>, offset: u64, is_complete: bool) {
     response.add_field("Upload-Complete", if is_complete { "?1" } else { "?0" });
     response.add_field("Upload-Offset", &offset.to_string());
-    response.add_field("Upload-Limit", &limits(reception).to_string());
+    response.add_field("Upload-Limit", &limits(upload).to_string());
 }
 
-fn limits(reception: &ActiveUpload<'_>) -> Limits {
-    refusal::limits(&reception.shared.settings.changes)
+fn limits(upload: &ActiveUpload<'_>) -> Limits {
+    refusal::limits(&upload.shared.settings.changes)
 }
 
 /// Returns the address of an upload.
-fn location(reception: &ActiveUpload<'_>, id: UploadId) -> String {
-    let path = &reception.upload.path;
+fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
+    let path = &upload.params.path;
     let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
-    format!("{}/{}?upload={id}", reception.shared.settings.path_prefix, segments.join("/"))
+    format!("{}/{}?upload={id}", upload.shared.settings.path_prefix, segments.join("/"))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
-fn part_id(reception: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> PartId {
-    reception.upload.owner.part_of_token(id.token, target.name.as_bytes())
+fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> PartId {
+    upload.params.owner.part_of_token(id.token, target.name.as_bytes())
 }
 
 /// Returns the refusal for an upload that does not exist, or no longer.

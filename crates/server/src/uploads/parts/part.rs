@@ -15,12 +15,12 @@ use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::DiskWait;
 use crate::server::shared::Shared;
+use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::reception::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
-use crate::uploads::state::written;
+use crate::uploads::state::sync_tracker;
 use underpass_protocol::upload::{PartId, partial_name};
 
 /// A part of a file, and the lock to resume it.
@@ -43,7 +43,7 @@ impl Drop for Part<'_> {
             if let Ok(Some((folder, file))) = self.shared.root.parent_of(path)
                 && statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
             {
-                stale_uploads::note(self.shared, path.clone(), name, SystemTime::now());
+                stale_uploads::add_part(self.shared, path.clone(), name, SystemTime::now());
             }
         }
     }
@@ -52,14 +52,14 @@ impl Drop for Part<'_> {
 impl<'a> Part<'a> {
     /// Takes over the part with this id, whether it exists or not.
     pub(crate) fn take(
-        reception: &ActiveUpload<'a>,
+        upload: &ActiveUpload<'a>,
         target: &UploadTarget,
         id: PartId,
     ) -> Result<Self, Refusal> {
         let name = partial_name(target.name.as_bytes(), id);
-        let locks = &reception.shared.uploads.locks;
-        let lock = locks.take(&target.folder, &name, reception.connection())?;
-        let (shared, path) = (reception.shared, target.path_of(&name));
+        let locks = &upload.shared.uploads.locks;
+        let lock = locks.take(&target.folder, &name, upload.connection())?;
+        let (shared, path) = (upload.shared, target.path_of(&name));
         let complete = complete_name(shared, target, id);
         let complete_path = target.path_of(&complete);
         shared.uploads.waiting.remove(&path);
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
     /// final one.
     fn take_back(&self, target: &UploadTarget) -> Result<(), Refusal> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
-        self.shared.uploads.written.note(&complete, 0);
+        self.shared.uploads.synced.record(&complete, 0);
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
         match rename_new(&target.folder, from, &target.folder, to) {
             // A later upload has left a part.
@@ -93,7 +93,7 @@ impl<'a> Part<'a> {
         let locks = &self.shared.uploads.locks;
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
-        written::forget(new_file.file());
+        sync_tracker::remove_record(new_file.file());
         Ok(lock)
     }
 
@@ -108,14 +108,14 @@ impl<'a> Part<'a> {
         let name = OsStr::from_bytes(&self.name);
         let new_file =
             AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
-        let believed = self.shared.uploads.written.believed(new_file.file())?;
-        self.go_on(&new_file, believed)?;
+        let trusted_len = self.shared.uploads.synced.trusted_len(new_file.file())?;
+        self.truncate(&new_file, trusted_len)?;
         Ok(if sync { new_file.durable() } else { new_file })
     }
 
     /// Cuts the part to `len` bytes, after which it is resumed.
-    pub(crate) fn go_on(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
-        Ok(self.shared.uploads.written.go_on(new_file.file(), len)?)
+    pub(crate) fn truncate(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
+        Ok(self.shared.uploads.synced.truncate(new_file.file(), len)?)
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
@@ -146,17 +146,17 @@ impl<'a> Part<'a> {
 
 /// Returns the number of bytes of a part without taking it away from the connection that resumes
 /// it; `None` if there is no such part.
-pub(crate) fn len_so_far(
-    reception: &ActiveUpload<'_>,
+pub(crate) fn part_len(
+    upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     id: PartId,
 ) -> Result<Option<u64>, Refusal> {
     let name = partial_name(target.name.as_bytes(), id);
     // This comes before the file is checked: an upload that begins later does not count.
-    let is_begun = reception.shared.uploads.locks.is_held(&target.folder, &name);
-    let mut len = len_of(reception.shared, target, &name)?;
+    let is_begun = upload.shared.uploads.locks.is_held(&target.folder, &name);
+    let mut len = len_of(upload.shared, target, &name)?;
     if len.is_none() {
-        let complete = open_part(target, &complete_name(reception.shared, target, id))?;
+        let complete = open_part(target, &complete_name(upload.shared, target, id))?;
         len = complete.map(|part| Ok::<_, Refusal>(part.metadata()?.len())).transpose()?;
     }
     // The part gets its name with its first byte.
@@ -165,14 +165,14 @@ pub(crate) fn len_so_far(
 
 /// Returns the name of a complete part, until it has its final one.
 fn complete_name(shared: &Shared, target: &UploadTarget, id: PartId) -> Vec<u8> {
-    let session = shared.uploads.written.session(&target.folder);
+    let session = shared.uploads.synced.session(&target.folder);
     partial_name(target.name.as_bytes(), id.complete_in(session.as_bytes()))
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
 fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
     let part = open_part(target, name)?;
-    Ok(part.map(|part| shared.uploads.written.believed(&part)).transpose()?)
+    Ok(part.map(|part| shared.uploads.synced.trusted_len(&part)).transpose()?)
 }
 
 /// Opens a part; `None` if there is none.
@@ -187,53 +187,53 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, Refusal
 
 /// Notes how much of a part is on the disk when its connection stops; with `--sync on` that is all
 /// of it.
-pub(crate) fn settle(reception: &ActiveUpload<'_>, new_file: &AtomicFile, len: u64) {
+pub(crate) fn record_synced(upload: &ActiveUpload<'_>, new_file: &AtomicFile, len: u64) {
     // Otherwise another connection waits for the part, and will do so.
-    if !reception.is_superseded() && is_synced(reception, new_file.file()) {
-        reception.shared.uploads.written.note(new_file.file(), len);
+    if !upload.is_superseded() && is_synced(upload, new_file.file()) {
+        upload.shared.uploads.synced.record(new_file.file(), len);
     }
 }
 
 /// Syncs a part to the disk, if the settings say so; returns whether it did.
-fn is_synced(reception: &ActiveUpload<'_>, part: &File) -> bool {
-    reception.shared.settings.changes.sync && part.sync_data().is_ok()
+fn is_synced(upload: &ActiveUpload<'_>, part: &File) -> bool {
+    upload.shared.settings.changes.sync && part.sync_data().is_ok()
 }
 
 /// Keeps the received part of a file, so that its client can resume it.
-pub(crate) fn keep(
-    reception: &ActiveUpload<'_>,
+pub(crate) fn keep_part(
+    upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     new_file: AtomicFile,
     len: u64,
 ) {
-    let id = reception.upload.owner.part_of_name(target.name.as_bytes());
+    let id = upload.params.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);
-    let locks = &reception.shared.uploads.locks;
+    let locks = &upload.shared.uploads.locks;
     // An older part that another connection resumes must not be taken away from it.
-    let Some(_lock) = locks.take_free(&target.folder, &name, reception.connection()) else {
+    let Some(_lock) = locks.take_free(&target.folder, &name, upload.connection()) else {
         return;
     };
     let partial = OsStr::from_bytes(&name);
     // This gives back the space that was reserved for the rest, and removes an older part.
     if new_file.file().set_len(len).is_ok() {
-        let synced = if is_synced(reception, new_file.file()) { len } else { 0 };
-        reception.shared.uploads.written.note(new_file.file(), synced);
+        let synced = if is_synced(upload, new_file.file()) { len } else { 0 };
+        upload.shared.uploads.synced.record(new_file.file(), synced);
         let _ = unlinkat(&target.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to begin anew.
         if new_file.keep_as(partial).is_ok() {
-            stale_uploads::note(reception.shared, target.path_of(&name), &name, SystemTime::now());
+            stale_uploads::add_part(upload.shared, target.path_of(&name), &name, SystemTime::now());
         }
     }
 }
 
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
 /// system supports it.
-pub(crate) fn copy_present(
-    reception: &ActiveUpload<'_>,
+pub(crate) fn copy_existing(
+    upload: &ActiveUpload<'_>,
     file: &File,
     len: u64,
 ) -> Result<(), Refusal> {
-    let present = reception.shared.root.open(&reception.upload.path, DiskWait::Allowed)?;
+    let present = upload.shared.root.open(&upload.params.path, DiskWait::Allowed)?;
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),

@@ -83,14 +83,14 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(
         if !is_partial_name(name) {
             continue;
         }
-        match look(shared, &folder, name) {
+        match part_state(shared, &folder, name) {
             PartState::Stale => {
                 let _ = tree::remove(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.
                 give_back(&folder, name);
-                note(shared, join(path, name), name, since);
+                add_part(shared, join(path, name), name, since);
             }
             PartState::Other => {}
         }
@@ -106,7 +106,7 @@ enum PartState {
     Other,
 }
 
-fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
+fn part_state(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return PartState::Other;
     };
@@ -145,7 +145,7 @@ fn give_back(folder: &OwnedFd, name: &[u8]) {
 }
 
 /// Notes that a part waits for its rest, and removes those that are now too many.
-pub(crate) fn note(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTime) {
+pub(crate) fn add_part(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTime) {
     let Some(owner) = owner_tag(name) else { return };
     for surplus in shared.uploads.waiting.insert(path, owner, since) {
         remove(shared, &surplus);
@@ -157,10 +157,10 @@ pub(crate) fn expire(shared: &Shared) {
     let expiry = shared.settings.changes.expiry;
     while let Some(path) = shared.uploads.waiting.take_due(expiry) {
         let Ok(Some((folder, name))) = shared.root.parent_of(&path) else { continue };
-        match look(shared, &folder, name.as_bytes()) {
+        match part_state(shared, &folder, name.as_bytes()) {
             PartState::Stale => remove(shared, &path),
             // Something was added to it after all.
-            PartState::Waiting(since) => note(shared, path.clone(), name.as_bytes(), since),
+            PartState::Waiting(since) => add_part(shared, path.clone(), name.as_bytes(), since),
             PartState::Other => {}
         }
     }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 use underpass_engine::Version;
 
-use crate::digest::kept;
+use crate::digest::stored;
 use crate::files::open_files;
 use crate::files::root::{DiskWait, Root};
 use crate::files::version::facts;
@@ -70,7 +70,7 @@ impl UploadTarget {
             return Err(Refusal::new(403, "only one file is served here, to be read"));
         };
         let mut target = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
-        target.present = target.look(root)?;
+        target.present = target.existing_file(root)?;
         Ok(target)
     }
 
@@ -82,13 +82,13 @@ impl UploadTarget {
 
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
     /// is followed for its attributes, as for reading.
-    pub(crate) fn look(&self, root: &Root) -> Result<Option<ExistingFile>, Refusal> {
+    pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>, Refusal> {
         let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat?,
         };
         let stat = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Symlink => match root.look(&self.path) {
+            FileType::Symlink => match root.stat(&self.path) {
                 Ok(stat) => stat,
                 // The link leads nowhere, or out of the served files.
                 Err(_) => return Ok(None),
@@ -110,7 +110,7 @@ impl UploadTarget {
         let version = Version::from_stat(stat);
         let file = root.open(&self.path, DiskWait::Allowed).ok();
         let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
-        same.map_or_else(|| etag(&facts(&version)), |file| kept::etag(file, &version))
+        same.map_or_else(|| etag(&facts(&version)), |file| stored::etag(file, &version))
     }
 }
 

@@ -6,8 +6,8 @@ use underpass_engine::PipePool;
 
 use crate::uploads::state::locks::UploadLocks;
 use crate::uploads::state::slots::Slots;
-use crate::uploads::state::waiting::UnfinishedParts;
-use crate::uploads::state::written::SyncTracker;
+use crate::uploads::state::sync_tracker::SyncTracker;
+use crate::uploads::state::unfinished::UnfinishedParts;
 
 /// The state that the uploads of all workers share.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Uploads {
     pub(crate) reserving: Mutex<()>,
     pub(crate) pipes: PipePool,
     /// Tells how much of a part is on the disk.
-    pub(crate) written: SyncTracker,
+    pub(crate) synced: SyncTracker,
 }
 
 impl Uploads {
@@ -32,7 +32,7 @@ impl Uploads {
             waiting: UnfinishedParts::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
-            written: SyncTracker::new(),
+            synced: SyncTracker::new(),
         }
     }
 }

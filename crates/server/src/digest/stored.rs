@@ -52,12 +52,12 @@ impl StoredDigest {
 /// Reads the digests stored with a file in its present version, if there are any and they are still
 /// valid. It takes one system call.
 #[must_use]
-pub fn recall(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
+pub fn load_digest(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let record = Record::parse(bytes.get(..len)?)?;
     record
-        .holds_for(version)
+        .is_valid_for(version)
         .then_some(StoredDigest { changed: record.changed, digests: record.digests })
 }
 
@@ -65,7 +65,8 @@ pub fn recall(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
 /// with the file does not change it.
 #[must_use]
 pub fn etag(file: impl AsFd, version: &Version) -> String {
-    let changed = recall(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
+    let changed =
+        load_digest(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
     etag_since(&facts(version), changed)
 }
 
@@ -85,7 +86,7 @@ pub fn store(
     digests: &[Digest],
 ) -> io::Result<Option<Version>> {
     let file = file.as_fd();
-    if !keeps_up(file, version)? {
+    if !is_reliable(file, version)? {
         return Err(Errno::NOTSUP.into());
     }
     if Version::of(file)? != *version {
@@ -96,10 +97,10 @@ pub fn store(
         record.set_at = now()?;
         fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
         let present = Version::of(file)?;
-        if !is_same_but_changed(version, &present) {
+        if !differs_only_in_ctime(version, &present) {
             return Ok(None);
         }
-        if record.holds_for(&present) {
+        if record.is_valid_for(&present) {
             return Ok(Some(present));
         }
         // The disk delayed the call: try again with the present time.
@@ -123,7 +124,7 @@ impl Record {
     /// Creates a record of these digests and those stored before.
     fn new(file: BorrowedFd<'_>, version: &Version, digests: &[Digest]) -> io::Result<Self> {
         let mut digests = digests.to_vec();
-        let changed = match recall(file, version) {
+        let changed = match load_digest(file, version) {
             None => nanoseconds(version.changed()).ok_or(Errno::OVERFLOW)?,
             Some(before) => {
                 let is_new =
@@ -166,7 +167,7 @@ impl Record {
     }
 
     /// Returns whether nothing was changed since it was set.
-    fn holds_for(&self, version: &Version) -> bool {
+    fn is_valid_for(&self, version: &Version) -> bool {
         let Some(changed) = nanoseconds(version.changed()) else { return false };
         let latest = self.set_at.saturating_add(MOMENT.as_nanos() as i64);
         (self.set_at..=latest).contains(&changed) && self.check == check(version)
@@ -175,7 +176,7 @@ impl Record {
 
 /// Returns whether the attribute is reliable here: the file system takes its times from the clock
 /// of this machine, with a fine resolution, and does not copy the file to set it.
-fn keeps_up(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
+fn is_reliable(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     let kind = fstatfs(file)?.f_type as u32;
     // Old ext4 and other file systems have times of whole seconds.
@@ -183,7 +184,7 @@ fn keeps_up(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
 }
 
 /// Returns whether two versions differ at most in their ctime.
-fn is_same_but_changed(one: &Version, other: &Version) -> bool {
+fn differs_only_in_ctime(one: &Version, other: &Version) -> bool {
     let facts =
         |version: &Version| (version.inode(), version.size(), version.modified(), version.links());
     facts(one) == facts(other)
@@ -235,7 +236,7 @@ const ATTEMPTS: u32 = 5;
 /// The nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// The magic numbers of the file systems that [`keeps_up`] knows: ext4, XFS, btrfs, tmpfs, F2FS,
+/// The magic numbers of the file systems that [`is_reliable`] knows: ext4, XFS, btrfs, tmpfs, F2FS,
 /// bcachefs and ZFS. Overlayfs is not here because it would copy a whole file of a lower layer, nor
 /// are network file systems, whose times are of another clock.
 const KNOWN: [u32; 7] =

@@ -38,7 +38,7 @@ impl WriterChecks {
     }
 
     /// Returns the version of a file from which each change can be detected.
-    pub(crate) fn settle(
+    pub(crate) fn check(
         &mut self,
         stable_versions: &StableVersions,
         path: &[u8],
@@ -62,11 +62,11 @@ impl WriterChecks {
             self.begun.push((path.into(), WriterCheck::new()));
             self.begun.len() - 1
         });
-        let look = self.begun[index].1.look(file, Some(version));
-        match look.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
+        let checked = self.begun[index].1.check(file, Some(version));
+        match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::Stable { version, has_writer } => {
                 if has_writer {
-                    stable_versions.note(version);
+                    stable_versions.insert(version);
                 }
                 Ok(CheckedVersion { version, has_writer, is_stable: true })
             }
@@ -96,7 +96,7 @@ impl StableVersions {
         known.get(&version.inode()) == Some(version)
     }
 
-    fn note(&self, version: Version) {
+    fn insert(&self, version: Version) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_KNOWN {
             known.clear();

@@ -32,7 +32,7 @@ use underpass_transport::tls::Session;
 #[derive(Debug)]
 pub(crate) struct ActiveUpload<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) upload: &'a UploadRequest,
+    pub(crate) params: &'a UploadRequest,
     pub(crate) request: Request<'a, 'a>,
     pub(crate) slot: &'a Slot,
     incoming: Incoming<'a, Arc<OwnedFd>>,
@@ -53,7 +53,7 @@ impl<'a> ActiveUpload<'a> {
     /// Creates the state of an upload of whose body only `ahead` was read.
     pub(crate) fn new(
         shared: &'a Shared,
-        upload: &'a UploadRequest,
+        params: &'a UploadRequest,
         request: Request<'a, 'a>,
         slot: &'a Slot,
         incoming: Incoming<'a, Arc<OwnedFd>>,
@@ -66,7 +66,7 @@ impl<'a> ActiveUpload<'a> {
         };
         Self {
             shared,
-            upload,
+            params,
             request,
             slot,
             incoming,
@@ -144,7 +144,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Returns whether the body was longer than allowed.
     pub(crate) fn is_too_long(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.word == refusal::TOO_LONG)
+        self.broken.as_ref().is_some_and(|broken| broken.label == refusal::TOO_LONG)
     }
 
     /// Sets the flag by which another connection that resumes the same part ends this one.
@@ -239,22 +239,22 @@ impl<'a> ActiveUpload<'a> {
         let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
-        let target = UploadTarget::find(root, self.upload, &changes)?;
+        let target = UploadTarget::find(root, self.params, &changes)?;
         check(&self.request, target.present.as_ref())?;
         Ok(target)
     }
 
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
-    pub(crate) fn invite(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn send_continue(&mut self) -> Result<(), Refusal> {
         let waits = self.request.expects_continue() && self.framing.is_some();
         if waits && self.incoming.is_ahead_empty() {
-            self.say(interim::CONTINUE)?;
+            self.send_interim(interim::CONTINUE)?;
         }
         Ok(())
     }
 
     /// Sends an interim response.
-    pub(crate) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let timeout = self.shared.settings.timeout;
         self.interim += bytes.len() as u64;
         let session = self.incoming.session().map(|session| &**session);

@@ -48,7 +48,7 @@ impl SyncTracker {
     }
 
     /// Returns how many bytes at the front of a part can be trusted.
-    pub(crate) fn believed(&self, part: &File) -> io::Result<u64> {
+    pub(crate) fn trusted_len(&self, part: &File) -> io::Result<u64> {
         let version = Version::of(part)?;
         let mut buffer = [0; MAX_NOTE];
         let record = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
@@ -69,9 +69,9 @@ impl SyncTracker {
 
     /// Cuts a part to `len` bytes before more is written after them; its trusted bytes stay
     /// trusted.
-    pub(crate) fn go_on(&self, part: &File, len: u64) -> io::Result<()> {
+    pub(crate) fn truncate(&self, part: &File, len: u64) -> io::Result<()> {
         let synced = self.synced(part).min(len);
-        self.note(part, synced);
+        self.record(part, synced);
         // Setting the length gives back space that is reserved after it.
         if part.metadata()?.len() != len {
             part.set_len(len)?;
@@ -80,13 +80,13 @@ impl SyncTracker {
     }
 
     /// Notes that `synced` bytes of a part are on the disk, and that it is written in this session.
-    pub(crate) fn note(&self, part: &File, synced: u64) {
+    pub(crate) fn record(&self, part: &File, synced: u64) {
         let mut text = session::of(&self.boot, part);
         // Writing to a string does not fail.
         let _ = writeln!(text, "synced {synced}");
         if fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_err() {
             // An older note is no longer valid.
-            forget(part);
+            remove_record(part);
         }
     }
 
@@ -107,7 +107,7 @@ impl<'a> SyncRecord<'a> {
 }
 
 /// Removes the note, if there is one: a whole file does not have it.
-pub(crate) fn forget(part: &File) {
+pub(crate) fn remove_record(part: &File) {
     let _ = fremovexattr(part, ATTRIBUTE);
 }
 
