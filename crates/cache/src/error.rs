@@ -32,6 +32,8 @@ pub enum CacheErrorKind {
     Redirected,
     /// The origin sent nothing for too long.
     TimedOut,
+    /// A folder of the origin has more entries than are listed.
+    TooManyEntries,
     /// The origin cannot be reached.
     Unreachable,
 }
@@ -52,7 +54,7 @@ impl CacheErrorKind {
             | Self::ServerError
             | Self::Redirected => 502,
             Self::Busy | Self::Disk => 503,
-            Self::NoRoom => 507,
+            Self::NoRoom | Self::TooManyEntries => 507,
             Self::CutOff | Self::TimedOut | Self::Unreachable => 504,
         }
     }
@@ -71,6 +73,7 @@ impl CacheErrorKind {
             Self::ServerError => "origin-failed",
             Self::Redirected => "origin-redirects",
             Self::TimedOut => "origin-timeout",
+            Self::TooManyEntries => "too-many-entries",
             Self::Unreachable => "origin-unreachable",
         }
     }
@@ -94,6 +97,7 @@ impl fmt::Display for CacheErrorKind {
             Self::NoRoom => "there is no room for it in the cache",
             Self::Redirected => "the origin redirects elsewhere",
             Self::TimedOut => "the origin did not answer in time",
+            Self::TooManyEntries => "this folder has more entries than this server lists",
             Self::Unreachable => "the origin cannot be reached",
         })
     }

@@ -21,7 +21,7 @@
 //! let url = Url::parse("http://192.0.2.1/files")?;
 //! let cache = Cache::open(CacheOptions {
 //!     folder,
-//!     origins: vec![OriginOptions { url, credentials: Credentials::None }],
+//!     origins: vec![OriginOptions { url, credentials: Credentials::None, bucket: None }],
 //!     tls: TlsSetup::default(),
 //!     redirects: Vec::new(),
 //!     vary_on: Vec::new(),
@@ -51,9 +51,12 @@ mod pool;
 mod ranges;
 mod store;
 
-pub use cache::{Cache, CacheEntry, Lookup, Reader, StoredObject};
+pub use cache::{Cache, CacheEntry, FolderLookup, Lookup, Reader, StoredObject};
 pub use error::{CacheError, CacheErrorKind, OpenError};
-pub use fill::{BufferedResponse, ObjectRequest, RedirectHost, ResponseContent};
+pub use fill::{
+    BufferedResponse, FolderEntry, FolderFailure, FolderListing, ObjectRequest, RedirectHost,
+    ResponseContent,
+};
 pub use key::Key;
 pub use node::{CacheEvent, CacheStats, FillReport};
 pub use options::{CacheOptions, KeepFree, OriginOptions};

@@ -102,12 +102,15 @@ impl Object {
 }
 
 /// A fetch in progress, with the tasks that wait for its outcome.
-#[derive(Debug, Default)]
-pub(crate) struct PendingFetch(Mutex<PendingFetchState>);
+#[derive(Debug)]
+pub(crate) struct Pending<T>(Mutex<PendingState<T>>);
 
-#[derive(Debug, Default)]
-struct PendingFetchState {
-    outcome: Option<FetchOutcome>,
+/// The fetch of an object.
+pub(crate) type PendingFetch = Pending<FetchOutcome>;
+
+#[derive(Debug)]
+struct PendingState<T> {
+    outcome: Option<T>,
     wakers: Vec<Waker>,
 }
 
@@ -134,8 +137,15 @@ pub(crate) enum FetchOutcome {
     Failed(CacheError, Option<Duration>),
 }
 
-impl PendingFetch {
-    fn finish(&self, outcome: FetchOutcome) {
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Self(Mutex::new(PendingState { outcome: None, wakers: Vec::new() }))
+    }
+}
+
+impl<T: Clone> Pending<T> {
+    /// Ends the fetch; the first outcome counts.
+    pub(crate) fn finish(&self, outcome: T) {
         let wakers = {
             let mut state = self.lock();
             state.outcome.get_or_insert(outcome);
@@ -144,23 +154,28 @@ impl PendingFetch {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Returns whether there is an outcome.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.lock().outcome.is_some()
+    }
+
     /// Returns the outcome once there is one.
-    pub(crate) fn outcome(&self) -> impl Future<Output = FetchOutcome> + '_ {
+    pub(crate) fn outcome(&self) -> impl Future<Output = T> + '_ {
         OutcomeFuture(self)
     }
 
-    fn lock(&self) -> MutexGuard<'_, PendingFetchState> {
+    fn lock(&self) -> MutexGuard<'_, PendingState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for the outcome of a fetch.
-struct OutcomeFuture<'c>(&'c PendingFetch);
+struct OutcomeFuture<'c, T>(&'c Pending<T>);
 
-impl Future for OutcomeFuture<'_> {
-    type Output = FetchOutcome;
+impl<T: Clone> Future for OutcomeFuture<'_, T> {
+    type Output = T;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FetchOutcome> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.0.lock();
         match &state.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),

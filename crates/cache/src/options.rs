@@ -41,6 +41,8 @@ pub struct OriginOptions {
     pub url: Url,
     /// What signs requests, if it is an object store.
     pub credentials: Credentials,
+    /// The URL of its bucket, which ends in a slash, if it is an object store.
+    pub bucket: Option<Url>,
 }
 
 /// Space of a file system.

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
-use underpass_listing::{Attributes, Format, Listing, ListingQuery, May, Resolve};
+use underpass_listing::{Attributes, Entries, Format, Listing, ListingQuery, May, Resolve};
 
 /// A folder that nothing leads out of.
 struct Root(File);
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = Root(File::open(root)?);
     let folder = root.open(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let listing = Listing {
-        folder: folder.as_fd(),
+        entries: Entries::Folder { folder: folder.as_fd(), root: &root },
         path: &path,
         query: ListingQuery::read(|key| value(&query, key), Format::default())?,
         is_browser: value(&query, "browser").is_some(),
@@ -56,7 +56,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         may_read: &|_| true,
         may: May::default(),
         archive: true,
-        root: &root,
     };
     let prepared = listing.prepare()?;
     if let Some(next) = prepared.next_page() {

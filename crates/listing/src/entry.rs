@@ -1,7 +1,9 @@
-//! The attributes of one entry of a folder, and the trait that follows symbolic links.
+//! The entries of a folder, their attributes, and the trait that follows symbolic links.
 
+use std::fmt;
 use std::io;
 
+use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Stat};
 
 /// The attributes of a file or folder, as the kernel reports them.
@@ -9,8 +11,9 @@ use rustix::fs::{FileType, Stat};
 pub struct Attributes {
     /// The type: a folder, a regular file, a link or something else.
     pub file_type: FileType,
-    /// The permission bits, with set-user-id, set-group-id and sticky: at most `0o7777`.
-    pub permissions: u32,
+    /// The permission bits, with set-user-id, set-group-id and sticky: at most `0o7777`; `None` if
+    /// there are none.
+    pub permissions: Option<u32>,
     /// The size of a file in bytes; for a folder, the value depends on its file system.
     pub len: u64,
     /// The time of the last change of the content: seconds since 1970 and nanoseconds.
@@ -26,7 +29,16 @@ impl Attributes {
     /// Creates attributes that hold only the type; it saves one call for each of a million names.
     pub(super) fn of_kind(is_folder: bool) -> Self {
         let file_type = if is_folder { FileType::Directory } else { FileType::RegularFile };
-        Self { file_type, permissions: 0, len: 0, modified: (0, 0) }
+        Self { file_type, permissions: None, len: 0, modified: (0, 0) }
+    }
+
+    /// Creates the attributes of an entry that is not on disk.
+    pub(super) fn of_named(entry: &NamedEntry<'_>) -> Self {
+        let attributes = Self { len: entry.len, ..Self::of_kind(entry.is_folder) };
+        match entry.modified {
+            Some(modified) => Self { modified, ..attributes },
+            None => attributes.timeless(),
+        }
     }
 
     /// Replaces the time of the last change by one that no format can show.
@@ -46,11 +58,53 @@ impl From<&Stat> for Attributes {
         #[allow(clippy::unnecessary_cast)]
         Self {
             file_type: FileType::from_raw_mode(stat.st_mode),
-            permissions: stat.st_mode & 0o7777,
+            permissions: Some(stat.st_mode & 0o7777),
             len: stat.st_size as u64,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
         }
     }
+}
+
+/// Where the entries of a listing come from.
+#[derive(Clone, Copy)]
+pub enum Entries<'a> {
+    /// A folder on disk.
+    Folder {
+        /// The opened folder. Its cursor is not moved, so it may be shared.
+        folder: BorrowedFd<'a>,
+        /// Follows symbolic links.
+        root: &'a dyn Resolve,
+    },
+    /// Entries that are known already.
+    Named(&'a dyn NamedEntries),
+}
+
+impl fmt::Debug for Entries<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder { folder, .. } => f.debug_tuple("Folder").field(folder).finish(),
+            Self::Named(_) => f.debug_tuple("Named").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// The entries of a folder that is not on disk, in any order.
+pub trait NamedEntries {
+    /// Returns the entry at an index; `None` beyond the last one.
+    fn get(&self, index: usize) -> Option<NamedEntry<'_>>;
+}
+
+/// An entry of a folder that is not on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedEntry<'a> {
+    /// The name, without slashes.
+    pub name: &'a [u8],
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// The size of a file in bytes.
+    pub len: u64,
+    /// The time of the last change, if it is known: seconds since 1970 and nanoseconds.
+    pub modified: Option<(i64, u32)>,
 }
 
 /// Follows symbolic links by the rules of the server.

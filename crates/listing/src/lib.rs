@@ -1,5 +1,6 @@
 //! The listing of a folder: a page for people, one for programs that follow links, JSON, plain
-//! names for scripts.
+//! names for scripts. Its entries are those of a folder on disk, or those that an object store has
+//! sent.
 //!
 //! A folder may have a million entries, and many clients may request it at once. So a listing holds
 //! a bounded number of entries, [`MAX_ENTRIES`] on a page and as many again while they are picked,
@@ -26,9 +27,7 @@ mod text;
 use std::fmt;
 use std::io;
 
-use rustix::fd::BorrowedFd;
-
-pub use entry::{Attributes, Resolve};
+pub use entry::{Attributes, Entries, NamedEntries, NamedEntry, Resolve};
 pub use format::change::May;
 pub use format::html::CONTENT_SECURITY_POLICY;
 pub use page::{Prepared, Unsorted};
@@ -42,8 +41,8 @@ pub const BROWSER_LIMIT: usize = 2_000;
 /// A folder, and the options of its listing.
 #[derive(Clone)]
 pub struct Listing<'a> {
-    /// The opened folder. Its cursor is not moved, so it may be shared.
-    pub folder: BorrowedFd<'a>,
+    /// Where its entries come from.
+    pub entries: Entries<'a>,
     /// The decoded path below the root, without slashes at the ends; empty for the root.
     ///
     /// All links are relative to the folder, so the address must end in a slash.
@@ -66,8 +65,6 @@ pub struct Listing<'a> {
     pub may: May,
     /// Whether the page offers folders as archives: `?archive=zip`, `?archive=tar`.
     pub archive: bool,
-    /// Follows symbolic links.
-    pub root: &'a dyn Resolve,
 }
 
 impl<'a> Listing<'a> {

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::Read;
 
+use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
-use crate::Listing;
+use crate::{Entries, Listing};
 use underpass_protocol::listing::Format;
 
 /// The README of a folder.
@@ -18,18 +19,19 @@ pub(crate) struct Readme {
 }
 
 /// Returns the README that belongs on a page: on the first one for people, and not among the
-/// results of a search. It has to be a file in the folder itself and not a link.
+/// results of a search. It has to be a file in the folder itself and not a link, and on disk.
 pub(crate) fn find(listing: &Listing<'_>) -> Option<Readme> {
     let query = &listing.query;
     let is_first = query.after.is_none() && query.search.is_none();
     if query.format != Format::Html || !is_first {
         return None;
     }
-    NAMES.into_iter().find_map(|name| read(listing, name))
+    let Entries::Folder { folder, .. } = listing.entries else { return None };
+    NAMES.into_iter().find_map(|name| read(listing, folder, name))
 }
 
 /// Reads a file whole and in one version; `None` if that is not possible.
-fn read(listing: &Listing<'_>, name: &'static str) -> Option<Readme> {
+fn read(listing: &Listing<'_>, folder: BorrowedFd<'_>, name: &'static str) -> Option<Readme> {
     let slash = if listing.path.is_empty() { "" } else { "/" };
     let path = [listing.path, slash.as_bytes(), name.as_bytes()].concat();
     if (listing.hides)(&path, false) || !(listing.may_read)(&path) {
@@ -37,7 +39,7 @@ fn read(listing: &Listing<'_>, name: &'static str) -> Option<Readme> {
     }
     // A pipe must not block, nor a terminal take over the process.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = openat(listing.folder, name, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let file = File::from(file);
     let facts = || {
         let stat = fstat(&file).ok()?;

@@ -1,4 +1,4 @@
-//! Makes one pass over the entries of a folder, in the kernel's order.
+//! Makes one pass over the entries of a folder, in the kernel's order, or over those of a store.
 //!
 //! A folder may have a million entries, so a pass keeps none of them. It reads the attributes of an
 //! entry only if the type or the order cannot be known without them.
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 use underpass_protocol::listing::{PageCursor, SortKey};
 
 use super::Listing;
-use super::entry::{Attributes, Entry};
+use super::entry::{Attributes, Entries, Entry};
 
 /// An entry with only the attributes that the pass needed.
 #[derive(Clone, Debug)]
@@ -68,16 +68,28 @@ pub(super) fn scan(
 /// A pass over a folder that can pause after any read.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// The folder, with a cursor of its own.
-    folder: OwnedFd,
+    position: Position,
     /// The number of links left out so far.
     pub(super) lost_links: u64,
+}
+
+/// Where a pass goes on.
+#[derive(Debug)]
+enum Position {
+    /// The folder, with a cursor of its own.
+    Folder(OwnedFd),
+    /// The index of the next entry.
+    Named(usize),
 }
 
 impl Scan {
     /// Creates a pass that begins with the first entry.
     pub(super) fn new(listing: &Listing<'_>) -> io::Result<Self> {
-        Ok(Self { folder: reopen(listing.folder)?, lost_links: 0 })
+        let position = match listing.entries {
+            Entries::Folder { folder, .. } => Position::Folder(reopen(folder)?),
+            Entries::Named(_) => Position::Named(0),
+        };
+        Ok(Self { position, lost_links: 0 })
     }
 
     /// Visits the entries that one read into `len` bytes returns; breaks at the end of the folder,
@@ -93,8 +105,12 @@ impl Scan {
         mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
     ) -> io::Result<ControlFlow<()>> {
         let wanted = Wanted::new(listing);
+        let folder = match &mut self.position {
+            Position::Folder(folder) => folder,
+            Position::Named(next) => return step_named(&wanted, next, len, visit),
+        };
         let mut buf = Vec::with_capacity(len);
-        let mut raw = RawDir::new(&self.folder, buf.spare_capacity_mut());
+        let mut raw = RawDir::new(&*folder, buf.spare_capacity_mut());
         loop {
             let Some(raw_entry) = raw.next() else { return Ok(ControlFlow::Break(())) };
             let raw_entry = raw_entry?;
@@ -120,9 +136,45 @@ impl Scan {
     }
 }
 
+/// Visits the entries whose names have about `len` bytes, from `next` on; breaks as [`Scan::step`].
+fn step_named<'l>(
+    wanted: &Wanted<'l>,
+    next: &mut usize,
+    len: usize,
+    mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+) -> io::Result<ControlFlow<()>> {
+    let Entries::Named(entries) = wanted.listing.entries else {
+        return Ok(ControlFlow::Break(()));
+    };
+    let mut visited = 0;
+    while let Some(entry) = entries.get(*next) {
+        if visited > len {
+            return Ok(ControlFlow::Continue(()));
+        }
+        *next += 1;
+        visited += entry.name.len() + ENTRY_LEN;
+        let found = Found {
+            name: Cow::Borrowed(entry.name),
+            is_symlink: false,
+            is_folder: entry.is_folder,
+            attributes: Some(Attributes::of_named(&entry)),
+        };
+        if wanted.has_name(entry.name) && !wanted.hides(&found) && visit(found)?.is_break() {
+            break;
+        }
+    }
+    Ok(ControlFlow::Break(()))
+}
+
 /// Adds up `len` of each name in the folder, shown or not.
 pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::Result<u64> {
-    let folder = reopen(listing.folder)?;
+    let folder = match listing.entries {
+        Entries::Folder { folder, .. } => reopen(folder)?,
+        Entries::Named(entries) => {
+            let lens = (0..).map_while(|index| entries.get(index)).map(|entry| len(entry.name));
+            return Ok(lens.fold(0, u64::saturating_add));
+        }
+    };
     let mut buf = Vec::with_capacity(BUF_LEN);
     let mut raw = RawDir::new(&folder, buf.spare_capacity_mut());
     let mut sum = 0_u64;
@@ -204,16 +256,15 @@ impl<'l> Wanted<'l> {
     }
 }
 
-/// Reads the attributes, through a link if it is one; the flag tells whether it was.
+/// Reads the attributes of an entry on disk, through a link if it is one; the flag tells whether it
+/// was.
 fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
-    let stat = statat(listing.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let Entries::Folder { folder, root } = listing.entries else { return None };
+    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let attributes = Attributes::from(&stat);
     let is_symlink = attributes.file_type == FileType::Symlink;
-    let attributes = if is_symlink {
-        listing.root.resolve(&path_below_root(listing, name)).ok()?
-    } else {
-        attributes
-    };
+    let attributes =
+        if is_symlink { root.resolve(&path_below_root(listing, name)).ok()? } else { attributes };
     let shows_time =
         !attributes.is_folder() || (listing.shows_times)(&path_below_root(listing, name));
     let attributes = if shows_time { attributes } else { attributes.timeless() };
@@ -233,6 +284,9 @@ fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
+
+/// What the kernel has beside the name of an entry in its buffer.
+const ENTRY_LEN: usize = 24;
 
 /// The buffer size of the C library, 32 KiB: about 800 entries a call.
 const BUF_LEN: usize = 32 << 10;

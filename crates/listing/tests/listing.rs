@@ -15,8 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, Format, Listing, ListingQuery, MAX_ENTRIES, May, Prepared,
-    Resolve,
+    Attributes, BROWSER_LIMIT, BadQuery, Entries, Format, Listing, ListingQuery, MAX_ENTRIES, May,
+    NamedEntries, NamedEntry, Prepared, Resolve,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -38,6 +38,15 @@ const AWKWARD: [&[u8]; 14] = [
     b"a&amp;b",
     b" spaces  ",
 ];
+
+/// Entries that are not on disk.
+struct Names<'n>(&'n [NamedEntry<'n>]);
+
+impl NamedEntries for Names<'_> {
+    fn get(&self, index: usize) -> Option<NamedEntry<'_>> {
+        self.0.get(index).copied()
+    }
+}
 
 /// A folder on disk, and how a test server would list it.
 struct Root {
@@ -99,7 +108,7 @@ impl Root {
     ) -> Result<T> {
         let folder = self.open(path.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let listing = Listing {
-            folder: folder.as_fd(),
+            entries: Entries::Folder { folder: folder.as_fd(), root: self },
             path: path.as_bytes(),
             query: parse(query)?,
             is_browser: self.is_browser,
@@ -109,9 +118,32 @@ impl Root {
             may_read: &|path| !path.ends_with(b"secret/README.md"),
             may: self.may,
             archive: true,
-            root: self,
         };
         read(listing.prepare()?)
+    }
+
+    /// The listing of these entries instead of those on disk.
+    fn named(&self, entries: &[NamedEntry<'_>], query: &str) -> Result<String> {
+        let listing = Listing {
+            entries: Entries::Named(&Names(entries)),
+            path: b"",
+            query: parse(query)?,
+            is_browser: self.is_browser,
+            shows_hidden: self.shows_hidden,
+            hides: &|path, _| !self.hidden.is_empty() && path == self.hidden,
+            shows_times: &|_| true,
+            may_read: &|_| true,
+            may: self.may,
+            archive: true,
+        };
+        let (mut body, prepared) = (Vec::new(), listing.prepare()?);
+        let longest = prepared.longest()?;
+        prepared.write(&mut |piece| {
+            body.extend(piece);
+            Ok(())
+        })?;
+        assert!(body.len() as u64 <= longest);
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// The listing, and the link to the next page.
@@ -575,5 +607,53 @@ fn a_readme_that_may_not_be_read_or_is_no_small_file_is_not_shown() -> Result<()
     for folder in ["hidden", "secret", "link", "pipe", "folder", "large"] {
         assert!(!root.text(folder, "")?.contains("class=\"readme\""), "{folder}");
     }
+    Ok(())
+}
+
+#[test]
+fn names_that_are_known_are_listed_like_a_folder() -> Result<()> {
+    let mut root = Root::new()?;
+    let mut entries = Vec::new();
+    for (at, name) in AWKWARD.into_iter().chain([b".dot".as_slice(), b"hidden"]).enumerate() {
+        root.file(name, at as u64 * 700)?;
+        entries.push(NamedEntry {
+            name,
+            is_folder: false,
+            len: at as u64 * 700,
+            modified: Some((0, 0)),
+        });
+    }
+    for entry in &mut entries {
+        let modified = fs::metadata(root.path(entry.name))?.modified()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH)?;
+        entry.modified = Some((i64::try_from(since.as_secs())?, since.subsec_nanos()));
+    }
+    root.hidden = b"hidden";
+    root.shows_hidden = false;
+    for query in
+        ["simple", "sort=size", "sort=time&order=asc", "limit=3", "q=A", "limit=2&after=..."]
+    {
+        let on_disk = root.list("", query)?.0;
+        assert_eq!(root.named(&entries, query)?, String::from_utf8_lossy(&on_disk), "{query}");
+    }
+    let folder = NamedEntry { name: b"f", is_folder: true, len: 0, modified: None };
+    let json = root.named(&[folder], "json")?;
+    let expected = serde_json::json!([{
+        "name": "f", "size": null, "mtime": null, "mode": null, "is_dir": true,
+        "is_symlink": false, "url": "./f/",
+    }]);
+    assert_eq!(serde_json::from_str::<Value>(&json)?, expected);
+    Ok(())
+}
+
+#[test]
+fn more_names_than_can_be_sorted_are_listed_as_they_come() -> Result<()> {
+    let root = Root::new()?;
+    let name = |at: usize| format!("{}", at * 7919 % (MAX_ENTRIES + 1));
+    let names: Vec<_> = (0..=MAX_ENTRIES).map(name).collect();
+    let entry = |name| NamedEntry { name, is_folder: false, len: 0, modified: None };
+    let entries: Vec<_> = names.iter().map(|name| entry(name.as_bytes())).collect();
+    assert!(root.named(&entries, "simple")? == names.join("\n") + "\n");
+    assert_eq!(root.named(&[], "json")?, "[\n]\n");
     Ok(())
 }

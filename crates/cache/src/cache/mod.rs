@@ -1,5 +1,6 @@
 //! The cache as a server uses it: objects by their keys, and readers of them.
 
+mod folders;
 mod operate;
 mod reader;
 
@@ -21,6 +22,7 @@ use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
 use crate::store::{Head, is_forwarded};
 
+pub use folders::FolderLookup;
 pub use operate::StoredObject;
 pub use reader::Reader;
 

@@ -3,6 +3,7 @@
 mod body;
 mod buffered;
 mod fetch;
+mod folder;
 mod origins;
 mod redirects;
 mod relay;
@@ -11,6 +12,7 @@ mod request;
 pub(crate) use body::{fill_hole, relay};
 pub use buffered::{BufferedResponse, ResponseContent};
 pub(crate) use fetch::{fetch, load};
+pub use folder::{FolderEntry, FolderFailure, FolderListing};
 pub(crate) use origins::Origins;
 pub use redirects::RedirectHost;
 pub(crate) use relay::Relay;

@@ -2,12 +2,14 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use underpass_client::{Answer, ClientError, Connection, HttpClient, NetworkAction, Request, Url};
 use underpass_client::{Credentials, Proxies};
 
+use super::folder::{FolderFailure, FolderListing, read_folder};
 use super::redirects::{RedirectHost, follow};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::key::Key;
@@ -30,6 +32,8 @@ struct Origin {
     /// The same without user name and password.
     shown: Arc<str>,
     has_credentials: bool,
+    /// The URL of its bucket, if it is an object store.
+    bucket: Option<Url>,
     client: HttpClient<'static>,
     state: Mutex<OriginState>,
 }
@@ -75,7 +79,7 @@ impl Origins {
             max_redirects: 0,
             cancel: None,
         };
-        let origin = |OriginOptions { url, credentials }: &OriginOptions| {
+        let origin = |OriginOptions { url, credentials, bucket }: &OriginOptions| {
             let mut shown = url.clone();
             // An http address has a host, so both can be removed.
             let _ = (shown.set_username(""), shown.set_password(None));
@@ -83,6 +87,7 @@ impl Origins {
             Origin {
                 base: without_slash(url),
                 shown: without_slash(&shown).into(),
+                bucket: bucket.clone(),
                 has_credentials: shown != *url || credentials.store().is_some(),
                 client: HttpClient { credentials: credentials.clone(), ..client.clone() },
                 state: Mutex::default(),
@@ -157,6 +162,45 @@ impl Origins {
             }
         }
         server_error.ok_or(failure)
+    }
+
+    /// Reads what is in a folder, whose key ends in a slash, from the first object store that answers
+    /// without a server error; `requests` is counted up for each page.
+    pub(crate) fn list(
+        &self,
+        folder: &Key,
+        requests: &AtomicU64,
+    ) -> Result<FolderListing, FolderFailure> {
+        let mut failure = FolderFailure::from(CacheErrorKind::Unreachable);
+        for (origin, server) in self.origins.iter().enumerate() {
+            let Some(bucket) = &server.bucket else { continue };
+            let idle = match server.acquire(false) {
+                Ok(idle) => idle,
+                Err(wait) => {
+                    failure.retry_after.get_or_insert(wait);
+                    continue;
+                }
+            };
+            let Ok(url) = Url::parse(&format!("{}{}", server.base, folder.as_str())) else {
+                return Err(CacheErrorKind::InvalidResponse.into());
+            };
+            match read_folder(&server.client, idle, bucket, &url, requests) {
+                Ok((listing, idle)) => {
+                    server.succeeded();
+                    idle.into_iter().for_each(|idle| self.recycle(origin, idle));
+                    return listing.ok_or(CacheErrorKind::TooManyEntries.into());
+                }
+                Err(error) => {
+                    let wait = is_unreachable(&error).then(|| server.failed());
+                    failure = error.into();
+                    failure.retry_after = failure.retry_after.or(wait);
+                    if !failure.error.kind().is_transient() {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+        Err(failure)
     }
 
     /// Stores an idle connection for the next request.

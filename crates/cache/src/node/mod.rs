@@ -2,6 +2,7 @@
 
 mod client_limits;
 mod expiry;
+mod folders;
 mod popularity;
 
 use std::collections::HashMap;
@@ -13,6 +14,8 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use client_limits::{ClientLimits, Permit};
 use expiry::Expiry;
+use folders::Folders;
+pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
@@ -48,6 +51,7 @@ pub(crate) struct Node {
     pub(crate) relaying: ClientLimits,
     pub(crate) expiry: Expiry,
     pub(crate) popularity: Popularity,
+    pub(crate) folders: Folders,
     objects: Mutex<HashMap<Digest, Arc<Object>>>,
     observer: OnceLock<Observer>,
     /// Whether the loss of the folder was reported.
@@ -151,6 +155,7 @@ impl Node {
             relaying: ClientLimits::new(MAX_RELAYS_PER_CLIENT),
             expiry,
             popularity: Popularity::default(),
+            folders: Folders::default(),
             quota: DiskQuota::new(options.size, options.keep_free),
             origins,
             pipes: PipePool::default(),

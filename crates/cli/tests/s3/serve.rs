@@ -10,7 +10,7 @@ use crate::store::{Store, bare};
 use crate::wicked::{Asked, Object, Origin, Sending};
 
 /// A node with the keys of a store, in front of this address.
-fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Node {
+pub fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Node {
     let args = ["--port", "0", "--cache-free", "0", "--cache"];
     command.args(args).arg(cache.path());
     let server = Running::listening(command);
@@ -34,7 +34,9 @@ fn objects_of_a_store_are_kept_and_served() {
     // A query would be another request to the store.
     node.get("/a%20b?acl").is(200, &bytes);
     assert_eq!(node.metric("origin_bytes_total"), 5 << 20);
-    for path in ["/", "/?list-type=2", "/none/", "/none"] {
+    // Nor is it the page of the store.
+    assert!(!String::from_utf8_lossy(&node.get("/?list-type=2").body).contains("ListBucket"));
+    for path in ["/none/", "/none"] {
         let reply = node.get(path);
         assert_eq!(reply.status, 404, "{path}");
         assert!(!String::from_utf8_lossy(&reply.body).contains('<'), "{path}");

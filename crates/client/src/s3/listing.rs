@@ -1,5 +1,7 @@
 //! What is in a folder of a bucket: pages of `ListObjectsV2`.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
@@ -24,18 +26,74 @@ pub struct ListedPage {
     /// The objects and folders, in the order of their names within each kind.
     pub entries: Vec<Listed>,
     /// What to ask with for the next page; `None` for the last one.
-    pub next: Option<String>,
+    next: Option<String>,
     /// Whether there is an object whose key is that of the folder.
     pub has_own: bool,
 }
 
-/// Requests a page of what is in a folder of a bucket; `folder` is a key that ends in a slash, or
-/// empty, and escaped as in a URL. Returns the connection too, if it can be used again.
-///
-/// # Errors
-///
-/// [`ClientError`].
-pub fn list<'a>(
+/// What is in a folder of a bucket, page by page.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    /// The connection for the next request, if there is one already.
+    pub idle: Option<Connection<'a>>,
+    next: Option<String>,
+    /// All tokens so far, lest a store goes round in circles.
+    tokens: HashSet<String>,
+    is_done: bool,
+}
+
+impl<'a> Pages<'a> {
+    /// Begins with the first page; requests use this connection if there is one.
+    #[must_use]
+    pub fn new(idle: Option<Connection<'a>>) -> Self {
+        Self { idle, next: None, tokens: HashSet::new(), is_done: false }
+    }
+
+    /// Requests the next page of what is in a folder of a bucket; `None` after the last one. `folder`
+    /// is a key that ends in a slash, or empty, and escaped as in a URL.
+    ///
+    /// A store may send pages without end: the caller has to count them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]. Then there is no further page.
+    pub fn next(
+        &mut self,
+        client: &HttpClient<'a>,
+        bucket: &Url,
+        folder: &str,
+    ) -> Result<Option<ListedPage>, ClientError> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Ok(None);
+        }
+        let (page, idle) = list(client, self.idle.take(), bucket, folder, self.next.as_deref())?;
+        self.idle = idle;
+        self.next.clone_from(&page.next);
+        if let Some(token) = &page.next {
+            if !self.tokens.insert(token.clone()) {
+                let problem = "its listing begins again with a page that was there";
+                return Err(InvalidResponse::Protocol(problem).into());
+            }
+            self.is_done = false;
+        }
+        Ok(Some(page))
+    }
+
+    /// Returns whether there is no further page.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Returns the length of what the store has named the pages so far, in bytes.
+    #[must_use]
+    pub fn token_len(&self) -> usize {
+        self.next.as_ref().map_or(0, String::len)
+    }
+}
+
+/// Requests a page; returns the connection too, if it can be used again.
+fn list<'a>(
     client: &HttpClient<'a>,
     idle: Option<Connection<'a>>,
     bucket: &Url,

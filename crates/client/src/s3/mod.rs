@@ -24,7 +24,7 @@ use credentials::Chain;
 use signer::Signer;
 
 pub use credentials::{Keys, ProfileFiles, Profiles, Source};
-pub use listing::{Listed, ListedPage, list};
+pub use listing::{Listed, ListedPage, Pages};
 pub(crate) use location::suffix;
 pub use location::{BadLocation, Location, Style};
 pub use multipart::CHECKSUM;
@@ -88,6 +88,13 @@ impl Store {
     pub fn needs(&self) -> (Vec<PathBuf>, Vec<u16>) {
         let (folders, port) = self.signer.needs();
         (folders, self.url.port_or_known_default().into_iter().chain(port).collect())
+    }
+
+    /// Returns the region that was given or is the default, and the one that the store has named if it
+    /// has refused that.
+    #[must_use]
+    pub fn regions(&self) -> (String, String) {
+        self.signer.regions()
     }
 
     /// Returns the credentials for requests to the store.

@@ -53,6 +53,11 @@ impl Signer {
         self.chain.needs()
     }
 
+    /// Returns the region in the URLs, and the one that requests are signed for now.
+    pub(super) fn regions(&self) -> (String, String) {
+        (self.region.clone(), self.state().region.clone())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

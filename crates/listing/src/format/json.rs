@@ -23,8 +23,9 @@ struct Object<'e> {
     /// The time of the last change in UTC, as exact as the file system has it; `null` beyond the
     /// year 9999.
     mtime: Option<String>,
-    /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`.
-    mode: String,
+    /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`; `null`
+    /// if there are none.
+    mode: Option<String>,
     /// Whether it is a folder, or a link to one.
     is_dir: bool,
     /// Whether the entry itself is a link; all other fields describe its target.
@@ -45,7 +46,7 @@ impl<'e> Object<'e> {
             name,
             size: (!is_dir).then_some(attributes.len),
             mtime: rfc3339(attributes.modified),
-            mode: format!("{:04o}", attributes.permissions),
+            mode: attributes.permissions.map(|bits| format!("{bits:04o}")),
             is_dir,
             is_symlink: entry.is_symlink,
             url: format!("./{}{slash}", encode(&entry.name)),

@@ -12,8 +12,8 @@ use crate::changes::refusal::Refusal;
 use crate::files::links;
 use crate::files::lookup::{Resource, find_current};
 use crate::files::open_files::modified;
+use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
-use crate::routing::endpoints;
 use crate::routing::response::{Body, RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::uploads;
@@ -172,7 +172,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<
     if !access.can_all(user, &to.path, Right::Write) {
         return Some(unauthorized(ctx));
     }
-    if endpoints::is_reserved(&to.path) {
+    if is_reserved(&to.path) {
         return Some(ctx.error(403, ""));
     }
     let is_within = |path: &[u8], other: &[u8]| {

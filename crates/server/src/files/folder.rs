@@ -10,7 +10,7 @@ use crate::archive::{self, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
-use crate::listing::jobs::{ListTask, ListingRequest};
+use crate::listing::jobs::{FolderSource, ListTask, ListingRequest};
 use crate::listing::make::list;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
@@ -38,11 +38,15 @@ pub(crate) async fn respond(
     if !settings.listing {
         return ctx.error(403, "this folder is not listed");
     }
-    listing(ctx, target, folder).await
+    listing(ctx, target, FolderSource::Disk(folder)).await
 }
 
 /// Answers with the listing as a page, as JSON, or as plain names.
-async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
+pub(crate) async fn listing(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    folder: FolderSource,
+) -> Response {
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
     let is_browser = is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate");
     let format = requested_format(&ctx.request, is_browser);

@@ -41,6 +41,11 @@ pub(crate) enum DiskWait {
     Allowed,
 }
 
+/// Returns whether a path is reserved for endpoints, so that no file can have it.
+pub(crate) fn is_reserved(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').next() == Some(RESERVED)
+}
+
 impl Root {
     /// Opens the root of the settings.
     pub(crate) fn new(settings: &Settings) -> Result<Self, ServeError> {
@@ -216,6 +221,11 @@ impl Root {
         self.hidden.matches(path, false)
     }
 
+    /// Returns whether the path of a file or folder of an origin is hidden.
+    pub(crate) fn hides_of_origin(&self, path: &[u8], is_folder: bool) -> bool {
+        self.hidden.matches(path, is_folder)
+    }
+
     /// Returns the same for an entry of known type. A link counts as its target, which the file
     /// system is asked for only if it matters.
     pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
@@ -388,6 +398,8 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
 #[derive(Debug)]
 struct HiddenNames {
     dot_files: bool,
+    /// Whether the partial files of uploads are hidden, too.
+    partial_files: bool,
     names: GlobSet,
     paths: GlobSet,
     /// The patterns that end in a slash: a match is hidden if it is a folder.
@@ -412,7 +424,9 @@ impl HiddenNames {
         };
         let [names, paths, folder_names, folder_paths] = sets.map(build);
         Ok(Self {
-            dot_files: !settings.shows_hidden,
+            // An origin has no partial files of ours, and serves what it wants to be seen.
+            dot_files: !settings.shows_hidden && settings.cache.is_none(),
+            partial_files: settings.cache.is_none(),
             names: names?,
             paths: paths?,
             folder_names: folder_names?,
@@ -430,7 +444,8 @@ impl HiddenNames {
         path.split(|byte| *byte == b'/').any(|name| {
             end += name.len() + usize::from(end > 0);
             let text = |bytes| Path::new(OsStr::from_bytes(bytes));
-            (name.starts_with(b".") && (self.dot_files || is_partial_name(name)))
+            (name.starts_with(b".")
+                && (self.dot_files || (self.partial_files && is_partial_name(name))))
                 || self.names.is_match(text(name))
                 || self.paths.is_match(text(&path[..end]))
                 || ((is_folder || end < path.len())
@@ -439,6 +454,9 @@ impl HiddenNames {
         })
     }
 }
+
+/// The folder of the endpoints.
+pub(crate) const RESERVED: &[u8] = b".underpass";
 
 /// The number of attempts if folders are renamed meanwhile.
 const ATTEMPTS: u32 = 16;

@@ -6,16 +6,54 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::sync::{Semaphore, watch};
-use underpass_listing::{ListingQuery, May};
+use underpass_cache::FolderListing;
+use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry};
 
 use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
+/// Where the entries of a listing come from.
+#[derive(Debug)]
+pub(crate) enum FolderSource {
+    /// A folder on disk.
+    Disk(OwnedFd),
+    /// A folder of an object store.
+    Store(Arc<StoreFolder>),
+}
+
+/// A folder of an object store, as it is listed.
+#[derive(Debug)]
+pub(crate) struct StoreFolder(pub(crate) Arc<FolderListing>);
+
+impl StoreFolder {
+    /// Returns a number that no other listing has.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.0.entries.len()
+    }
+}
+
+impl NamedEntries for StoreFolder {
+    fn get(&self, index: usize) -> Option<NamedEntry<'_>> {
+        let entry = self.0.entries.get(index)?;
+        Some(NamedEntry {
+            name: &entry.name,
+            is_folder: entry.size.is_none(),
+            len: entry.size.unwrap_or(0),
+            modified: entry.modified,
+        })
+    }
+}
+
 /// A requested listing.
 #[derive(Debug)]
 pub(crate) struct ListTask {
-    pub(crate) folder: OwnedFd,
+    pub(crate) folder: FolderSource,
     pub(crate) what: ListingRequest,
 }
 
@@ -46,12 +84,21 @@ pub(crate) struct ListingHead {
 /// A folder that several clients request.
 #[derive(Debug)]
 pub(crate) struct ListedFolder {
-    pub(crate) opened: OwnedFd,
+    pub(crate) source: FolderSource,
     pub(crate) request: ListingRequest,
 }
 
-/// The device, the inode and the requested listing.
-pub(crate) type Key = (u64, u64, ListingRequest);
+/// The folder and the requested listing.
+pub(crate) type Key = (FolderId, ListingRequest);
+
+/// What tells folders apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FolderId {
+    /// The device and the inode.
+    Disk(u64, u64),
+    /// The number of what the store has sent.
+    Store(u64),
+}
 
 /// The result of making a listing.
 pub(crate) type ListingResult = Result<(ListingHead, Text), Errno>;

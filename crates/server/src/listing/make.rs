@@ -10,12 +10,13 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::Memory;
-use underpass_listing::{Listing, Prepared, Unsorted};
+use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
+use crate::files::root::is_reserved;
 use crate::listing::jobs::{
-    Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY,
-    PartialListing, Text,
+    FolderId, FolderSource, Key, ListTask, ListedFolder, ListingHead, ListingRequest,
+    ListingResult, MEMORY, PartialListing, Text,
 };
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
@@ -34,15 +35,21 @@ pub(crate) async fn list(
     task: ListTask,
 ) -> io::Result<(ListingHead, Option<Pieces>)> {
     let ListTask { folder, what } = task;
-    let stat = fstat(&folder)?;
-    #[allow(clippy::useless_conversion)] // types differ by target
-    let key: Key = (stat.st_dev.into(), stat.st_ino.into(), what);
+    let (id, is_small) = match &folder {
+        FolderSource::Disk(folder) => {
+            let stat = fstat(folder)?;
+            #[allow(clippy::useless_conversion)] // types differ by target
+            let id = FolderId::Disk(stat.st_dev.into(), stat.st_ino.into());
+            (id, u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER))
+        }
+        FolderSource::Store(folder) => (FolderId::Store(folder.id()), folder.len() <= FEW_ENTRIES),
+    };
+    let key: Key = (id, what);
     let listings = &shared.listings;
-    let is_small = u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER);
     let queue = if is_small { &listings.quick } else { &listings.long };
     let submit = || {
         let (shared, key) = (Arc::clone(&shared), key.clone());
-        let folder = ListedFolder { opened: folder, request: key.2.clone() };
+        let folder = ListedFolder { source: folder, request: key.1.clone() };
         queue.submit(client, move || make(&shared, client, &key, folder))
     };
     let answer = listings.batches.join(&key, submit).map_err(|_| Errno::AGAIN)?;
@@ -262,22 +269,32 @@ fn with_listing<T>(
 ) -> T {
     let ListingRequest { path, query, is_browser, may, user, is_partial, .. } = &folder.request;
     let (access, user) = (&shared.settings.access, user.as_deref());
-    let reached = shared.root.reached(&folder.opened).ok().flatten();
+    let is_store = matches!(folder.source, FolderSource::Store(_));
+    let (entries, reached) = match &folder.source {
+        FolderSource::Disk(opened) => (
+            Entries::Folder { folder: opened.as_fd(), root: &shared.root },
+            shared.root.reached(opened).ok().flatten(),
+        ),
+        FolderSource::Store(folder) => (Entries::Named(&**folder), None),
+    };
     use_it(Listing {
-        folder: folder.opened.as_fd(),
+        entries,
         path,
         query: query.clone(),
         is_browser: *is_browser,
-        shows_hidden: shared.settings.shows_hidden,
+        // What is in a store is served, whatever its name is.
+        shows_hidden: is_store || shared.settings.shows_hidden,
         hides: &|inside, is_folder| {
             (*is_partial && !access.may_know(user, inside, is_folder))
-                || shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
+                || match is_store {
+                    true => is_reserved(inside) || shared.root.hides_of_origin(inside, is_folder),
+                    false => shared.root.hides_reached(inside, is_folder, path, reached.as_deref()),
+                }
         },
         shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),
         may_read: &|inside| access.can(user, inside, Right::Read),
         may: *may,
-        archive: shared.settings.archive && !is_partial,
-        root: &shared.root,
+        archive: shared.settings.archive && !is_partial && !is_store,
     })
 }
 
@@ -285,6 +302,9 @@ fn with_listing<T>(
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
+
+/// The number of entries of a store's folder that is listed as quickly as a small one on disk.
+const FEW_ENTRIES: usize = 4096;
 
 /// The size of a folder with up to some thousand entries, on most file systems.
 const SMALL_FOLDER: u64 = 64 << 10;

@@ -3,3 +3,4 @@
 pub(crate) mod jobs; // those under way
 pub(crate) mod make; // makes them for requests
 mod pack; // compresses and frames
+pub(crate) mod store; // folders of an object store

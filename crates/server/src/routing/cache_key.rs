@@ -6,6 +6,9 @@ use underpass_protocol::request::target::Target;
 
 use crate::routing::context::RequestContext;
 
+/// The method that removes an object, or the listing of a folder, from the cache.
+pub(crate) const PURGE: &str = "PURGE";
+
 /// Returns the fields of a request by which objects vary: each name with its value, if it has one.
 fn varying<'n>(
     request: &Request<'_, '_>,
@@ -26,9 +29,9 @@ pub(crate) fn key_of(
     cache: &Cache,
     target: &Target<'_>,
 ) -> Result<Key, (u16, &'static str)> {
-    if cache.has_stores() && target.is_folder {
+    if cache.has_stores() && target.is_folder && ctx.request.verb != PURGE {
         // For a store that would be another request: a listing of the bucket.
-        return Err((404, "a store has no page for a folder"));
+        return Err((404, "a store has no file for a folder"));
     }
     let key = cache.key(target).ok_or((414, ""))?;
     key.with_fields(varying(&ctx.request, cache.vary_on())).ok_or((431, ""))

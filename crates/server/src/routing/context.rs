@@ -96,9 +96,7 @@ impl<'a> RequestContext<'a> {
         let settings = self.settings();
         let target = Target::parse(self.request.target, settings.path_prefix.as_bytes());
         let ways = match target {
-            Ok(target) if wants_html && settings.listing && settings.cache.is_none() => {
-                navigation_links(&target)
-            }
+            Ok(target) if wants_html && settings.lists_folders() => navigation_links(&target),
             _ => Vec::new(),
         };
         Response::error_with_links(status, detail, wants_html, is_head, &ways)

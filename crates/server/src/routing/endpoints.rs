@@ -1,6 +1,7 @@
 //! Endpoints about the server itself, under a prefix that no file can have.
 
 use crate::auth::Right;
+use crate::files::root::RESERVED;
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::Response;
@@ -32,7 +33,7 @@ pub(crate) enum Endpoint {
 
 /// Returns the endpoint of a path, if it is enabled.
 pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint> {
-    let name = target.path.strip_prefix(PREFIX)?.strip_prefix(b"/")?;
+    let name = target.path.strip_prefix(RESERVED)?.strip_prefix(b"/")?;
     let (endpoint, is_on) = match name {
         b"health" => (Endpoint::Health, settings.health),
         b"metrics" => (Endpoint::Metrics, settings.metrics),
@@ -42,11 +43,6 @@ pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
         _ => return None,
     };
     is_on.then_some(endpoint)
-}
-
-/// Returns whether a path is reserved for endpoints, so that no file can have it.
-pub(crate) fn is_reserved(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').next() == Some(PREFIX)
 }
 
 /// Returns whether a request is for the health check.
@@ -156,6 +152,3 @@ fn may_see(ctx: &RequestContext<'_>, target: &[u8]) -> bool {
     let prefix = ctx.settings().path_prefix.as_bytes();
     Target::parse(target, prefix).is_ok_and(|target| ctx.can(&target.path, Right::Read))
 }
-
-/// The first segment of all such paths.
-const PREFIX: &[u8] = b".underpass";

@@ -19,7 +19,7 @@ use underpass_protocol::response::range::first_of_request;
 use underpass_protocol::response::validator::parse_date;
 
 use crate::auth::access;
-use crate::routing::cache_key::key_of;
+use crate::routing::cache_key::{PURGE, key_of};
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
@@ -121,7 +121,7 @@ pub(crate) async fn respond(
 }
 
 /// Returns the client or its network, whose fetches are bounded; `None` on this machine.
-fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
+pub(crate) fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
     let client = ctx.peer.address().filter(|it| !it.ip().to_canonical().is_loopback());
     ClientNet::of(client).address()
 }
@@ -366,7 +366,7 @@ fn failed(
 }
 
 /// Answers with a status and an explanation.
-fn refused(
+pub(crate) fn refused(
     ctx: &RequestContext<'_>,
     status: u16,
     detail: &str,
@@ -382,7 +382,7 @@ fn refused(
 }
 
 /// Adds to a response without an object what the cache did.
-fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
+pub(crate) fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
     response.cache =
@@ -396,7 +396,7 @@ async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key
         return access::denied(ctx);
     }
     let cache = cache.clone();
-    let removed = spawn_blocking(move || cache.purge(&key)).await;
+    let removed = spawn_blocking(move || cache.forget_folder(&key) | cache.purge(&key)).await;
     let (status, text) = match removed {
         Ok(true) => (200, "removed from the cache\n"),
         Ok(false) => (404, "not in the cache\n"),
@@ -419,6 +419,3 @@ const FIRST_PART: u64 = 1 << 20;
 
 /// The media type of objects without one.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
-
-/// The method that removes an object from the cache.
-const PURGE: &str = "PURGE";

@@ -9,14 +9,16 @@ use crate::files::folder;
 use crate::files::links;
 use crate::files::lookup::{Resource, find};
 use crate::files::open_files::is_missing;
+use crate::files::root::is_reserved;
+use crate::listing::store;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
-use crate::routing::endpoints::is_reserved;
 use crate::routing::https_redirect;
 use crate::routing::operate;
 use crate::routing::origin;
 use crate::routing::response::Response;
 use crate::uploads;
+use underpass_cache::Cache;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
 use underpass_protocol::upload::PARTIAL_UPLOAD;
@@ -40,7 +42,10 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
         return None;
     }
     if let Some(cache) = cache {
-        return origin::respond_at_once(ctx, cache, &target);
+        return match is_hidden(ctx, &target, target.is_folder) {
+            true => None,
+            false => origin::respond_at_once(ctx, cache, &target),
+        };
     }
     let path = ctx.shared().root.only(&target.path).unwrap_or(&target.path);
     file::respond_at_once(ctx, &target, path)
@@ -84,7 +89,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if let Some(cache) = &ctx.settings().cache
         && !is_reserved(&target.path)
     {
-        return origin::respond(ctx, cache, target).await;
+        return of_origin(ctx, cache, target).await;
     }
     if let Some(cache) = &ctx.settings().cache
         && ctx.request.verb == "POST"
@@ -117,6 +122,28 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         }
         Err(refusal) => refusal,
     }
+}
+
+/// Answers with what an origin has.
+async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
+    if is_hidden(ctx, target, target.is_folder) {
+        return ctx.error(404, "");
+    }
+    if store::is_requested(ctx, cache, target) {
+        return store::respond(ctx, cache, target).await;
+    }
+    let response = origin::respond(ctx, cache, target).await;
+    let may_be_folder = response.status == 404 || ctx.is_partial;
+    let redirect = match may_be_folder && !is_hidden(ctx, target, true) {
+        true => store::redirect(ctx, cache, target).await,
+        false => None,
+    };
+    redirect.unwrap_or(response)
+}
+
+/// Returns whether a path of an origin is not served.
+fn is_hidden(ctx: &RequestContext<'_>, target: &Target<'_>, is_folder: bool) -> bool {
+    !ctx.settings().hide.is_empty() && ctx.shared().root.hides_of_origin(&target.path, is_folder)
 }
 
 /// Answers with the file or folder at the path, if there is one.

@@ -166,6 +166,11 @@ impl Settings {
             drain: Duration::from_secs(25),
         }
     }
+
+    /// Returns whether folders are listed: an origin has to be an object store for that.
+    pub(crate) fn lists_folders(&self) -> bool {
+        self.listing && self.cache.as_ref().is_none_or(Cache::has_stores)
+    }
 }
 
 /// The changes that clients with the right to write may make.

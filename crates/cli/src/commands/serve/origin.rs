@@ -38,7 +38,11 @@ impl Opened {
         let (folders, ports) = store.needs();
         self.folders.extend(folders);
         self.ports.extend(ports);
-        OriginOptions { credentials: store.credentials(), url: store.url }
+        OriginOptions {
+            credentials: store.credentials(),
+            url: store.url,
+            bucket: Some(store.bucket),
+        }
     }
 }
 
@@ -77,7 +81,7 @@ impl OriginArgs {
         let mut origins = Vec::new();
         for url in named {
             origins.push(match self.store.open(&url, &tls)? {
-                None => OriginOptions { url, credentials: Credentials::None },
+                None => OriginOptions { url, credentials: Credentials::None, bucket: None },
                 Some(store) => {
                     let note = self.store.note(&store);
                     opened.add(store, note)
@@ -144,7 +148,6 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
         (args.pages.render_index, "--render-index"),
         (args.pages.render_spa, "--render-spa"),
         (args.access.allow_symlink, "--allow-symlink"),
-        (!args.access.hide.is_empty(), "--hide"),
     ] {
         if is_given {
             let why =

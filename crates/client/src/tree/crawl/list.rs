@@ -1,6 +1,5 @@
 //! Lists a folder of the server and queues what is in it.
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use url::Url;
@@ -8,7 +7,6 @@ use url::Url;
 use super::queue::lock;
 use super::state::Task;
 use super::worker::Worker;
-use crate::error::{ClientError, InvalidResponse};
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
@@ -91,32 +89,28 @@ impl Worker<'_, '_, '_, '_> {
     fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing, TreeError> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
         let mut listing = listing::Listing { is_whole: true, ..listing::Listing::default() };
-        let mut from = None::<String>;
-        let (mut tokens, mut has_own, mut bytes) = (HashSet::new(), false, 0);
-        loop {
-            let client = self.crawl.tree.client;
-            let (page, idle) = s3::list(client, self.idle.take(), bucket, folder, from.as_deref())?;
-            self.idle = idle;
+        let (mut has_own, mut bytes, mut count) = (false, 0, 0);
+        let mut pages = s3::Pages::new(self.idle.take());
+        while let Some(page) = pages.next(self.crawl.tree.client, bucket, folder)? {
             self.crawl.tree.note_answer();
             has_own |= page.has_own;
+            count += 1;
             for listed in page.entries {
                 // Its name is kept as it is, and in its URL.
                 bytes += url.as_str().len() + 2 * listed.name.len();
                 listing.take_object(url, &listed);
             }
-            let count = listing.entries.len() + listing.refused.len() + tokens.len();
-            listing.is_too_long = count as u64 > MAX_ENTRIES;
-            bytes += page.next.as_ref().map_or(0, String::len);
+            bytes += pages.token_len();
             if bytes > MAX_NAME_BYTES {
                 return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
             }
-            from = page.next.filter(|_| !listing.is_too_long);
-            let Some(token) = &from else { break };
-            if !tokens.insert(token.clone()) {
-                let problem = "its listing begins again with a page that was there";
-                return Err(ClientError::from(InvalidResponse::Protocol(problem)).into());
+            let count = count + listing.entries.len() + listing.refused.len();
+            listing.is_too_long = count as u64 > MAX_ENTRIES;
+            if listing.is_too_long {
+                break;
             }
         }
+        self.idle = pages.idle;
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_named = *url == self.crawl.tree.url && !folder.is_empty();
         match is_empty && is_named && !has_own {
