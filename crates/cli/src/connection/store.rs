@@ -10,7 +10,7 @@ use underpass_receipt::shown;
 use crate::failure::{Failure, Result};
 
 /// The options of `s3://` addresses.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Object stores (s3://)")]
 pub(crate) struct StoreArgs {
     /// Use the store at this URL [env: AWS_ENDPOINT_URL_S3; default: that of Amazon]

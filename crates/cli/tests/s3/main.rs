@@ -9,6 +9,7 @@ mod rig;
 #[path = "../serve_origin/wicked.rs"]
 mod wicked;
 
+mod doctor;
 mod folders;
 mod get;
 mod keys;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use underpass_diagnose::doctor::Target;
 
-use crate::connection::Address;
+use crate::connection::{Address, StoreArgs};
 use crate::failure::{Failure, Result};
 
 /// What can be typed after `doctor`.
@@ -23,7 +23,7 @@ pub(crate) struct DoctorArgs {
     pub(super) to: Option<OsString>,
 
     /// Examine this file of an origin instead, for `serve --origin`: whether it is reachable, its
-    /// ranges and its version
+    /// ranges and its version; of s3://BUCKET/PREFIX the keys, the bucket, region and clock, too
     #[arg(long, value_name = "URL", conflicts_with_all = ["from", "to"])]
     pub(super) origin: Option<String>,
 
@@ -35,8 +35,11 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", requires = "origin")]
     pub(super) origin_cacert: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+
     /// Print the findings as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = "Options")]
     pub(super) json: bool,
 }
 
@@ -106,6 +109,7 @@ mod tests {
             origin: None,
             cache: None,
             origin_cacert: None,
+            store: StoreArgs::default(),
             json: false,
         };
         assert_eq!(none.target().unwrap(), Target::Any);

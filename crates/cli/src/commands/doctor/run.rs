@@ -4,6 +4,7 @@ use underpass_diagnose::doctor::{self, Finding, FindingState};
 
 use super::args::DoctorArgs;
 use super::{origin, print};
+use crate::connection::StoreArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -23,6 +24,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
                 output::counted(count as u64, "thing hinders", "things hinder")
             ))),
         };
+    }
+    if args.store != StoreArgs::default() {
+        return Err(Failure::Usage("the options of stores need --origin s3://BUCKET/".to_owned()));
     }
     let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
     match args.json {
