@@ -168,6 +168,37 @@ fn a_node_is_filled_by_a_list() {
 }
 
 #[test]
+fn a_list_has_the_fields_by_which_files_vary() {
+    let origin = Origin::new(|asked, sending| {
+        let body = format!("{} {:?}", asked.path, asked.field("x-kind"));
+        let lines = "Vary: X-Kind\nCache-Control: max-age=1000";
+        Object::new(body.into_bytes(), "one").with(lines).send(asked, sending);
+    });
+    let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
+    let list = "/a\n/a\n  X-Kind: one\n/b\n\tX-Kind: two, three\n";
+    let (code, receipt, said) = fill(&node, list, &[]);
+    assert_eq!((code, &receipt["files"]), (Some(0), &3.into()), "{said}");
+    // For all of a list.
+    let (code, ..) = fill(&node, "/a\n/b\n", &["--header", "X-Kind: four"]);
+    assert_eq!((code, origin.asked().len()), (Some(0), 5));
+    for (path, fields, kind) in [
+        ("/a", &[][..], "None"),
+        ("/a", &["X-Kind: one"], "Some(\"one\")"),
+        ("/b", &["X-Kind: two,three"], "Some(\"two, three\")"),
+        ("/a", &["X-Kind: four"], "Some(\"four\")"),
+        ("/b", &["X-Kind: four"], "Some(\"four\")"),
+    ] {
+        node.ask("GET", path, fields).is(200, format!("{path} {kind}").as_bytes());
+    }
+    assert_eq!(origin.asked().len(), 5);
+    let here = folder();
+    fs::write(here.path().join("list"), "/a\n  no field\n").unwrap();
+    let (url, list) = (format!("http://{}", node.address()), here.path().join("list"));
+    let words = ["fill", "--node", &url, "--manifest", list.to_str().unwrap()];
+    run(words).failed(2, &["line 2", "NAME: VALUE"]);
+}
+
+#[test]
 fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| match asked.path.as_str() {

@@ -4,10 +4,21 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use underpass_client::input;
+
 use crate::failure::{Failure, Result, WithPath};
 
-/// Reads the paths of a list, those of a higher priority first.
-pub(super) fn read(path: &Path) -> Result<Vec<String>> {
+/// A file that a node is to have.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Its path, escaped as in a URL.
+    pub(super) path: String,
+    /// The fields of the requests that it answers, for nodes that keep a file for each of their values.
+    pub(super) fields: Vec<(String, String)>,
+}
+
+/// Reads a list: the files of a higher priority come first.
+pub(super) fn read(path: &Path) -> Result<Vec<Wanted>> {
     let mut text = String::new();
     match path == Path::new("-") {
         true => {
@@ -21,9 +32,21 @@ pub(super) fn read(path: &Path) -> Result<Vec<String>> {
     })
 }
 
-fn parse(text: &str) -> std::result::Result<Vec<String>, (usize, &'static str)> {
-    let mut entries = Vec::new();
+fn parse(text: &str) -> std::result::Result<Vec<Wanted>, (usize, &'static str)> {
+    let mut entries: Vec<(u64, Wanted)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
+        let is_field = line.starts_with([' ', '\t']) && !line.trim().is_empty();
+        if is_field && !line.trim_start().starts_with('#') {
+            let field = input::field(line.trim()).ok();
+            let (Some(field), Some((_, wanted))) = (field, entries.last_mut()) else {
+                return Err((
+                    index + 1,
+                    "write a field of requests for the path above: NAME: VALUE",
+                ));
+            };
+            wanted.fields.push(field);
+            continue;
+        }
         let mut words = line.split_whitespace();
         let Some(path) = words.next().filter(|path| !path.starts_with('#')) else { continue };
         let priority = match words.next().map(str::parse::<u64>) {
@@ -34,10 +57,10 @@ fn parse(text: &str) -> std::result::Result<Vec<String>, (usize, &'static str)> 
         if !path.starts_with('/') || words.next().is_some() {
             return Err((index + 1, "write a path that begins with /, and perhaps a priority"));
         }
-        entries.push((priority, path.to_owned()));
+        entries.push((priority, Wanted { path: path.to_owned(), fields: Vec::new() }));
     }
     entries.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
-    Ok(entries.into_iter().map(|(_, path)| path).collect())
+    Ok(entries.into_iter().map(|(_, wanted)| wanted).collect())
 }
 
 #[cfg(test)]
@@ -47,10 +70,22 @@ mod tests {
     #[test]
     fn higher_priorities_come_first_and_otherwise_the_order_stays() {
         let text = "# what is popular\n/a\n\n/b%20c 5\n/d\n/e?x=1 7\n";
-        let expected = ["/e?x=1", "/b%20c", "/a", "/d"].map(str::to_owned).to_vec();
-        assert_eq!(parse(text), Ok(expected));
-        for text in ["a", "/a b", "/a 1 2", "/a -1"] {
+        let paths =
+            |text| parse(text).map(|all| all.into_iter().map(|it| it.path).collect::<Vec<_>>());
+        assert_eq!(paths(text), Ok(["/e?x=1", "/b%20c", "/a", "/d"].map(str::to_owned).to_vec()));
+        for text in ["a", "/a b", "/a 1 2", "/a -1", "  x", "  x: y\r\u{1}"] {
             assert!(parse(&format!("/x\n{text}")).is_err_and(|(line, _)| line == 2), "{text}");
         }
+    }
+
+    #[test]
+    fn fields_stand_below_their_path() {
+        let text = "/a\n  X-Kind: one\n\t# of a kind\n\tX-Other:  two words\n/a 1\n  \n";
+        let fields = [("X-Kind", "one"), ("X-Other", "two words")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let path = "/a".to_owned();
+        let expected = [Wanted { path: path.clone(), fields: Vec::new() }, Wanted { path, fields }];
+        assert_eq!(parse(text), Ok(expected.into()));
+        assert!(parse("  X-Kind: one\n").is_err_and(|(line, _)| line == 1));
     }
 }

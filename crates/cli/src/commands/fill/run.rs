@@ -10,7 +10,7 @@ use underpass_client::{HttpClient, Request, Url};
 use underpass_receipt::shown;
 
 use super::args::FillArgs;
-use super::manifest;
+use super::manifest::{self, Wanted};
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 use crate::signals;
@@ -40,7 +40,7 @@ struct Piece {
 /// Has the node fetch everything on the list.
 pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
-    let paths = manifest::read(&args.manifest)?;
+    let files = manifest::read(&args.manifest)?;
     let tls = args.http.tls(underpass_engine::Policy::Auto)?;
     let client = args.http.client(&args.node, &tls, &cancel)?;
     let mut node = args.node.clone();
@@ -50,13 +50,14 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let mut filler = Filler { args, client, node, cancel: &cancel, started, fetched: 0 };
     let mut receipt = FillReceipt::default();
     let mut stop = None;
-    for (number, path) in paths.iter().enumerate() {
-        match filler.fill(path) {
+    for (number, wanted) in files.iter().enumerate() {
+        let path = &wanted.path;
+        match filler.fill(wanted) {
             Ok(length) => {
                 receipt.files += 1;
                 receipt.bytes += length;
                 if !args.quiet {
-                    let (at, all) = (number + 1, paths.len());
+                    let (at, all) = (number + 1, files.len());
                     output::note(&format!("{at} of {all}: {path}, {}", BinaryBytes(length)));
                 }
             }
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
         (Some(failure), _) => Err(failure),
         (None, 0) => Ok(()),
         (None, failed) => {
-            Err(Failure::line(format!("{failed} of {} could not be fetched", paths.len())))
+            Err(Failure::line(format!("{failed} of {} could not be fetched", files.len())))
         }
     }
 }
@@ -111,12 +112,12 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     /// Has the node fetch a file; returns its length.
-    fn fill(&mut self, path: &str) -> std::result::Result<u64, Stop> {
+    fn fill(&mut self, wanted: &Wanted) -> std::result::Result<u64, Stop> {
         let step = self.args.rate.map_or(MAX_STEP, |rate| rate.0.clamp(MIN_STEP, MAX_STEP));
         let mut at = 0;
         loop {
             self.wait()?;
-            let piece = self.piece(path, at, at + step)?;
+            let piece = self.piece(wanted, at, at + step)?;
             self.fetched += piece.fetched;
             at += step;
             match piece.length {
@@ -154,13 +155,15 @@ impl Filler<'_> {
     }
 
     /// Has the node fetch a piece, once more if that fails for a moment.
-    fn piece(&self, path: &str, from: u64, to: u64) -> std::result::Result<Piece, Stop> {
+    fn piece(&self, wanted: &Wanted, from: u64, to: u64) -> std::result::Result<Piece, Stop> {
         let mut url = self.node.clone();
         url.query_pairs_mut()
-            .append_pair("path", path)
+            .append_pair("path", &wanted.path)
             .append_pair("from", &from.to_string())
             .append_pair("to", &to.to_string());
-        let request = Request { method: "POST", fields: &[("Content-Length", "0")] };
+        let varying = wanted.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<_> = varying.chain([("Content-Length", "0")]).collect();
+        let request = Request { method: "POST", fields: &fields };
         let mut backoff = Backoff::new(self.args.http.retries());
         loop {
             let answered =
