@@ -21,6 +21,7 @@ pub use policy::Policy;
 pub use step::{Refusal, Wait};
 
 use step::{Ends, Step};
+use underpass_sys::Kind;
 
 /// What a step counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +70,14 @@ impl Active {
         }
     }
 
+    /// Returns the bytes requested in the next system call when the caller sets no step.
+    pub(crate) const fn default_step(&self, ends: &Ends<'_>) -> usize {
+        match (self, ends.sink_kind) {
+            (Self::Splice(state), Kind::Regular) => state.file_step.bytes(),
+            _ => default_step(self.mechanism()),
+        }
+    }
+
     /// Moves at most `len` bytes, never more than the exact rest of the segment, without waiting.
     pub(crate) fn step(
         &mut self,
@@ -101,7 +110,7 @@ impl Active {
 }
 
 /// Returns the bytes requested in one system call when the caller sets no step.
-pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
+const fn default_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // Large enough for a server-side copy, small enough for progress and signals.
         Mechanism::CopyFileRange => 32 << 20,
@@ -109,11 +118,7 @@ pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
         // more, and delays other transfers on the thread, progress and signals. See
         // bench/net.json.
         Mechanism::Sendfile | Mechanism::Mmap => 1 << 20,
-        // The bytes that a file takes in one call become one folio of the page cache, if memory
-        // has one: of 2 GiB from TCP into ext4 the steps from 64 to 256 KiB took 0.9 to 1.2 s of
-        // processor time in any state of memory, 1 MiB from 0.9 to 2.9 as memory became
-        // fragmented. Beside reading and writing 64 KiB, 64 KiB took 0.87 of the processor time, 128
-        // KiB 0.74, 256 KiB 0.69, 512 KiB 0.68 and 1 MiB 0.71.
+        // To a file it is chosen while bytes move, see `Active::default_step`.
         Mechanism::Splice => 256 << 10,
         // Fits the second-level cache with room to spare: to TCP and between files 256 KiB took 1.5
         // times as long, 16 KiB 1.3 times.

@@ -27,7 +27,7 @@ use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::policy::{Candidates, Policy};
 use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
-use crate::mechanisms::{Active, Meter, default_step, largest_step, memory, read_write};
+use crate::mechanisms::{Active, Meter, largest_step, memory, read_write};
 use crate::report::{Decline, Declined, Report};
 use crate::socket;
 use crate::socket::tls_transport::TlsTransport;
@@ -303,7 +303,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 return Err(errno);
             }
         }
-        let wished = self.options.step.unwrap_or(default_step(mechanism));
+        let wished = self.options.step.unwrap_or(active.default_step(&ends));
         let len = wished.min(largest_step(mechanism)).min(self.largest_step);
         let mut meter = Meter::default();
         let step = active.step(&ends, len, self.options.pool(), &mut meter);

@@ -277,7 +277,8 @@ impl<'a> ActiveUpload<'a> {
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let receive_options = ReceiveOptions {
             policy: policy(settings.policy, self.incoming.session()),
-            step: settings.step,
+            // What a killed server had in its pipe is sent again: no more than that.
+            step: Some(settings.step.unwrap_or(256 << 10)),
             pipes: Some(&self.shared.uploads.pipes),
             limit,
             progress_every: watches.then_some(disk_space::CHECK_INTERVAL_BYTES),
