@@ -15,8 +15,17 @@ use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, Origin, p
 pub(crate) enum ProxyHeaderError {
     /// The proxy has left, or took too long, after these bytes.
     Ended(Vec<u8>),
-    /// It sent something else, which begins with these bytes.
-    Bad(Vec<u8>, BadHeader),
+    /// It sent something else.
+    Bad(Box<RefusedHeader>),
+}
+
+/// What a proxy sent instead of a header.
+#[derive(Debug)]
+pub(crate) struct RefusedHeader {
+    /// Its first bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Why they are no header.
+    pub(crate) fault: BadHeader,
 }
 
 /// Reads the header of a connection, and nothing after it.
@@ -44,7 +53,9 @@ pub(crate) async fn read(peer: &Peer) -> Result<Origin, ProxyHeaderError> {
             Ok(Some((origin, len))) => (Some(origin), len),
             // Everything that came so far belongs to it.
             Ok(None) => (None, bytes.len()),
-            Err(fault) => return Err(ProxyHeaderError::Bad(bytes, fault)),
+            Err(fault) => {
+                return Err(ProxyHeaderError::Bad(Box::new(RefusedHeader { bytes, fault })));
+            }
         };
         // These bytes have come already, so one call takes them all.
         match recv(&peer.socket, &mut bytes[known..end], RecvFlags::empty()) {

@@ -13,6 +13,7 @@ use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
 use crate::connection::outcome::SendOutcome;
 use crate::connection::peer::{Activity, Peer};
+use crate::connection::proxy_header::RefusedHeader;
 use crate::connection::send::{Sending, SlowSend};
 use crate::connection::turn::poll_interval;
 use crate::files::resume;
@@ -23,12 +24,11 @@ use crate::routing::response::{Body, RETRY_LATER, Response};
 use crate::routing::router;
 use crate::server::listener_kind::ListenerKind;
 use crate::server::worker::Worker;
-use underpass_protocol::request::proxy_header::BadHeader;
 use underpass_protocol::request::{self, BodyLength, Malformed, OwnedRequest, Request};
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
-/// bytes that came instead, and why they are no header.
-pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>, BadHeader)>) {
+/// bytes that came instead.
+pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<Box<RefusedHeader>>) {
     if let (ListenerKind::Tls, Some(credentials), None) =
         (peer.role, &worker.shared.settings.tls, &refused)
     {
@@ -37,15 +37,9 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
             return;
         }
     }
-    let last = Instant::now();
-    let mut connection = Connection { worker, peer, buffer: Vec::new(), last, in_turn: 0 };
-    let mut refused = refused.map(|(bytes, fault)| connection.refuse_proxy(&bytes, fault));
-    loop {
-        let next = match refused.take() {
-            Some(refusal) => Some(refusal),
-            None => connection.next().await,
-        };
-        let Some(next) = next else { break };
+    let (buffer, last) = (Vec::new(), Instant::now());
+    let mut connection = Connection { worker, peer, refused, buffer, last, in_turn: 0 };
+    while let Some(next) = connection.next().await {
         let then = match next {
             Next::Sent(then) => then,
             // It is boxed while it lasts, which keeps waiting connections small.
@@ -75,6 +69,8 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>
 struct Connection<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
+    /// What came instead of the header of a proxy.
+    refused: Option<Box<RefusedHeader>>,
     buffer: Vec<u8>,
     /// The time at which the kernel had all of the last response.
     last: Instant,
@@ -108,9 +104,13 @@ enum After {
 impl<'a> Connection<'a> {
     /// Reads the next request; `None` if there is none.
     async fn next(&mut self) -> Option<Next<'a>> {
-        let has_room = || access_entry::has_room(self.worker, self.peer);
+        if let Some(refused) = self.refused.take() {
+            return Some(self.refuse_proxy(&refused));
+        }
         // It is boxed because it is rare.
-        if !has_room() && !Box::pin(self.entries_have_room()).await {
+        if !access_entry::has_room(self.worker, self.peer)
+            && !Box::pin(self.entries_have_room()).await
+        {
             return None;
         }
         let mut started = self.last;
@@ -410,9 +410,9 @@ impl<'a> Connection<'a> {
     }
 
     /// Refuses a connection whose proxy does not say for whom it is.
-    fn refuse_proxy(&self, bytes: &[u8], fault: BadHeader) -> Next<'a> {
+    fn refuse_proxy(&self, refused: &RefusedHeader) -> Next<'a> {
         self.peer.has_requested();
-        self.reject(bytes, 400, &fault.to_string(), Instant::now())
+        self.reject(&refused.bytes, 400, &refused.fault.to_string(), Instant::now())
     }
 
     /// Refuses a request for which there is no memory.

@@ -34,12 +34,11 @@ impl Socket {
 
     /// Waits until an attempt to read is worthwhile, for the only task that does. An idle connection
     /// has nothing in memory for that but a waker.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
         poll_fn(|context| match self {
             Self::Tcp(socket) => socket.poll_read_ready(context),
             Self::Unix(socket) => socket.poll_read_ready(context),
         })
-        .await
     }
 
     /// Clears the readiness after an attempt without result, so that the runtime waits for the

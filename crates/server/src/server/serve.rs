@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::socket;
 
 use crate::connection::peer::{Activity, Peer};
-use crate::connection::proxy_header::ProxyHeaderError;
+use crate::connection::proxy_header::{ProxyHeaderError, RefusedHeader};
 use crate::connection::socket::{Accepting, Socket};
 use crate::connection::{canned, proxy_header, serve};
 use crate::files::open_files::LIFETIME;
@@ -168,29 +169,39 @@ fn accept_connection(
     let has_header = is_proxy && settings.proxy_protocol;
     let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
     tokio::task::spawn_local(async move {
-        if !has_header {
-            return serve::serve(&presence.worker, &peer, None).await;
-        }
-        // It is boxed: its memory is free again when the first request comes.
-        match Box::pin(proxy_header::read(&peer)).await {
-            Ok(origin) if presence.attribute(&peer, origin) => {
-                serve::serve(&presence.worker, &peer, None).await;
-            }
-            Ok(_) => {
-                let worker = &presence.worker;
-                worker.shared.metrics.worker(worker.index).connection_refused();
-                canned::refuse(&peer.socket, kind);
-            }
-            Err(ProxyHeaderError::Bad(bytes, fault)) => {
-                let refused = Some((bytes, fault));
-                serve::serve(&presence.worker, &peer, refused).await;
-            }
-            Err(ProxyHeaderError::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
-                access_entry::timed_out(&presence.worker, &peer, &bytes);
-            }
-            Err(ProxyHeaderError::Ended(_)) => {}
-        }
+        let refused = match has_header {
+            // It is boxed: its memory is free again when the first request comes.
+            true => match Box::pin(attribute(&mut presence, &peer, kind)).await {
+                ControlFlow::Continue(refused) => refused,
+                ControlFlow::Break(()) => return,
+            },
+            false => None,
+        };
+        serve::serve(&presence.worker, &peer, refused).await;
     });
+}
+
+/// Reads for whom a proxy has opened the connection, and counts it for this client. Returns what came
+/// instead of the header, if something did; breaks if the connection is over.
+async fn attribute(
+    presence: &mut ConnectionCount,
+    peer: &Peer,
+    kind: ListenerKind,
+) -> ControlFlow<(), Option<Box<RefusedHeader>>> {
+    match proxy_header::read(peer).await {
+        Ok(origin) if presence.attribute(peer, origin) => return ControlFlow::Continue(None),
+        Ok(_) => {
+            let worker = &presence.worker;
+            worker.shared.metrics.worker(worker.index).connection_refused();
+            canned::refuse(&peer.socket, kind);
+        }
+        Err(ProxyHeaderError::Bad(refused)) => return ControlFlow::Continue(Some(refused)),
+        Err(ProxyHeaderError::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
+            access_entry::timed_out(&presence.worker, peer, &bytes);
+        }
+        Err(ProxyHeaderError::Ended(_)) => {}
+    }
+    ControlFlow::Break(())
 }
 
 /// Closes idle connections on behalf of other workers, as long as the task lives.
