@@ -197,6 +197,13 @@ impl<'b> Query<'b> {
         self.pairs().find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| decode_form(value))
     }
 
+    /// Returns the decoded values of the key, in their order.
+    pub fn all(&self, key: &str) -> impl Iterator<Item = Cow<'b, [u8]>> {
+        self.pairs()
+            .filter(move |(name, _)| *name == key.as_bytes())
+            .map(|(_, value)| decode_form(value))
+    }
+
     /// Returns the keys and values as they were received.
     fn pairs(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
         self.raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {

@@ -48,6 +48,7 @@ fn walk_folder(
         format: key.format,
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
+        only: key.only.as_deref(),
         shows_hidden: shared.settings.shows_hidden,
         hides: &|inside, is_folder| {
             shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())

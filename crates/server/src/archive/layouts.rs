@@ -14,7 +14,7 @@ use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
-/// The folder and format of a layout, and the user whose rights it reflects.
+/// The folder and format of a layout, the names that it is limited to, and the user whose rights it reflects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
     pub(crate) device: u64,
@@ -22,6 +22,8 @@ pub(crate) struct LayoutKey {
     pub(crate) path: Vec<u8>,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) format: ArchiveFormat,
+    /// The names in the folder that are archived, sorted; `None` for all of them.
+    pub(crate) only: Option<Vec<Vec<u8>>>,
 }
 
 impl LayoutKey {
@@ -31,12 +33,13 @@ impl LayoutKey {
         path: &[u8],
         user: Option<&Arc<str>>,
         format: ArchiveFormat,
+        only: Option<Vec<Vec<u8>>>,
     ) -> Self {
         // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
         #[allow(clippy::useless_conversion)] // types differ by target
         let (device, inode) =
             fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
-        Self { device, inode, path: path.to_vec(), user: user.cloned(), format }
+        Self { device, inode, path: path.to_vec(), user: user.cloned(), format, only }
     }
 }
 

@@ -30,6 +30,8 @@ pub struct WalkOptions<'a> {
     pub top: &'a [u8],
     /// The path of the folder relative to the served root, for `hides`; empty for the root.
     pub base: &'a [u8],
+    /// The names in the folder that are archived; `None` for all of them.
+    pub only: Option<&'a [Vec<u8>]>,
     /// Whether names that begin with a dot are members too.
     pub shows_hidden: bool,
     /// Returns whether to leave out a path, relative to the served root; the flag is true for a
@@ -50,6 +52,7 @@ impl Default for WalkOptions<'_> {
             format: ArchiveFormat::Tar,
             top: b"",
             base: b"",
+            only: None,
             shows_hidden: false,
             hides: &|_, _| false,
             max_members: 1_000_000,
@@ -67,6 +70,7 @@ impl fmt::Debug for WalkOptions<'_> {
             .field("format", &self.format)
             .field("top", &String::from_utf8_lossy(self.top))
             .field("base", &String::from_utf8_lossy(self.base))
+            .field("only", &self.only.map(<[_]>::len))
             .field("shows_hidden", &self.shows_hidden)
             .field("max_members", &self.max_members)
             .field("max_depth", &self.max_depth)
@@ -82,7 +86,8 @@ impl fmt::Debug for WalkOptions<'_> {
 ///
 /// # Errors
 ///
-/// [`ArchiveError::Io`] if a file or folder cannot be read; the others if a limit is exceeded.
+/// [`ArchiveError::Io`] if a file or folder cannot be read, or one of `only` is not there; the others if
+/// a limit is exceeded.
 pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
     let mut walk = Walk {
         folder: folder.as_fd(),
@@ -226,11 +231,42 @@ impl Walk<'_> {
     /// Reads the names in a folder, which becomes the current one.
     fn enter(&mut self, folder: OwnedFd, member: Option<u32>) -> Result<(), ArchiveError> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let names = self.read_names(&folder, &mut buffer);
+        let names = match self.options.only {
+            Some(only) if self.frames.is_empty() => self.find_names(&folder, only),
+            _ => self.read_names(&folder, &mut buffer),
+        };
         self.buffer = buffer;
         self.frames.push(Frame { path_len: self.path.len(), member, names: names? });
         self.current = Some(folder);
         Ok(())
+    }
+
+    /// Returns the names that were asked for, in order.
+    fn find_names(
+        &mut self,
+        folder: &OwnedFd,
+        only: &[Vec<u8>],
+    ) -> Result<FolderNames, ArchiveError> {
+        let mut names = FolderNames::default();
+        for name in only {
+            let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
+            let stat = statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|errno| self.failed(name, errno))?;
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let is_folder = kind == FileType::Directory;
+            let is_member = is_folder || matches!(kind, FileType::RegularFile | FileType::Symlink);
+            // The client must not learn whether a hidden name exists.
+            if is_hidden || !is_member || self.hides(name, is_folder) {
+                return Err(self.failed(name, Errno::NOENT));
+            }
+            self.found += 1;
+            let limit = self.options.max_members;
+            if self.found > limit || !names.add(name, is_folder) {
+                return Err(ArchiveError::TooMany { limit });
+            }
+        }
+        names.sort();
+        Ok(names)
     }
 
     /// Returns the names in a folder that are not left out, in order.

@@ -1,5 +1,6 @@
 //! Answers requests for a folder: with its listing, or all of it as one archive.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Changes;
 use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
-use underpass_protocol::request::target::{Target, encode_segment};
+use underpass_protocol::request::target::{Query, Target, encode_segment};
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::plan::{PlannedBody, Representation};
 
@@ -31,7 +32,15 @@ pub(crate) async fn respond(
     let settings = ctx.settings();
     if let Some(name) = target.query.get("archive") {
         return match ArchiveFormat::of_name(&name).filter(|_| settings.archive) {
-            Some(format) => archive(ctx, &target.path, folder, format).await,
+            Some(format) => match selection(&target.query) {
+                Ok(only) => {
+                    let key = LayoutKey::of(&folder, &target.path, ctx.user.as_ref(), format, only);
+                    archive(ctx, folder, key).await
+                }
+                Err(BadEntry) => {
+                    ctx.error(400, "entry must be a name in the folder, without slashes")
+                }
+            },
             None => ctx.error(400, "folders can be had as ?archive=tar or ?archive=zip, if at all"),
         };
     }
@@ -124,14 +133,26 @@ fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
     May { log_in, ..May::default() }
 }
 
-/// Answers with the whole folder as an archive, or ranges of it.
-async fn archive(
-    ctx: &RequestContext<'_>,
-    path: &[u8],
-    folder: OwnedFd,
-    format: ArchiveFormat,
-) -> Response {
-    let key = LayoutKey::of(&folder, path, ctx.user.as_ref(), format);
+/// A value of `entry` that no name in a folder can have.
+struct BadEntry;
+
+/// Returns the names in the folder that the query asks for; `None` for the whole folder.
+fn selection(query: &Query<'_>) -> Result<Option<Vec<Vec<u8>>>, BadEntry> {
+    let mut names: Vec<_> = query.all("entry").map(Cow::into_owned).collect();
+    let is_name = |name: &Vec<u8>| {
+        !matches!(name.as_slice(), b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b))
+    };
+    if !names.iter().all(is_name) {
+        return Err(BadEntry);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok((!names.is_empty()).then_some(names))
+}
+
+/// Answers with the archive of a folder, or ranges of it.
+async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> Response {
+    let (format, path) = (key.format, key.path.clone());
     let laid_out = match ctx.shared().layouts.get(&key) {
         Some(laid_out) => Ok(laid_out),
         None => {

@@ -38,6 +38,7 @@ mod redirects;
 mod refusals;
 mod replaced;
 mod rig;
+mod selections;
 mod timeouts;
 mod tls;
 mod tls_handshakes;
