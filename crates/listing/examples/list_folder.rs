@@ -56,6 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         may_read: &|_| true,
         may: May::default(),
         archive: true,
+        walks: true,
+        is_wanted: &|| true,
     };
     let prepared = listing.prepare()?;
     if let Some(next) = prepared.next_page() {

@@ -16,6 +16,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod below;
 mod entry;
 mod format;
 mod page;
@@ -27,9 +28,10 @@ mod text;
 use std::fmt;
 use std::io;
 
+pub use below::MAX_FOUND;
 pub use entry::{Attributes, Entries, NamedEntries, NamedEntry, Resolve};
 pub use format::change::May;
-pub use format::html::CONTENT_SECURITY_POLICY;
+pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
 pub use page::{Prepared, Unsorted};
 pub use underpass_protocol::listing::{
     BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
@@ -65,6 +67,11 @@ pub struct Listing<'a> {
     pub may: May,
     /// Whether the page offers folders as archives: `?archive=zip`, `?archive=tar`.
     pub archive: bool,
+    /// Whether the folders below can be searched and measured; only those on disk can be.
+    pub walks: bool,
+    /// Returns whether anybody still waits for the listing; a walk through all folders below ends
+    /// soon after nobody does.
+    pub is_wanted: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Listing<'a> {

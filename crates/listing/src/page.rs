@@ -6,15 +6,17 @@ use std::ops::ControlFlow;
 use underpass_protocol::listing::Format;
 
 use super::Listing;
+use super::below::{self, Hits};
 use super::entry::Entry;
 use super::format::form::{Form, Outline, Tally};
 use super::format::html::HtmlForm;
+use super::format::icon::is_picture;
 use super::format::index::IndexForm;
-use super::format::json::JsonForm;
+use super::format::json::{JsonForm, SizeForm};
 use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
 use super::readme;
-use super::scan::{Scan, add_up, complete, scan};
+use super::scan::{Found, Scan, add_up, complete, scan};
 
 /// A listing for which the values of the response head are known.
 #[derive(Debug)]
@@ -30,30 +32,59 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     /// Picks the entries of the page in one pass, unless they are too many to hold.
     pub(super) fn new(listing: Listing<'a>) -> io::Result<Self> {
+        if listing.query.is_walk() {
+            return Self::walked(listing);
+        }
         let mut picked = Picked::new(&listing);
         let lost_links = scan(&listing, |found| Ok(picked.offer(found)))?;
         if picked.is_overfull {
             return Ok(Self { listing, held: None, outline: Outline::default() });
         }
         let (before, remaining) = (picked.before, picked.remaining);
+        let key = listing.query.order.key;
+        let previous_page = picked.previous().map(|last| {
+            listing.query.link(last.map(|last| last.place(key).to_cursor(key)).as_deref())
+        });
         let found = picked.into_sorted();
         let rest = remaining.saturating_sub(found.len() as u64);
         let last = found.last().filter(|_| rest > 0);
-        let next_page = last.map(|last| {
-            let key = listing.query.order.key;
-            listing.query.link(Some(&last.place(key).to_cursor(key)))
-        });
+        let next_page = last.map(|last| listing.query.link(Some(&last.place(key).to_cursor(key))));
+        let total = before + remaining;
+        let outline = Outline { before, total, next_page, previous_page, ..Outline::default() };
+        Ok(Self::held(listing, &found, lost_links, outline))
+    }
+
+    /// Walks through all folders below.
+    fn walked(listing: Listing<'a>) -> io::Result<Self> {
+        if listing.query.format == Format::Size {
+            let (tally, incomplete) = below::measure(&listing)?;
+            let outline = Outline { tally: Some(tally), incomplete, ..Outline::default() };
+            return Ok(Self { listing, held: Some(Vec::new()), outline });
+        }
+        let Hits { found, incomplete } = below::search(&listing)?;
+        let total = found.len() as u64;
+        let outline = Outline { total, incomplete, ..Outline::default() };
+        Ok(Self::held(listing, &found, 0, outline))
+    }
+
+    /// Reads the attributes of the entries, and completes the outline with their counts.
+    fn held(
+        listing: Listing<'a>,
+        found: &[Found<'_>],
+        lost_links: u64,
+        mut outline: Outline,
+    ) -> Self {
         let held: Vec<_> = found.iter().filter_map(|found| complete(&listing, found)).collect();
         let mut tally = Tally { lost_links, ..Tally::default() };
         held.iter().for_each(|entry| tally.add(entry));
-        let outline = Outline {
-            tally: Some(tally),
-            before,
-            total: before + remaining,
-            next_page,
-            readme: None,
-        };
-        Ok(Self { listing, held: Some(held), outline })
+        outline.tally = Some(tally);
+        outline.has_pictures = held.iter().any(is_picture);
+        Self { listing, held: Some(held), outline }
+    }
+
+    /// Returns whether entries may be missing, because a walk ended at one of its bounds.
+    pub fn is_incomplete(&self) -> bool {
+        self.outline.incomplete.is_some()
     }
 
     /// Returns the next page, relative to the address of this one, or `None` if this is the last.
@@ -84,7 +115,7 @@ impl<'a> Prepared<'a> {
         let (entry, byte) = match self.listing.query.format {
             Format::Html | Format::Index => (HTML_ROW, HTML_BYTE),
             Format::Json | Format::Ndjson => (JSON_OBJECT, JSON_BYTE),
-            Format::Simple => (SIMPLE_LINE, SIMPLE_BYTE),
+            Format::Simple | Format::Size => (SIMPLE_LINE, SIMPLE_BYTE),
         };
         let rows = add_up(&self.listing, |name| entry + byte * name.len() as u64)?;
         Ok(rows.saturating_add(FRAME))
@@ -199,6 +230,7 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
         Format::Json => Box::new(JsonForm::array(is_first)),
         Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),
+        Format::Size => Box::new(SizeForm::new(outline)),
     }
 }
 
@@ -231,7 +263,7 @@ const STEP_LEN: usize = 8 << 10;
 
 /// The maximum length of a row of the page, and of each byte of a name in it: twice percent-encoded,
 /// and once as text in which a quotation mark takes six bytes.
-const HTML_ROW: u64 = 640;
+const HTML_ROW: u64 = 800;
 const HTML_BYTE: u64 = 12;
 
 /// The maximum length of a JSON object, and of each byte of a name in it: a control character takes

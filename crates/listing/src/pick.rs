@@ -30,10 +30,63 @@ impl<'l> Start<'l> {
     }
 }
 
-/// Picks the first entries after the start, from any number of entries in any order.
+/// The first entries of any number of entries that come in any order.
 ///
 /// It holds at most twice the limit: at that number it drops the later half, which costs each entry
 /// a constant number of comparisons on average. A heap would compare more.
+struct FirstFound {
+    order: Order,
+    /// Whether the last entries of the order count as the first.
+    is_reversed: bool,
+    limit: usize,
+    found: Vec<Found<'static>>,
+    /// Whether the first `limit` entries of `found` were the first of all entries seen at the last
+    /// cut, with the last of them last in order.
+    is_cut: bool,
+}
+
+impl FirstFound {
+    fn new(order: Order, is_reversed: bool, limit: usize) -> Self {
+        Self { order, is_reversed, limit, found: Vec::new(), is_cut: false }
+    }
+
+    /// Keeps the entry if it may be one of the first.
+    fn offer(&mut self, found: Found<'_>) {
+        let is_beyond =
+            self.is_cut && self.compare(&found, &self.found[self.limit - 1]) == Ordering::Greater;
+        if is_beyond {
+            return;
+        }
+        self.found.push(found.into_owned());
+        if self.found.len() == 2 * self.limit {
+            let (order, is_reversed) = (self.order, self.is_reversed);
+            self.found
+                .select_nth_unstable_by(self.limit - 1, |a, b| compare(order, is_reversed, a, b));
+            self.found.truncate(self.limit);
+            self.is_cut = true;
+        }
+    }
+
+    /// Returns the first entries, in order.
+    fn into_sorted(mut self) -> Vec<Found<'static>> {
+        let (order, is_reversed) = (self.order, self.is_reversed);
+        self.found.sort_unstable_by(|a, b| compare(order, is_reversed, a, b));
+        self.found.truncate(self.limit);
+        self.found
+    }
+
+    fn compare(&self, a: &Found<'_>, b: &Found<'_>) -> Ordering {
+        compare(self.order, self.is_reversed, a, b)
+    }
+}
+
+/// Compares two entries in an order, or in the opposite one.
+fn compare(order: Order, is_reversed: bool, a: &Found<'_>, b: &Found<'_>) -> Ordering {
+    let ordering = order.compare(&a.place(order.key), &b.place(order.key));
+    if is_reversed { ordering.reverse() } else { ordering }
+}
+
+/// Picks the entries of a page: the first ones after its start.
 pub(super) struct Picked<'l> {
     /// The position at which the page starts.
     start: Start<'l>,
@@ -42,10 +95,9 @@ pub(super) struct Picked<'l> {
     /// Whether all entries were requested, so that more than the limit are too many.
     is_whole: bool,
     /// The entries that may be on the page.
-    found: Vec<Found<'static>>,
-    /// Whether the first `limit` entries of `found` were the first of all entries seen at the last
-    /// cut, with the last of them last in order.
-    is_cut: bool,
+    first: FirstFound,
+    /// The entries closest before the start: those of the previous page, and one more.
+    above: FirstFound,
     /// The number of entries up to the start.
     pub(super) before: u64,
     /// The number of entries after the start.
@@ -57,13 +109,14 @@ pub(super) struct Picked<'l> {
 impl<'l> Picked<'l> {
     /// Creates an empty selection.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
-        let limit = listing.limit();
+        let (asked, order) = (listing.limit(), listing.query.order);
+        let limit = asked.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
         Self {
             start: Start::new(listing),
-            limit: limit.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES),
-            is_whole: limit.is_none(),
-            found: Vec::new(),
-            is_cut: false,
+            limit,
+            is_whole: asked.is_none(),
+            first: FirstFound::new(order, false, limit),
+            above: FirstFound::new(order, true, limit + 1),
             before: 0,
             remaining: 0,
             is_overfull: false,
@@ -74,6 +127,7 @@ impl<'l> Picked<'l> {
     pub(super) fn offer(&mut self, found: Found<'_>) -> ControlFlow<()> {
         if self.start.is_before(&found) {
             self.before += 1;
+            self.above.offer(found);
             return ControlFlow::Continue(());
         }
         self.remaining += 1;
@@ -81,38 +135,20 @@ impl<'l> Picked<'l> {
             self.is_overfull = true;
             return ControlFlow::Break(());
         }
-        let is_beyond =
-            self.is_cut && self.compare(&found, &self.found[self.limit - 1]) == Ordering::Greater;
-        if !is_beyond {
-            self.found.push(found.into_owned());
-            if self.found.len() == 2 * self.limit {
-                self.cut();
-            }
-        }
+        self.first.offer(found);
         ControlFlow::Continue(())
     }
 
-    /// Drops all but the first entries.
-    fn cut(&mut self) {
+    /// Returns the entry after which the previous page starts, `Some(None)` if that is the first page;
+    /// `None` if this is.
+    pub(super) fn previous(&mut self) -> Option<Option<Found<'static>>> {
         let order = self.start.order;
-        self.found.select_nth_unstable_by(self.limit - 1, |a, b| {
-            order.compare(&a.place(order.key), &b.place(order.key))
-        });
-        self.found.truncate(self.limit);
-        self.is_cut = true;
+        let above = std::mem::replace(&mut self.above, FirstFound::new(order, true, 1));
+        (self.before > 0).then(|| above.into_sorted().into_iter().nth(self.limit))
     }
 
     /// Returns the entries of the page, in order.
-    pub(super) fn into_sorted(mut self) -> Vec<Found<'static>> {
-        let order = self.start.order;
-        self.found.sort_unstable_by(|a, b| order.compare(&a.place(order.key), &b.place(order.key)));
-        self.found.truncate(self.limit);
-        self.found
-    }
-
-    /// Compares two entries in the order of the page.
-    fn compare(&self, a: &Found<'_>, b: &Found<'_>) -> Ordering {
-        let order = self.start.order;
-        order.compare(&a.place(order.key), &b.place(order.key))
+    pub(super) fn into_sorted(self) -> Vec<Found<'static>> {
+        self.first.into_sorted()
     }
 }

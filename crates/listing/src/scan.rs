@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
@@ -77,7 +78,7 @@ pub(super) struct Scan {
 #[derive(Debug)]
 enum Position {
     /// The folder, with a cursor of its own.
-    Folder(OwnedFd),
+    Folder(Arc<OwnedFd>),
     /// The index of the next entry.
     Named(usize),
 }
@@ -86,10 +87,15 @@ impl Scan {
     /// Creates a pass that begins with the first entry.
     pub(super) fn new(listing: &Listing<'_>) -> io::Result<Self> {
         let position = match listing.entries {
-            Entries::Folder { folder, .. } => Position::Folder(reopen(folder)?),
+            Entries::Folder { folder, .. } => Position::Folder(Arc::new(reopen(folder)?)),
             Entries::Named(_) => Position::Named(0),
         };
         Ok(Self { position, lost_links: 0 })
+    }
+
+    /// Creates a pass over a folder whose cursor no other pass moves.
+    pub(super) fn of(folder: &Arc<OwnedFd>) -> Self {
+        Self { position: Position::Folder(Arc::clone(folder)), lost_links: 0 }
     }
 
     /// Visits the entries that one read into `len` bytes returns; breaks at the end of the folder,
@@ -272,7 +278,7 @@ fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
 }
 
 /// Returns the path of an entry below the root.
-fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
+pub(super) fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
     if listing.path.is_empty() {
         return name.to_vec();
     }
@@ -280,7 +286,7 @@ fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
 }
 
 /// Opens the folder again for a cursor of its own, because the descriptor may be in use elsewhere.
-fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(super) fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
@@ -289,4 +295,4 @@ fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 const ENTRY_LEN: usize = 24;
 
 /// The buffer size of the C library, 32 KiB: about 800 entries a call.
-const BUF_LEN: usize = 32 << 10;
+pub(super) const BUF_LEN: usize = 32 << 10;

@@ -29,5 +29,5 @@ pub mod response; // what is answered, and how it is written
 pub mod upload; // which part of which upload a body is
 mod version; // the facts of a file
 
-pub use link::encode_segment;
+pub use link::{encode_path, encode_segment};
 pub use version::FileVersion;

@@ -11,6 +11,16 @@ pub fn encode_segment(name: &[u8]) -> String {
     out
 }
 
+/// Encodes a path as a link: as [`encode_segment`] does, but for the slashes between its names.
+#[must_use]
+pub fn encode_path(path: &[u8]) -> String {
+    let mut out = String::with_capacity(path.len() + 8);
+    for &byte in path {
+        push_encoded(&mut out, byte, is_unreserved(byte) || byte == b'/');
+    }
+    out
+}
+
 /// Appends a part of a path in the normal form of RFC 3986 6.2.2: unreserved characters are never
 /// escaped, and what a part may not have always is. Between are the characters that may have a
 /// meaning of their own (3.3): those stay as they were received, since `+` and `%2B` can be two paths.

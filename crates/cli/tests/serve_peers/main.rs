@@ -12,6 +12,8 @@ mod chromium;
 mod files;
 mod folders;
 mod page;
+mod page_reading;
+mod page_selection;
 mod programs;
 mod proxies;
 mod relay;

@@ -105,6 +105,26 @@ impl Browser {
         self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
     }
 
+    /// Presses keys wherever the focus is. Shift and Ctrl stay down until the key that lifts them all.
+    pub(crate) fn type_keys(&self, keys: &str) {
+        let mut held = Vec::new();
+        let mut actions = Vec::new();
+        for key in keys.chars() {
+            match key {
+                '\u{e008}' | '\u{e009}' => {
+                    held.push(key);
+                    actions.push(json!({ "type": "keyDown", "value": key }));
+                }
+                '\u{e000}' => actions
+                    .extend(held.drain(..).map(|key| json!({ "type": "keyUp", "value": key }))),
+                _ => actions
+                    .extend(["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key }))),
+            }
+        }
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
+        self.ask("POST", "/actions", &json!({ "actions": [keyboard] }));
+    }
+
     /// Waits until there is such an element.
     fn find(&self, selector: &str) -> String {
         self.wait(&format!("document.querySelector('{selector}')"));

@@ -1,80 +1,8 @@
-// Removes and renames what is in the folder, makes folders, and has what uploads need too.
-const page = (() => {
+// Removes, renames and moves what is in the folder, and makes folders.
+(() => {
   'use strict';
-  const main = document.querySelector('main');
+  const { address, ask, element, folder, isFolder, main, place, refresh, request, rows, shown } = page;
   const may = new Set(main.dataset.may.split(' '));
-  const folder = new URL(location.pathname, location.origin);
-
-  const element = (tag, properties, ...children) => {
-    const made = Object.assign(document.createElement(tag), properties);
-    made.append(...children);
-    return made;
-  };
-
-  // The address of a path in this folder. Of a name nothing means anything in it.
-  const address = (path) => new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
-
-  // What the server says is wrong, without the number in front.
-  const reason = (status, text) => {
-    const said = text.trim().split('\n')[0].replace(/^\d+ /, '');
-    return said || `the server answered ${status}`;
-  };
-
-  // Sends a request without a body; what is refused becomes an error with the status.
-  const request = async (method, url, headers = {}) => {
-    const response = await fetch(url, { method, headers, cache: 'no-store' });
-    if (!response.ok) {
-      const error = new Error(reason(response.status, await response.text()));
-      throw Object.assign(error, { status: response.status });
-    }
-    return response;
-  };
-
-  // Asks the reader something. `act` does what was decided; if that fails, it is asked again and
-  // said why. Tells what was chosen and whether that is for all, or null. With `isOpen` the first
-  // choice is as good as none, so there is no way out beside it.
-  const ask = (question) => new Promise((done) => {
-    const { title, text, input, all, choices, isOpen = false, act = async () => {} } = question;
-    const heading = element('h2', { id: 'ask', textContent: title });
-    const field = input === undefined ? null
-      : element('input', { value: input, autocomplete: 'off', spellcheck: false });
-    field?.setAttribute('aria-labelledby', 'ask');
-    const forAll = all ? element('input', { type: 'checkbox' }) : null;
-    const fault = element('p', { className: 'fault', role: 'alert' });
-    const buttons = choices.map(([value, label, kind]) =>
-      element('button', { value, textContent: label, className: kind ?? '' }));
-    const cancel = element('button', { type: 'button', textContent: 'Cancel' });
-    const form = element('form', {}, heading, ...(text ? [element('p', {}, text)] : []),
-      ...(field ? [field] : []), fault,
-      ...(forAll ? [element('label', {}, forAll, all)] : []),
-      element('div', { className: 'choices' }, ...(isOpen ? [] : [cancel]), ...buttons));
-    const dialog = element('dialog', {}, form);
-    dialog.setAttribute('aria-labelledby', 'ask');
-    let chosen = null;
-    form.addEventListener('submit', async (event) => {
-      event.preventDefault();
-      const value = event.submitter?.value ?? choices[0][0];
-      try {
-        await act(field ? field.value : value);
-        chosen = { value, all: forAll?.checked ?? false };
-        dialog.close();
-      } catch (error) {
-        fault.textContent = error.message;
-        field?.focus();
-      }
-    });
-    cancel.addEventListener('click', () => dialog.close());
-    dialog.addEventListener('close', () => {
-      dialog.remove();
-      done(chosen);
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-    if (!field) return;
-    const dot = field.value.lastIndexOf('.');
-    field.focus();
-    field.setSelectionRange(0, dot > 0 ? dot : field.value.length);
-  });
 
   // A typed name, which has to be that of one entry.
   const checked = (name) => {
@@ -85,58 +13,117 @@ const page = (() => {
     return name;
   };
 
-  // Fetches the page anew and shows what is in the folder now.
-  const refresh = async () => {
-    const url = new URL(location.href);
-    // As many as a browser gets that names no number.
-    if (!url.searchParams.has('limit')) url.searchParams.set('limit', 2000);
-    try {
-      const response = await request('GET', url, { Accept: 'text/html' });
-      const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
-      document.querySelector('.summary').replaceWith(fresh.querySelector('.summary'));
-      main.replaceChildren(...fresh.querySelector('main').childNodes);
-      document.dispatchEvent(new Event('rows'));
-    } catch (error) {
-      // The folder itself may be gone, or shut: then the server's own page says so. Without a
-      // network there would be none.
-      if (error.status) location.reload();
+  // Does something to each row, and says at the end what was refused.
+  const each = async (chosen, act) => {
+    const faults = [];
+    for (const row of chosen) {
+      try {
+        await act(row);
+      } catch (error) {
+        faults.push(`${shown(row)}: ${error.message}`);
+      }
     }
+    if (!faults.length) return;
+    if (faults.length < chosen.length) await refresh();
+    const others = faults.length > 1 ? ` (and ${faults.length - 1} more)` : '';
+    throw new Error(faults[0] + others);
   };
 
-  const link = (row) => row.querySelector('a');
-  const shown = (row) => link(row).querySelector('bdi').textContent;
-  // The name as the server wrote it: it need not be text.
-  const place = (row) => new URL(link(row).getAttribute('href').split('?')[0], folder);
-
-  const removeRow = async (row) => {
-    const isFolder = link(row).classList.contains('dir');
-    const index = row.rowIndex;
-    const answer = await ask({
-      title: isFolder ? 'Delete this folder?' : 'Delete this file?',
-      text: isFolder ? `${shown(row)}, with everything in it` : shown(row),
-      choices: [['delete', 'Delete', 'danger']],
-      act: () => request('DELETE', place(row)),
-    });
-    if (!answer) return;
+  // What is in the folder now, with the focus where the row was.
+  const showFrom = async (index) => {
     await refresh();
-    // To where the row was, for those who have no pointer.
-    const rows = main.querySelectorAll('tr');
-    rows[Math.min(index, rows.length - 1)]?.querySelector('a, button')?.focus();
+    const left = main.querySelectorAll('tr');
+    left[Math.min(index, left.length - 1)]?.querySelector('a, button')?.focus();
   };
+
+  const remove = async (chosen) => {
+    const [row] = chosen;
+    const index = row.rowIndex;
+    const one = isFolder(row) ? `${shown(row)}, with everything in it` : shown(row);
+    const many = chosen.some(isFolder) ? 'The folders with everything in them.' : '';
+    const answer = await ask({
+      title: chosen.length > 1 ? `Delete these ${chosen.length}?`
+        : isFolder(row) ? 'Delete this folder?' : 'Delete this file?',
+      text: chosen.length > 1 ? many : one,
+      choices: [['delete', 'Delete', 'danger']],
+      act: () => each(chosen, (row) => request('DELETE', place(row))),
+    });
+    if (answer) await showFrom(index);
+  };
+
+  const moveTo = (row, url) =>
+    request('MOVE', place(row), { Destination: url.pathname, Overwrite: 'F' });
 
   const renameRow = async (row) => {
-    const slash = link(row).classList.contains('dir') ? '/' : '';
+    const slash = isFolder(row) ? '/' : '';
     const answer = await ask({
       title: `Rename ${shown(row)}`,
       input: shown(row),
       choices: [['rename', 'Rename']],
       act: async (name) => {
-        const destination = address(checked(name)).pathname + slash;
-        if (destination === place(row).pathname) return;
-        await request('MOVE', place(row), { Destination: destination, Overwrite: 'F' });
+        const above = new URL(isFolder(row) ? '..' : '.', place(row));
+        const renamed = new URL(`./${encodeURIComponent(checked(name))}${slash}`, above);
+        if (renamed.href !== place(row).href) await moveTo(row, renamed);
       },
     });
     if (answer) await refresh();
+  };
+
+  // A path as text, unless it has bytes that are none.
+  const readable = (path) => {
+    try {
+      return decodeURIComponent(path);
+    } catch {
+      return path;
+    }
+  };
+
+  // A list of folders to choose one from. It begins with the one that is shown.
+  const picker = () => {
+    const root = new URL(document.querySelector('header nav a')?.getAttribute('href') ?? './', folder);
+    const where = element('p', { className: 'where' });
+    const list = element('div', { className: 'folders' });
+    const picked = { at: folder, element: element('div', { className: 'picker' }, where, list) };
+    const enter = async (at) => {
+      picked.at = at;
+      where.textContent = '/' + readable(at.pathname.slice(root.pathname.length));
+      const button = (text, to, kind) => {
+        const made = element('button', { type: 'button', textContent: text, className: kind });
+        made.addEventListener('click', () => enter(to));
+        return made;
+      };
+      const up = at.pathname.length > root.pathname.length
+        ? [button('Parent folder', new URL('..', at), 'up')] : [];
+      list.replaceChildren(...up);
+      try {
+        const response = await request('GET', new URL('?json&limit=2000', at));
+        const found = (await response.json()).filter((entry) => entry.is_dir);
+        const inside = found.map((entry) =>
+          button(entry.name, new URL(entry.url, at), 'dir'));
+        if (picked.at === at) list.replaceChildren(...up, ...inside);
+      } catch (error) {
+        list.append(error.message);
+      }
+      list.querySelector('button')?.focus();
+    };
+    enter(folder);
+    return picked;
+  };
+
+  const move = async (chosen) => {
+    const picked = picker();
+    const answer = await ask({
+      title: chosen.length > 1 ? `Move these ${chosen.length} to` : `Move ${shown(chosen[0])} to`,
+      text: picked.element,
+      choices: [['move', 'Move here']],
+      act: () => each(chosen, (row) => {
+        const [name] = place(row).pathname.match(/[^/]+\/?$/);
+        const moved = new URL(`./${name}`, picked.at);
+        if (moved.href === place(row).href) throw new Error('it is in this folder');
+        return moveTo(row, moved);
+      }),
+    });
+    if (answer) await showFrom(1);
   };
 
   const make = async () => {
@@ -155,11 +142,9 @@ const page = (() => {
     const head = element('th', { scope: 'col', className: 'act' },
       element('span', { className: 'unseen', textContent: 'Actions' }));
     main.querySelector('thead tr').append(head);
-    for (const row of main.querySelectorAll('tbody tr')) {
-      if (row.classList.contains('parent')) {
-        row.cells[0].colSpan = 4;
-        continue;
-      }
+    const parent = main.querySelector('.parent td');
+    if (parent) parent.colSpan = 4;
+    for (const row of rows()) {
       const button = (label, kind) => {
         const made = element('button', { type: 'button', className: kind, title: label });
         made.setAttribute('aria-label', `${label} ${shown(row)}`);
@@ -176,10 +161,11 @@ const page = (() => {
     const button = event.target.closest('td.act button');
     if (!button) return;
     const row = button.closest('tr');
-    button.classList.contains('remove') ? removeRow(row) : renameRow(row);
+    button.classList.contains('remove') ? remove([row]) : renameRow(row);
   });
   document.addEventListener('rows', equip);
   document.querySelector('[data-do=make]')?.addEventListener('click', make);
+  if (may.has('delete') && may.has('upload')) page.selection.offer('Move', move);
+  if (may.has('delete')) page.selection.offer('Delete', remove, 'Delete');
   equip();
-  return { address, ask, element, folder, main, reason, refresh, request };
 })();

@@ -14,6 +14,8 @@ pub struct May {
     pub delete: bool,
     /// Whether logging in may give more rights.
     pub log_in: bool,
+    /// Whether the reader is logged in.
+    pub log_out: bool,
 }
 
 impl May {

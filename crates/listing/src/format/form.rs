@@ -24,8 +24,23 @@ pub(crate) struct Outline {
     pub(crate) total: u64,
     /// A link to the rest of the listing.
     pub(crate) next_page: Option<String>,
+    /// A link to the entries before this page.
+    pub(crate) previous_page: Option<String>,
+    /// The reason why entries may be missing.
+    pub(crate) incomplete: Option<Incomplete>,
+    /// Whether there is a picture among the entries.
+    pub(crate) has_pictures: bool,
     /// The README of the folder, if it is shown.
     pub(crate) readme: Option<Readme>,
+}
+
+/// The reason why the result of a walk may lack entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incomplete {
+    /// This number was found, and no more are shown.
+    Limit(u64),
+    /// The walk ended at one of its bounds, or could not read a folder.
+    Walk,
 }
 
 /// The counts of a page.

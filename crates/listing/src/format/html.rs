@@ -1,20 +1,20 @@
 //! A listing as an HTML page for people.
 //!
-//! The page loads nothing from elsewhere and is complete without JavaScript: the script only shows
-//! times in local time and filters the rows as the user types.
+//! The page loads nothing from elsewhere, and whoever reads needs no JavaScript: the scripts add what
+//! is more convenient, such as times in local time, previews and the selection of rows.
 //!
 //! A control that leads to another view of a folder (sorting, searching, archives) is a form and
 //! not a link, because `wget -r` and similar programs follow every link and would fetch
 //! the folder six times over. All links are relative, so the page works under any prefix.
 
-use maud::{DOCTYPE, Markup, PreEscaped, display, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use underpass_protocol::encode_segment as encode;
+use underpass_protocol::encode_path as encode;
 use underpass_protocol::listing::{Direction, Order, SortKey};
 
 use super::change::{CHANGE_STYLE, bar, scripts};
-use super::form::{Form, Outline, Tally};
-use super::icon::icon;
+use super::form::{Form, Incomplete, Outline, Tally};
+use super::icon::{icon, is_picture};
 use super::markdown::section;
 use crate::Listing;
 use crate::entry::Entry;
@@ -26,13 +26,14 @@ use crate::text::{counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-cz+8nZvd57GlN5WsUHIuCTYTiJ8auTyVmUzBsdblWU8=' \
-     'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us=' \
+     style-src 'sha256-gCgsCx2wNW2Q6dhcjvGIT8+k6sGkKG29pApXUPBaHV4=' \
+     'sha256-4MlD5JaWL2eMqRpxx/FXix4N4fPvUtrR06za2FH0NQ4=' \
      'sha256-Lxmog7qAV4oYi2+BT+7UM81Ad+8Gph6HQ0pv1AMTa94='; \
-     script-src 'sha256-6NFDlNrsMgROu2JFNio3OshIbrqckCabfqjrE3laFf8=' \
-     'sha256-V2xfdqv0O1raKmHzDj+ci38aeuB7Q6RBjUbOn4ls9UI=' \
-     'sha256-y8SZe6KQs9faQIX1YFzQA3pVFlW8IzkqWrjDz59Yeqw='; \
-     img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
+     script-src 'sha256-19FdVc7hLXD/Fvm/A5kEka65FzpR9SIi6tYb3PEEjTY=' \
+     'sha256-HNQW4QeVks981QvF15uARBOFoc+atl/vKgIhzsgTvWI=' \
+     'sha256-xfZIQ4Llv6fk6onfaPiUbfhlLSFPoW6LE//zGD9fo34='; \
+     img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
+     base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.
 pub(crate) struct HtmlForm<'l> {
@@ -62,6 +63,7 @@ impl<'l> HtmlForm<'l> {
             meta name="viewport" content="width=device-width,initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { "Index of /" (path) (slash) }
+            link rel="icon" Href={ "data:image/svg+xml," (ICON) };
             style { (PreEscaped(STYLE)) }
             @if !self.listing.may.nothing() { style { (PreEscaped(CHANGE_STYLE)) } }
             @if self.outline.readme.is_some() { style { (PreEscaped(README_STYLE)) } }
@@ -111,11 +113,24 @@ impl<'l> HtmlForm<'l> {
                 @if shown < *total {
                     (grouped(before + 1)) "\u{2013}" (grouped(before + shown))
                     " of " (counted(*total, "entry", "entries"))
+                    (self.page_number().unwrap_or_default())
                 } @else {
                     (total_of(tally))
                 }
                 @if let Some(word) = &self.listing.query.search {
-                    " with \u{201c}" bdi { (word) } "\u{201d}. " a href=(self.all()) { "Show all" }
+                    " with \u{201c}" bdi { (word) } "\u{201d}"
+                    @if self.listing.query.is_deep { " in this folder and below" }
+                    ". "
+                    @match self.outline.incomplete {
+                        Some(Incomplete::Limit(limit)) => {
+                            "There are more; these are the first " (grouped(limit)) " found. "
+                        }
+                        Some(Incomplete::Walk) => {
+                            "There may be more: not all folders below were searched. "
+                        }
+                        None => {}
+                    }
+                    a href=(self.all()) { "Show all" }
                 }
             }
         }
@@ -126,23 +141,46 @@ impl<'l> HtmlForm<'l> {
         format!("./{}", self.sticky)
     }
 
-    /// Returns the search box and the archive button.
+    /// Returns the number of the page, if it is one of several of the same length.
+    fn page_number(&self) -> Option<String> {
+        let Outline { tally, before, total, .. } = self.outline;
+        let limit = self.listing.limit()? as u64;
+        let shown = tally.map_or(0, |tally| tally.folders + tally.files);
+        let number = before.div_ceil(limit) + 1;
+        let pages = number + total.saturating_sub(before + shown).div_ceil(limit);
+        Some(format!(" (page {} of {})", grouped(number), grouped(pages)))
+    }
+
+    /// Returns the search box and the buttons for the whole folder.
     fn tools(&self) -> Markup {
         let query = &self.listing.query;
         html! {
             div.tools {
                 form.search role="search" data-more[self.outline.next_page.is_some()
                     || self.outline.before > 0] {
-                    (order_fields(query.order))
+                    (self.view_fields(query.order))
                     input type="search" name="q" value=[query.search.as_deref()]
-                        placeholder="Search this folder" aria-label="Search this folder"
+                        placeholder="Search" aria-label="Search"
                         autocomplete="off" spellcheck="false" enterkeyhint="search";
-                    button { "Search" }
+                    @if self.listing.walks {
+                        button name="below" value="1" title="Search this folder and those below" {
+                            "Search"
+                        }
+                        button.here { "Only here" }
+                    } @else {
+                        button { "Search" }
+                    }
                 }
                 @if self.listing.may.log_in {
                     form.login { button name="login" value="1" { "Log in" } }
                 }
-                @if self.listing.archive {
+                @if self.listing.may.log_out {
+                    form.login { button name="logout" value="1" { "Log out" } }
+                }
+                @if self.outline.has_pictures {
+                    (self.view())
+                }
+                @if self.listing.archive && !query.is_deep {
                     form.archive {
                         @for format in ["zip", "tar"] {
                             button name="archive" value=(format)
@@ -153,6 +191,40 @@ impl<'l> HtmlForm<'l> {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns the button that shows the pictures, or the names again.
+    fn view(&self) -> Markup {
+        let query = &self.listing.query;
+        html! {
+            form.view {
+                (order_fields(query.order))
+                (self.search_fields())
+                @if query.is_gallery {
+                    button { "List" }
+                } @else {
+                    button name="view" value="gallery" { "Gallery" }
+                }
+            }
+        }
+    }
+
+    /// Returns the form fields that keep the order and the view.
+    fn view_fields(&self, order: Order) -> Markup {
+        html! {
+            (order_fields(order))
+            @if self.listing.query.is_gallery { input type="hidden" name="view" value="gallery"; }
+        }
+    }
+
+    /// Returns the form fields that keep the search and the length of a page.
+    fn search_fields(&self) -> Markup {
+        let query = &self.listing.query;
+        html! {
+            @if let Some(word) = &query.search { input type="hidden" name="q" value=(word); }
+            @if query.is_deep { input type="hidden" name="below" value="1"; }
+            @if let Some(limit) = query.limit { input type="hidden" name="limit" value=(limit); }
         }
     }
 
@@ -180,13 +252,8 @@ impl<'l> HtmlForm<'l> {
         html! {
             th scope="col" aria-sort=[sorted] {
                 form {
-                    (order_fields(next_order(key, current)))
-                    @if let Some(word) = &query.search {
-                        input type="hidden" name="q" value=(word);
-                    }
-                    @if let Some(limit) = query.limit {
-                        input type="hidden" name="limit" value=(limit);
-                    }
+                    (self.view_fields(next_order(key, current)))
+                    (self.search_fields())
                     button { (label) }
                 }
             }
@@ -208,17 +275,23 @@ impl<'l> HtmlForm<'l> {
         let attributes = &entry.attributes;
         let is_folder = attributes.is_folder();
         let (slash, sticky) = if is_folder { ("/", self.sticky.as_str()) } else { ("", "") };
+        let link = encode(&entry.name);
+        let name_start = entry.name.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        let (above, name) = entry.name.split_at(name_start);
+        let has_picture = self.listing.query.is_gallery && is_picture(entry);
         html! {
             tr {
                 td {
-                    a class=(icon(entry)) href={ (display(encode(&entry.name))) (slash) (sticky) } {
-                        bdi { (visible(&entry.name)) }
+                    a class=(icon(entry)) href={ (link) (slash) (sticky) } {
+                        @if has_picture { img src=(link) alt="" loading="lazy" decoding="async"; }
+                        @if !above.is_empty() { span.above { (visible(above)) } }
+                        bdi { (visible(name)) }
                         @if entry.is_symlink { small { "link" } }
                     }
                 }
                 td {
                     @if is_folder {
-                        (self.zip(entry))
+                        (self.archives(&link))
                     } @else {
                         data value=(attributes.len) title=(counted(attributes.len, "byte", "bytes")) {
                             (human_size(attributes.len))
@@ -235,12 +308,13 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the button that downloads a folder in this one.
-    fn zip(&self, entry: &Entry) -> Markup {
+    /// Returns the buttons that download a folder in this one.
+    fn archives(&self, link: &str) -> Markup {
         html! {
             @if self.listing.archive {
-                form.zip action={ (display(encode(&entry.name))) "/" } {
-                    button name="archive" value="zip" title="Download as zip" {}
+                form.zip action={ (link) "/" } {
+                    button name="archive" value="zip" title="Download as zip" { "zip" }
+                    button name="archive" value="tar" title="Download as tar" { "tar" }
                 }
             }
         }
@@ -276,7 +350,7 @@ impl<'l> HtmlForm<'l> {
 
     /// Returns the links to the other pages.
     fn pages(&self) -> Markup {
-        let Outline { before, next_page, .. } = self.outline;
+        let Outline { before, next_page, previous_page, .. } = self.outline;
         let is_first = *before == 0 && self.listing.query.after.is_none();
         if is_first && next_page.is_none() {
             return Markup::default();
@@ -284,6 +358,9 @@ impl<'l> HtmlForm<'l> {
         html! {
             nav.pages aria-label="Pages" {
                 @if !is_first { a href=(self.listing.query.link(None)) { "First page" } }
+                @if let Some(previous) = previous_page {
+                    a rel="prev" href=(previous) { "Previous page" }
+                }
                 @if let Some(next) = next_page { a rel="next" href=(next) { "Next page" } }
             }
         }
@@ -298,10 +375,13 @@ impl Form for HtmlForm<'_> {
         if !may.nothing() {
             out.extend_from_slice(format!(" data-may=\"{}\"", may.words()).as_bytes());
         }
+        if self.listing.query.is_gallery {
+            out.extend_from_slice(b" class=\"gallery\"");
+        }
         out.extend_from_slice(b"><table><caption>Files and folders</caption>");
         push(out, &self.columns());
         out.extend_from_slice(b"<tbody>\n");
-        if !self.listing.path.is_empty() {
+        if !self.listing.path.is_empty() && !self.listing.query.is_deep {
             push(out, &self.parent());
         }
     }
@@ -358,10 +438,23 @@ fn push(out: &mut Vec<u8>, markup: &Markup) {
 const ROOT_NAME: &str = "Files";
 
 /// The style of the page.
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = concat!(include_str!("style.css"), include_str!("panel.css"));
 
 /// The style of a README.
 const README_STYLE: &str = include_str!("readme.css");
 
-/// The script of the page.
-const SCRIPT: &str = include_str!("script.js");
+/// The scripts of the page for all readers.
+const SCRIPT: &str = concat!(
+    include_str!("page.js"),
+    include_str!("script.js"),
+    include_str!("select.js"),
+    include_str!("preview.js"),
+);
+
+/// The icon of the page as an SVG image. It is a part of the page, so that browsers do not request
+/// `/favicon.ico`.
+pub const ICON: &str = concat!(
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='cadetblue'>",
+    "<path d='M3 6.5A2.5 2.5 0 0 1 5.5 4h3.6c.7 0 1.3.3 1.8.8L12.2 6.2h6.3A2.5 2.5 0 0 1 21 8.7v8.8",
+    "a2.5 2.5 0 0 1-2.5 2.5h-13A2.5 2.5 0 0 1 3 17.5z'/></svg>"
+);

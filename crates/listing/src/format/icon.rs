@@ -7,12 +7,27 @@ pub(crate) fn icon(entry: &Entry) -> &'static str {
     if entry.attributes.is_folder() {
         return "dir";
     }
-    let Some(dot) = entry.name.iter().rposition(|&byte| byte == b'.') else { return "file" };
-    let extension = entry.name[dot + 1..].to_ascii_lowercase();
+    let Some(extension) = extension(entry) else { return "file" };
     let by_extension =
         ICONS.iter().find(|(_, extensions)| extensions.contains(&extension.as_slice()));
     by_extension.map_or("file", |(icon, _)| icon)
 }
+
+/// Returns whether browsers show the file as a picture.
+pub(crate) fn is_picture(entry: &Entry) -> bool {
+    !entry.attributes.is_folder()
+        && extension(entry).is_some_and(|extension| PICTURES.contains(&extension.as_slice()))
+}
+
+/// Returns the part of a name after its last dot, in lower case.
+fn extension(entry: &Entry) -> Option<Vec<u8>> {
+    let dot = entry.name.iter().rposition(|&byte| byte == b'.')?;
+    Some(entry.name[dot + 1..].to_ascii_lowercase())
+}
+
+/// The extensions of pictures that browsers show.
+const PICTURES: [&[u8]; 9] =
+    [b"avif", b"bmp", b"gif", b"ico", b"jpeg", b"jpg", b"png", b"svg", b"webp"];
 
 /// The extensions of each icon. Only common ones are here, because an icon is a visual hint.
 const ICONS: [(&str, &[&[u8]]); 5] = [

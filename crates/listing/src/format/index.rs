@@ -3,7 +3,7 @@
 
 use maud::html;
 
-use underpass_protocol::encode_segment as encode;
+use underpass_protocol::encode_path as encode;
 
 use super::form::{Form, Outline, Tally};
 use crate::Listing;

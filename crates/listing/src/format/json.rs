@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use underpass_protocol::encode_segment as encode;
+use underpass_protocol::encode_path as encode;
 
-use super::form::{Form, Tally};
+use super::form::{Form, Outline, Tally};
 use crate::entry::Entry;
 use crate::text::rfc3339;
 
@@ -94,5 +94,33 @@ impl Form for JsonForm {
     fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
         let closing = if self.is_empty { self.closing.trim_start() } else { self.closing };
         out.extend_from_slice(closing.as_bytes());
+    }
+}
+
+/// Writes the size of a folder as one object.
+pub(crate) struct SizeForm<'l> {
+    /// What the walk has found.
+    outline: &'l Outline,
+}
+
+impl<'l> SizeForm<'l> {
+    /// The size in this outline.
+    pub(crate) fn new(outline: &'l Outline) -> Self {
+        Self { outline }
+    }
+}
+
+impl Form for SizeForm<'_> {
+    fn begin(&mut self, _: &mut Vec<u8>) {}
+
+    fn entry(&mut self, _: &Entry, _: &mut Vec<u8>) {}
+
+    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>) {
+        let Tally { folders, files, bytes, .. } = tally;
+        let is_whole = self.outline.incomplete.is_none();
+        let object = format!(
+            "{{\"bytes\":{bytes},\"files\":{files},\"folders\":{folders},\"complete\":{is_whole}}}\n"
+        );
+        out.extend_from_slice(object.as_bytes());
     }
 }

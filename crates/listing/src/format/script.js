@@ -1,13 +1,15 @@
+// Shows times as the reader has them, narrows the rows while one types, and leads through them by keys.
 (() => {
   'use strict';
-  const page = document.documentElement;
   const search = document.querySelector('.search');
   const box = search.q;
+  const further = search.below ? 'the folders below, too' : 'all pages';
   let rows, names, times, parent, none;
-  page.classList.add('js');
 
   // Times in the zone and the manner of the reader, a stretch of rows at a time.
-  const short = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+  const short = new Intl.DateTimeFormat(undefined, {
+    dateStyle: matchMedia('(max-width: 44rem)').matches ? 'short' : 'medium', timeStyle: 'short',
+  });
   const long = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const localize = () => {
     for (const time of times.splice(0, 500)) {
@@ -19,8 +21,7 @@
     if (times.length) setTimeout(localize);
   };
 
-  // Narrows the rows while one types. Enter asks the server, if there are more pages than this.
-  const hasMore = 'more' in search.dataset;
+  // Narrows the rows while one types. Enter asks the server for those of all folders below, too.
   const narrow = () => {
     const word = box.value.toLowerCase();
     let shown = 0;
@@ -30,16 +31,15 @@
       shown += !row.hidden;
     });
     none.hidden = shown > 0 || !rows.length;
-    none.textContent = none.hidden ? '' : hasMore
-      ? 'Nothing on this page has that in its name. Press Enter to search all pages.'
-      : 'Nothing here has that in its name.';
+    none.textContent = none.hidden ? ''
+      : `Nothing on this page has that in its name. Press Enter to search ${further}.`;
   };
   const asked = box.value;
 
   // What is in the table, now and whenever something else is.
   const load = () => {
-    rows = [...document.querySelectorAll('main tbody tr:not(.parent)')];
-    names = rows.map((row) => row.querySelector('bdi').textContent.toLowerCase());
+    rows = page.rows();
+    names = rows.map((row) => page.link(row).textContent.toLowerCase());
     times = [...document.querySelectorAll('main time')];
     parent = document.querySelector('.parent');
     none = document.getElementById('none');
@@ -52,7 +52,7 @@
 
   box.addEventListener('input', () => (asked ? 0 : narrow()));
   search.addEventListener('submit', (event) => {
-    if (!hasMore && !asked) event.preventDefault();
+    if (!asked && !box.value.trim()) event.preventDefault();
   });
   addEventListener('pageshow', () => (asked ? 0 : narrow()));
 
@@ -60,7 +60,7 @@
   addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const here = document.activeElement;
-    if (here.closest('dialog')) return;
+    if (document.querySelector('dialog[open]')) return;
     if (event.key === '/' && here !== box) {
       box.select();
     } else if (event.key === 'Escape' && here === box && !asked) {

@@ -3,7 +3,7 @@
 // costs nothing that the server has already.
 (() => {
   'use strict';
-  const { address, ask, element, folder, main, reason, refresh, request } = page;
+  const { address, ask, element, folder, main, reason, refresh, request, size } = page;
   const AT_ONCE = 3;
   const SMALL = 1 << 20; // goes in one request, or anew
   const SLICE = 64 << 20; // of a request, for proxies that take no longer ones
@@ -17,12 +17,6 @@
   const total = document.getElementById('total');
   const action = (name) => document.querySelector(`[data-do=${name}]`);
 
-  const size = (bytes) => {
-    const power = bytes < 1024 ? 0 : Math.min(5, Math.floor(Math.log2(bytes) / 10));
-    const number = bytes / 1024 ** power;
-    const digits = power && number < 9.95 ? 1 : 0;
-    return `${number.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][power]}`;
-  };
   const time = (seconds) => seconds < 60 ? `${Math.ceil(seconds)} s`
     : seconds < 3600 ? `${Math.ceil(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 

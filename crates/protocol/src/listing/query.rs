@@ -25,6 +25,8 @@ pub enum Format {
     Ndjson,
     /// A name on each line.
     Simple,
+    /// The number of files and folders below the folder and their bytes, as one JSON object.
+    Size,
 }
 
 impl Format {
@@ -32,7 +34,7 @@ impl Format {
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Html | Self::Index => "text/html; charset=utf-8",
-            Self::Json => "application/json",
+            Self::Json | Self::Size => "application/json",
             Self::Ndjson => "application/x-ndjson",
             Self::Simple => "text/plain; charset=utf-8",
         }
@@ -51,12 +53,13 @@ impl Format {
             Self::Json => Some("json"),
             Self::Ndjson => Some("ndjson"),
             Self::Simple => Some("simple"),
+            Self::Size => Some("size"),
         }
     }
 }
 
-/// The query of a listing: `?json`, `?ndjson` or `?simple`, `?sort=name|size|time`,
-/// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`.
+/// The query of a listing: `?json`, `?ndjson`, `?simple` or `?size`, `?sort=name|size|time`,
+/// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`, `?below`, `?view=gallery`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListingQuery {
     /// The form of the listing.
@@ -72,6 +75,10 @@ pub struct ListingQuery {
     pub after: Option<Vec<u8>>,
     /// The search: only entries with this in their name, ignoring case.
     pub search: Option<String>,
+    /// Whether the search is for entries of all folders below, too.
+    pub is_deep: bool,
+    /// Whether the page shows its pictures.
+    pub is_gallery: bool,
 }
 
 /// An invalid part of the query. The answer is 400.
@@ -103,7 +110,7 @@ impl ListingQuery {
         by_accept: Format,
     ) -> Result<Self, BadQuery> {
         let given = |key: &str| value(key).filter(|value| !value.is_empty());
-        let asked = [Format::Json, Format::Ndjson, Format::Simple]
+        let asked = [Format::Size, Format::Json, Format::Ndjson, Format::Simple]
             .into_iter()
             .find(|format| format.token().is_some_and(|token| value(token).is_some()));
         let order = Order {
@@ -116,13 +123,26 @@ impl ListingQuery {
         {
             return Err(BadQuery::After);
         }
+        let search = given("q").map(|word| String::from_utf8_lossy(&word).into_owned());
+        let is_deep = search.is_some() && value("below").is_some();
+        // Only what was found is sorted, so there is no further page.
+        if is_deep && after.is_some() {
+            return Err(BadQuery::After);
+        }
         Ok(Self {
             format: asked.unwrap_or(by_accept),
             order,
             limit: parsed(given("limit"), parse_limit, BadQuery::Limit)?,
             after,
-            search: given("q").map(|label| String::from_utf8_lossy(&label).into_owned()),
+            search,
+            is_deep,
+            is_gallery: given("view").is_some_and(|view| *view == *b"gallery"),
         })
+    }
+
+    /// Returns whether the answer needs a walk through all folders below.
+    pub fn is_walk(&self) -> bool {
+        self.is_deep || self.format == Format::Size
     }
 
     /// Returns the position to start after.
@@ -139,6 +159,12 @@ impl ListingQuery {
         self.push_order(&mut link);
         if let Some(label) = &self.search {
             push_pair(&mut link, "q", Some(label.as_bytes()));
+        }
+        if self.is_deep {
+            push_pair(&mut link, "below", None);
+        }
+        if self.is_gallery {
+            push_pair(&mut link, "view", Some(b"gallery"));
         }
         if let Some(limit) = self.limit {
             push_pair(&mut link, "limit", Some(limit.to_string().as_bytes()));

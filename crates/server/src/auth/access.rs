@@ -4,6 +4,7 @@ use crate::auth::{Right, Verdict};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
+use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::upload::UploadId;
 
@@ -13,6 +14,10 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     let access = &ctx.settings().access;
     if access.is_empty() {
         return refuse_host(ctx);
+    }
+    let asks_to_log_out = access.has_users() && target.query.has("logout");
+    if asks_to_log_out && !is_foreign(&ctx.request, ctx.peer.is_secure()) {
+        return Some(ctx.logged_out());
     }
     let passwords = &ctx.shared().passwords;
     let verdict = match verdict(ctx, target) {

@@ -63,6 +63,9 @@ pub(crate) async fn listing(
         Ok(query) => query,
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
+    if query.is_walk() && matches!(folder, FolderSource::Store(_)) {
+        return ctx.error(400, "folders of a store are neither searched below nor measured");
+    }
     let is_chunked = ctx.request.minor_version > 0;
     let is_gzipped = acceptable(&ctx.request).any(|coding| coding == Coding::Gzip);
     let what = ListingRequest {
@@ -101,6 +104,9 @@ pub(crate) async fn listing(
     if head.media_type == Format::Html.media_type() {
         response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
     }
+    if head.is_incomplete {
+        response.add_field("Underpass-Incomplete", "?1");
+    }
     if let Some(next) = head.next_page {
         response.add_field("Link", &format!("<{next}>; rel=\"next\""));
     }
@@ -123,14 +129,15 @@ fn requested_format(request: &Request, is_browser: bool) -> Format {
 fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
     let settings = ctx.settings();
     let Changes { upload, delete, .. } = settings.changes;
+    let log_out = ctx.user.is_some();
     if ctx.can(path, Right::Write) {
-        return May { upload, delete, log_in: false };
+        return May { upload, delete, log_in: false, log_out };
     }
     // A browser sends credentials only if asked to, which does not happen where reading is open to
     // all.
     let log_in =
         (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
-    May { log_in, ..May::default() }
+    May { log_in, log_out, ..May::default() }
 }
 
 /// A value of `entry` that no name in a folder can have.

@@ -79,6 +79,8 @@ pub(crate) struct ListingRequest {
 pub(crate) struct ListingHead {
     pub(crate) media_type: &'static str,
     pub(crate) next_page: Option<String>,
+    /// Whether a walk ended before it had seen everything.
+    pub(crate) is_incomplete: bool,
 }
 
 /// A folder that several clients request.
@@ -130,6 +132,8 @@ pub(crate) struct Listings {
     pub(crate) quick: Arc<DiskQueue>,
     /// The queue of all other folders.
     pub(crate) long: Arc<DiskQueue>,
+    /// The queue of searches and sizes, which walk through all folders below one.
+    pub(crate) walks: Arc<DiskQueue>,
     pub(crate) memory: Arc<MemoryBudget>,
     /// The number of clients that may be sent a text of their own.
     pub(crate) streams: Arc<Semaphore>,
@@ -141,6 +145,7 @@ impl Default for Listings {
             batches: Batches::default(),
             quick: DiskQueue::new("listing", QUICK_THREADS, QUICK_WAITING),
             long: DiskQueue::new("long-listing", LONG_THREADS, LONG_WAITING),
+            walks: DiskQueue::new("walk", WALK_THREADS, WALKS_WAITING),
             memory: MemoryBudget::new(MEMORY, MEMORY / 2),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
@@ -158,6 +163,12 @@ const LONG_THREADS: usize = 2;
 
 /// The maximum number of waiting listings of other folders.
 const LONG_WAITING: usize = 256;
+
+/// The number of threads that walk through folders.
+const WALK_THREADS: usize = 2;
+
+/// The maximum number of waiting walks.
+const WALKS_WAITING: usize = 64;
 
 /// The maximum number of bytes of listings in memory.
 pub(crate) const MEMORY: u64 = 256 << 20;

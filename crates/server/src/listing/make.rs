@@ -2,6 +2,7 @@
 //! listing, and their memory is bounded. A listing that is too large for it is made piece by piece
 //! for each client, and no thread is held while a client reads.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -46,7 +47,11 @@ pub(crate) async fn list(
     };
     let key: Key = (id, what);
     let listings = &shared.listings;
-    let queue = if is_small { &listings.quick } else { &listings.long };
+    let queue = match (key.1.query.is_walk(), is_small) {
+        (true, _) => &listings.walks,
+        (false, true) => &listings.quick,
+        (false, false) => &listings.long,
+    };
     let submit = || {
         let (shared, key) = (Arc::clone(&shared), key.clone());
         let folder = ListedFolder { source: folder, request: key.1.clone() };
@@ -61,7 +66,7 @@ pub(crate) async fn list(
             let permit = Arc::clone(&listings.streams).try_acquire_owned();
             let _permit = permit.map_err(|_| Errno::AGAIN)?;
             let shared = Arc::clone(&shared);
-            let packer = Some(packer(&folder.request));
+            let packer = Some(packer(&folder.request, false));
             Pieces::Own(Box::new(Stream {
                 shared,
                 client,
@@ -143,7 +148,7 @@ impl Stream {
         let (shared, folder) = (Arc::clone(&self.shared), Arc::clone(&self.folder));
         let (done, made) = oneshot::channel();
         let step = move || {
-            let made = with_listing(&shared, &folder, |listing| {
+            let made = with_listing(&shared, &folder, &|| true, |listing| {
                 let mut unsorted = match unsorted {
                     Some(unsorted) => unsorted,
                     None => Box::new(Unsorted::new(&listing)?),
@@ -173,12 +178,14 @@ fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
     }
     shared.metrics.listing();
     let folder = Arc::new(folder);
-    with_listing(shared, &folder, |listing| match listing.prepare() {
+    let waiters = RefCell::new(waiters);
+    let is_wanted = || waiters.borrow().iter().any(|waiter| !waiter.is_closed());
+    with_listing(shared, &folder, &is_wanted, |listing| match listing.prepare() {
         Ok(prepared) => {
             let held = shared.listings.memory.reserve(client);
-            answer_waiters(waiters, prepared, &folder, held);
+            answer_waiters(waiters.take(), prepared, &folder, held);
         }
-        Err(error) => answer_all(waiters, &Err(errno(&error))),
+        Err(error) => answer_all(waiters.take(), &Err(errno(&error))),
     });
 }
 
@@ -190,12 +197,13 @@ fn answer_waiters(
     mut held: Reservation,
 ) {
     let next_page = prepared.next_page().map(str::to_owned);
-    let head = ListingHead { media_type: prepared.media_type(), next_page };
+    let is_incomplete = prepared.is_incomplete();
+    let head = ListingHead { media_type: prepared.media_type(), next_page, is_incomplete };
     if folder.request.is_head {
         return answer_all(waiters, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
-        let outcome = write(prepared, packer(&folder.request), &mut held).map(|pieces| {
+        let outcome = write(prepared, packer(&folder.request, true), &mut held).map(|pieces| {
             let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
@@ -208,7 +216,7 @@ fn answer_waiters(
     let made = PartialListing { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
-    let (mut len, mut packer) = (0, packer(&folder.request));
+    let (mut len, mut packer) = (0, packer(&folder.request, false));
     let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
@@ -257,14 +265,15 @@ fn write(
 }
 
 /// Returns the packer of a requested listing.
-fn packer(request: &ListingRequest) -> Packer {
-    Packer::new(request.is_gzipped, request.is_chunked)
+fn packer(request: &ListingRequest, is_short: bool) -> Packer {
+    Packer::new(request.is_gzipped, request.is_chunked, is_short)
 }
 
 /// Calls `use_it` with the requested listing of a folder.
 fn with_listing<T>(
     shared: &Shared,
     folder: &ListedFolder,
+    is_wanted: &dyn Fn() -> bool,
     use_it: impl FnOnce(Listing<'_>) -> T,
 ) -> T {
     let ListingRequest { path, query, is_browser, may, user, is_partial, .. } = &folder.request;
@@ -295,6 +304,8 @@ fn with_listing<T>(
         may_read: &|inside| access.can(user, inside, Right::Read),
         may: *may,
         archive: shared.settings.archive && !is_partial && !is_store,
+        walks: !is_store,
+        is_wanted,
     })
 }
 

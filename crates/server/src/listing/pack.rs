@@ -17,15 +17,18 @@ pub(super) struct Packer {
 /// takes 300 KiB, can be dropped until the next piece comes, and another one continues.
 #[derive(Debug)]
 struct Gzip {
+    level: Compression,
     deflate: Option<Compress>,
     crc: Crc,
     has_begun: bool,
 }
 
 impl Packer {
-    /// Creates a packer that compresses and frames as requested.
-    pub(super) fn new(is_gzipped: bool, is_chunked: bool) -> Self {
-        let gzip = Gzip { deflate: None, crc: Crc::new(), has_begun: false };
+    /// Creates a packer that compresses and frames as requested. A text that `is_short` is compressed
+    /// well, because most of it are styles and scripts; a longer one fast.
+    pub(super) fn new(is_gzipped: bool, is_chunked: bool, is_short: bool) -> Self {
+        let level = if is_short { Compression::default() } else { Compression::fast() };
+        let gzip = Gzip { level, deflate: None, crc: Crc::new(), has_begun: false };
         Self { gzip: is_gzipped.then_some(gzip), is_chunked }
     }
 
@@ -64,7 +67,7 @@ impl Packer {
 impl Gzip {
     /// Returns a piece in compressed form.
     fn compress(&mut self, piece: &[u8]) -> Vec<u8> {
-        let deflate = self.deflate.get_or_insert_with(|| Compress::new(Compression::fast(), false));
+        let deflate = self.deflate.get_or_insert_with(|| Compress::new(self.level, false));
         let mut packed = if self.has_begun { Vec::new() } else { HEADER.to_vec() };
         self.has_begun = true;
         self.crc.update(piece);
@@ -111,7 +114,7 @@ mod tests {
     use super::*;
 
     fn packed(pieces: &[&[u8]], is_gzipped: bool, is_chunked: bool) -> Vec<Vec<u8>> {
-        let mut packer = Packer::new(is_gzipped, is_chunked);
+        let mut packer = Packer::new(is_gzipped, is_chunked, pieces.len() < 3);
         let mut packed = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             packed.extend(packer.pack(piece.to_vec()));

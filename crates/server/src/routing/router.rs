@@ -19,6 +19,7 @@ use crate::routing::origin;
 use crate::routing::response::Response;
 use crate::uploads;
 use underpass_cache::Cache;
+use underpass_listing::ICON;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
 use underpass_protocol::upload::PARTIAL_UPLOAD;
@@ -215,7 +216,19 @@ async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     {
         return file::respond(ctx, target, INDEX, served).await;
     }
+    if is_icon(ctx, target) {
+        let is_head = ctx.request.method == Method::Head;
+        let mut response = Response::memory(200, ICON_TYPE, ICON.as_bytes().to_vec(), is_head);
+        response.add_field("Cache-Control", "max-age=86400");
+        return response;
+    }
     ctx.error(404, "")
+}
+
+/// Returns whether the request is the one that browsers send by themselves for each site whose pages
+/// name no icon. Sites of their own have their own icon or none.
+fn is_icon(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
+    *target.path == *b"favicon.ico" && ctx.settings().listing && !ctx.settings().renders_index
 }
 
 /// Redirects to the same folder with the slash that links on its page need.
@@ -249,3 +262,5 @@ fn options(ctx: &RequestContext<'_>) -> Response {
 const CORS_METHODS: &str = "GET, HEAD, OPTIONS";
 
 const INDEX: &[u8] = b"index.html";
+
+const ICON_TYPE: &str = "image/svg+xml";

@@ -1,0 +1,150 @@
+//! Rows of a folder's page that are selected: with the pointer, by keys, and what is done with them.
+
+use std::fs;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::rig::{names, until};
+use crate::site::Site;
+use crate::webdriver::Browser;
+
+const FILES: [&str; 5] = ["a b+c.txt", "b.txt", "c.txt", "d.txt", "e.txt"];
+
+fn site(args: &[&str]) -> Option<(Site, Browser)> {
+    let site = Site::new(&["chromium", "chromedriver"], args)?;
+    for folder in ["archive/2026 #1", "music"] {
+        fs::create_dir_all(site.source(folder)).unwrap();
+    }
+    for file in FILES {
+        fs::write(site.source(file), file).unwrap();
+    }
+    fs::write(site.source("music/song.txt"), "0123456789").unwrap();
+    let browser = Browser::new(site.peer("chromedriver", &[]));
+    browser.open(&site.url(""));
+    Some((site, browser))
+}
+
+/// Clicks on the box of a row, with Shift if wanted.
+fn pick(browser: &Browser, row: &str, shift: bool) {
+    browser.run(&format!(
+        "const row = page.rows().find((row) => page.shown(row) === '{row}');
+        row.querySelector('.pick').dispatchEvent(
+            new MouseEvent('click', {{ bubbles: true, cancelable: true, shiftKey: {shift} }}));"
+    ));
+}
+
+/// The names of the selected rows.
+fn selected(browser: &Browser) -> String {
+    browser.text("page.rows().filter((row) => row.querySelector('.pick').checked).map(page.shown)")
+}
+
+#[test]
+fn rows_are_selected_by_pointer_and_by_keys_and_downloaded_as_one_archive() {
+    let Some((site, browser)) = site(&[]) else { return };
+    assert_eq!(browser.text("document.querySelector('#selection').hidden"), "true");
+    pick(&browser, "b.txt", false);
+    pick(&browser, "d.txt", true);
+    assert_eq!(selected(&browser), "b.txt,c.txt,d.txt");
+    pick(&browser, "c.txt", false);
+    assert_eq!(selected(&browser), "b.txt,d.txt");
+    let told = browser.text("document.querySelector('#selection span').textContent");
+    assert_eq!(told, "2 selected, 10 B");
+    // What is not shown is not selected with all.
+    browser.enter("input[type=search]", "c.txt");
+    browser.click("th .pick");
+    assert_eq!(selected(&browser), "a b+c.txt,b.txt,c.txt,d.txt");
+    browser.enter("input[type=search]", "\u{e00c}");
+    assert_eq!(selected(&browser).split(',').count(), 4, "Escape in the box clears the box");
+    browser.run("document.querySelector('tbody a').focus()");
+    browser.type_keys("\u{e00c}");
+    assert_eq!(selected(&browser), "");
+
+    browser.type_keys(" ");
+    browser.type_keys("\u{e008}\u{e015}\u{e015}\u{e000}");
+    assert_eq!(selected(&browser), "archive,music,a b+c.txt");
+    browser.type_keys("\u{e009}a\u{e000}");
+    assert_eq!(selected(&browser).split(',').count(), 7);
+    browser.type_keys("\u{e00c}");
+    assert_eq!(selected(&browser), "");
+
+    pick(&browser, "a b+c.txt", false);
+    pick(&browser, "music", false);
+    browser.click("[data-select=\"Download zip\"]");
+    site.rest();
+    pick(&browser, "music", false);
+    browser.click("[data-select=\"Download tar\"]");
+    site.rest();
+    drop(browser);
+    let asked: Vec<_> = site.end().into_iter().filter(is_archive).collect();
+    let targets: Vec<_> = asked.iter().map(|line| line["target"].as_str().unwrap()).collect();
+    assert_eq!(
+        targets,
+        ["/?archive=zip&entry=music&entry=a%20b%2Bc.txt", "/?archive=tar&entry=a%20b%2Bc.txt"]
+    );
+    assert!(asked.iter().all(|line| line["status"] == 200), "{asked:?}");
+}
+
+/// Whether a line of the log is about an archive.
+fn is_archive(line: &serde_json::Value) -> bool {
+    line["target"].as_str().unwrap().contains("archive=")
+}
+
+#[test]
+fn selected_rows_are_moved_to_another_folder_and_deleted() {
+    let Some((site, browser)) = site(&["-A", "--path-prefix", "/files"]) else { return };
+    fs::write(site.source("archive/2026 #1/b.txt"), "there already").unwrap();
+    for row in ["b.txt", "c.txt", "music"] {
+        pick(&browser, row, false);
+    }
+    browser.click("[data-select=Move]");
+    for folder in ["archive", "2026 #1"] {
+        let found = format!(
+            "[...document.querySelectorAll('.folders button')]
+                .find((button) => button.textContent === '{folder}')"
+        );
+        browser.wait(&found);
+        browser.run(&format!("{found}.click()"));
+    }
+    browser.wait("document.querySelector('.where').textContent === '/archive/2026 #1/'");
+    browser.click("dialog button[value=move]");
+    // What is there is not replaced, and everything else is moved.
+    browser.wait("/^b.txt: .*there already/.test(document.querySelector('.fault').textContent)");
+    browser.run("document.querySelector('dialog .choices button[type=button]').click()");
+    assert_eq!(names(&site.source("archive/2026 #1")), ["b.txt", "c.txt", "music"]);
+    assert_eq!(fs::read(site.source("archive/2026 #1/b.txt")).unwrap(), b"there already");
+    assert_eq!(names(&site.source("")), ["a b+c.txt", "archive", "b.txt", "d.txt", "e.txt"]);
+
+    browser.wait("page.rows().length === 5");
+    assert_eq!(selected(&browser), "b.txt", "what was not moved stays selected");
+    pick(&browser, "archive", false);
+    browser.run("document.querySelector('tbody a').focus()");
+    browser.type_keys("\u{e017}");
+    browser.click("dialog button[value=delete]");
+    until("they are gone", || names(&site.source("")) == ["a b+c.txt", "d.txt", "e.txt"]);
+    browser.wait("document.querySelector('#selection').hidden");
+}
+
+#[test]
+fn digests_links_and_sizes_are_told_on_demand() {
+    let Some((site, browser)) = site(&[]) else { return };
+    pick(&browser, "b.txt", false);
+    pick(&browser, "music", false);
+    browser.click("[data-select=\"SHA-256\"]");
+    let digest =
+        Sha256::digest("b.txt").iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let line = format!("{digest}  b.txt");
+    browser.wait(&format!("document.querySelector('dialog pre')?.textContent.trim() === '{line}'"));
+    browser.run("document.querySelector('dialog[open]').close()");
+    // Without access to the clipboard the page says so.
+    browser.click("[data-select=\"Copy links\"]");
+    browser.wait("/copied|clipboard|allow/i.test(document.querySelector('#selection').innerText)");
+
+    browser.click(".sizes");
+    browser.wait("document.querySelectorAll('.sum').length === 2");
+    let sums = "[...document.querySelectorAll('.sum')].map((sum) => sum.textContent)";
+    assert_eq!(browser.text(sums), "0 B,10 B");
+    drop(browser);
+    let lines = site.end();
+    let sizes = lines.iter().filter(|line| line["target"].as_str().unwrap().ends_with("?size"));
+    assert_eq!(sizes.count(), 2);
+}

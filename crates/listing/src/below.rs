@@ -1,0 +1,166 @@
+//! Walks through all folders below one, for a search or for its size.
+//!
+//! A tree may be of any size, and anybody may ask for it. So a walk has a bound on its entries, its
+//! time and its depth, holds the names of one read for each level, and tells if it came to no end.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use underpass_protocol::listing::{Format, ListingQuery};
+
+use super::Listing;
+use super::entry::Entries;
+use super::format::form::{Incomplete, Tally};
+use super::scan::{BUF_LEN, Found, Scan, complete, path_below_root, reopen};
+
+/// The maximum number of entries that a search finds.
+pub const MAX_FOUND: usize = 1_000;
+
+/// The result of a search.
+pub(super) struct Hits {
+    /// The entries, in the order of the listing. Their names are paths relative to its folder.
+    pub(super) found: Vec<Found<'static>>,
+    /// The reason why there may be more.
+    pub(super) incomplete: Option<Incomplete>,
+}
+
+/// Finds the entries of a folder and of all below it whose names have the searched word.
+pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
+    let word = listing.query.search.as_deref().unwrap_or_default().to_lowercase();
+    let limit = listing.query.limit.map_or(MAX_FOUND, |limit| limit.min(MAX_FOUND));
+    let mut found = Vec::new();
+    let mut is_full = false;
+    let is_whole = walk(listing, |folder, entry| {
+        if !String::from_utf8_lossy(&entry.name).to_lowercase().contains(&word) {
+            return ControlFlow::Continue(());
+        }
+        if found.len() == limit {
+            is_full = true;
+            return ControlFlow::Break(());
+        }
+        if let Some(known) = complete(folder, &entry) {
+            let path = path_below_root(folder, &entry.name);
+            let above = listing.path.len() + usize::from(!listing.path.is_empty());
+            found.push(Found {
+                name: path[above..].to_vec().into(),
+                is_symlink: known.is_symlink,
+                is_folder: known.attributes.is_folder(),
+                attributes: Some(known.attributes),
+            });
+        }
+        ControlFlow::Continue(())
+    })?;
+    let order = listing.query.order;
+    found.sort_unstable_by(|a, b| order.compare(&a.place(order.key), &b.place(order.key)));
+    let incomplete = match (is_full, is_whole) {
+        (true, _) => Some(Incomplete::Limit(limit as u64)),
+        (false, false) => Some(Incomplete::Walk),
+        (false, true) => None,
+    };
+    Ok(Hits { found, incomplete })
+}
+
+/// Counts what is in a folder and in all below it. Links are not followed and have no size.
+pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(Tally, Option<Incomplete>)> {
+    let mut tally = Tally::default();
+    let is_whole = walk(listing, |folder, entry| {
+        match complete(folder, &entry) {
+            Some(known) if !known.is_symlink => tally.add(&known),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((tally, (!is_whole).then_some(Incomplete::Walk)))
+}
+
+/// A folder on the way from the first one down to the one that is read.
+struct Level {
+    folder: Arc<OwnedFd>,
+    /// The path of the folder below the root.
+    path: Vec<u8>,
+    scan: Scan,
+    /// The folders in it that were found by the last read and not entered yet.
+    pending: Vec<Vec<u8>>,
+    is_read: bool,
+}
+
+/// Passes every entry that may be shown to `visit`, with the folder that it is in, until it breaks;
+/// returns whether that were all.
+fn walk(
+    listing: &Listing<'_>,
+    mut visit: impl FnMut(&Listing<'_>, Found<'_>) -> ControlFlow<()>,
+) -> io::Result<bool> {
+    let until = Instant::now() + MAX_TIME;
+    let mut is_whole = true;
+    let mut visited = 0;
+    let Entries::Folder { folder, root } = listing.entries else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let mut levels = vec![level(reopen(folder)?, listing.path.to_vec())];
+    while let Some(current) = levels.last_mut() {
+        if visited >= MAX_VISITED || Instant::now() > until || !(listing.is_wanted)() {
+            return Ok(false);
+        }
+        if let Some(name) = current.pending.pop() {
+            let path = [&current.path, &b"/"[..usize::from(!current.path.is_empty())], &name];
+            let path = path.concat();
+            match openat(&*current.folder, &*name, FOLDER, Mode::empty()) {
+                _ if levels.len() >= MAX_DEPTH => is_whole = false,
+                Ok(folder) => levels.push(level(folder, path)),
+                // It was removed or replaced meanwhile.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(_) => is_whole = false,
+            }
+        } else if current.is_read {
+            levels.pop();
+        } else {
+            let Level { folder, path, scan, pending, is_read } = current;
+            let query = ListingQuery { format: Format::Json, ..ListingQuery::default() };
+            let entries = Entries::Folder { folder: folder.as_fd(), root };
+            let inside = Listing { entries, path, query, ..listing.clone() };
+            let mut has_ended = false;
+            let step = scan.step(&inside, BUF_LEN, |found| {
+                visited += 1;
+                if found.is_folder && !found.is_symlink {
+                    pending.push(found.name.to_vec());
+                }
+                let flow = visit(&inside, found);
+                has_ended = flow.is_break();
+                Ok(flow)
+            });
+            match step {
+                Ok(_) if has_ended => return Ok(false),
+                Ok(step) => *is_read = step.is_break(),
+                // It was removed while it was read.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => *is_read = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(is_whole)
+}
+
+/// Returns the level of an open folder, before its first entry.
+fn level(folder: OwnedFd, path: Vec<u8>) -> Level {
+    let folder = Arc::new(folder);
+    let scan = Scan::of(&folder);
+    Level { folder, path, scan, pending: Vec::new(), is_read: false }
+}
+
+const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The maximum number of entries that one walk reads, as many as an archive may have.
+const MAX_VISITED: usize = 1_000_000;
+
+/// The maximum duration of a walk.
+const MAX_TIME: Duration = Duration::from_secs(5);
+
+/// The maximum number of nested folders, each of which is open while those below it are read.
+const MAX_DEPTH: usize = 100;

@@ -1,0 +1,132 @@
+// What the scripts of the page have in common.
+const page = (() => {
+  'use strict';
+  const main = document.querySelector('main');
+  const folder = new URL(location.pathname, location.origin);
+
+  const element = (tag, properties, ...children) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...children);
+    return made;
+  };
+
+  // The address of a path in this folder. Of a name nothing means anything in it.
+  const address = (path) => new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
+
+  // What the server says is wrong, without the number in front.
+  const reason = (status, text) => {
+    const said = text.trim().split('\n')[0].replace(/^\d+ /, '');
+    return said || `the server answered ${status}`;
+  };
+
+  // Sends a request without a body; what is refused becomes an error with the status.
+  const request = async (method, url, headers = {}) => {
+    const response = await fetch(url, { method, headers, cache: 'no-store' });
+    if (!response.ok) {
+      const error = new Error(reason(response.status, await response.text()));
+      throw Object.assign(error, { status: response.status });
+    }
+    return response;
+  };
+
+  // Asks the reader something. `act` does what was decided; if that fails, it is asked again and
+  // said why. Tells what was chosen and whether that is for all, or null. With `isOpen` the first
+  // choice is as good as none, so there is no way out beside it.
+  const ask = (question) => new Promise((done) => {
+    const { title, text, input, all, choices, isOpen = false, act = async () => {} } = question;
+    const heading = element('h2', { id: 'ask', textContent: title });
+    const field = input === undefined ? null
+      : element('input', { value: input, autocomplete: 'off', spellcheck: false });
+    field?.setAttribute('aria-labelledby', 'ask');
+    const forAll = all ? element('input', { type: 'checkbox' }) : null;
+    const fault = element('p', { className: 'fault', role: 'alert' });
+    const buttons = choices.map(([value, label, kind]) =>
+      element('button', { value, textContent: label, className: kind ?? '' }));
+    const cancel = element('button', { type: 'button', textContent: 'Cancel' });
+    const form = element('form', {}, heading, ...(text ? [element('p', {}, text)] : []),
+      ...(field ? [field] : []), fault,
+      ...(forAll ? [element('label', {}, forAll, all)] : []),
+      element('div', { className: 'choices' }, ...(isOpen ? [] : [cancel]), ...buttons));
+    const dialog = element('dialog', {}, form);
+    dialog.setAttribute('aria-labelledby', 'ask');
+    let chosen = null;
+    form.addEventListener('submit', async (event) => {
+      event.preventDefault();
+      const value = event.submitter?.value ?? choices[0][0];
+      try {
+        await act(field ? field.value : value);
+        chosen = { value, all: forAll?.checked ?? false };
+        dialog.close();
+      } catch (error) {
+        fault.textContent = error.message;
+        field?.focus();
+      }
+    });
+    cancel.addEventListener('click', () => dialog.close());
+    dialog.addEventListener('close', () => {
+      dialog.remove();
+      done(chosen);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    if (!field) return;
+    const dot = field.value.lastIndexOf('.');
+    field.focus();
+    field.setSelectionRange(0, dot > 0 ? dot : field.value.length);
+  });
+
+  // Fetches the page anew and shows what is in the folder now.
+  const refresh = async () => {
+    const url = new URL(location.href);
+    // As many as a browser gets that names no number.
+    if (!url.searchParams.has('limit')) url.searchParams.set('limit', 2000);
+    try {
+      const response = await request('GET', url, { Accept: 'text/html' });
+      const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
+      document.querySelector('.summary').replaceWith(fresh.querySelector('.summary'));
+      main.replaceChildren(...fresh.querySelector('main').childNodes);
+      document.dispatchEvent(new Event('rows'));
+    } catch (error) {
+      // The folder itself may be gone, or shut: then the server's own page says so. Without a
+      // network there would be none.
+      if (error.status) location.reload();
+    }
+  };
+
+  const link = (row) => row.querySelector('a');
+  const shown = (row) => link(row).querySelector('bdi').textContent;
+  const isFolder = (row) => link(row).classList.contains('dir');
+  // The rows of entries, without the one that leads to the folder above.
+  const rows = () => [...main.querySelectorAll('tbody tr:not(.parent)')];
+  // The address as the server wrote it: a name need not be text.
+  const place = (row) => new URL(link(row).getAttribute('href').split('?')[0], folder);
+
+  // A size as the server writes it.
+  const size = (bytes) => {
+    const power = Math.min(5, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+    const number = bytes / 1024 ** power;
+    const digits = power && number < 9.95 ? 1 : 0;
+    return `${number.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][power]}`;
+  };
+
+  // The SHA-256 of the file of a row, which the server computes.
+  const digest = async (row) =>
+    (await (await request('GET', new URL('?hash', place(row)))).text()).trim();
+
+  // Puts text on the clipboard; browsers offer one to scripts only over TLS or on this machine.
+  const copy = async (text) => {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const field = element('textarea', { value: text, className: 'unseen' });
+    (document.querySelector('dialog[open]') ?? document.body).append(field);
+    field.select();
+    const isDone = document.execCommand('copy');
+    field.remove();
+    if (!isDone) throw new Error('the browser does not allow it');
+  };
+
+  document.documentElement.classList.add('js');
+  return {
+    address, ask, copy, digest, element, folder, isFolder, link, main, place, reason, refresh, request, rows,
+    shown, size,
+  };
+})();

@@ -1,0 +1,178 @@
+// Selects rows by their boxes, with Shift for all between two of them, and by keys: Space for the
+// row of the focus, Shift and an arrow for further ones, Ctrl-A for all, Escape for none.
+page.selection = (() => {
+  'use strict';
+  const { copy, digest, element, folder, isFolder, link, main, place, request, rows, shown, size } = page;
+  const MAX_QUERY = 24_000; // characters: a request has 32 KiB at most
+  const canWalk = document.querySelector('.search [name=below]') !== null;
+  const hasArchives = document.querySelector('.archive') !== null;
+  const chosen = new Map(); // what is selected, by the link of its row
+  let last = null; // the row that was selected last, from which Shift selects
+
+  const href = (row) => link(row).getAttribute('href');
+  const box = (row) => row.querySelector('.pick');
+  const told = element('span', { role: 'status' });
+  const buttons = element('div', { className: 'buttons' });
+  const bar = element('section', { id: 'selection', hidden: true }, told, buttons);
+  bar.setAttribute('aria-label', 'Selected entries');
+  document.body.append(bar);
+
+  const selected = () => rows().filter((row) => chosen.has(href(row)));
+
+  const tell = () => {
+    const these = selected();
+    const bytes = these.reduce((sum, row) => sum + Number(row.querySelector('data')?.value ?? 0), 0);
+    told.textContent = `${these.length} selected` + (bytes ? `, ${size(bytes)}` : '');
+    bar.hidden = these.length === 0;
+    const all = main.querySelector('th .pick');
+    const shownRows = rows().filter((row) => !row.hidden);
+    all.checked = these.length > 0 && shownRows.every((row) => chosen.has(href(row)));
+    all.indeterminate = these.length > 0 && !all.checked;
+  };
+
+  const mark = (row, isOn) => {
+    isOn ? chosen.set(href(row), row) : chosen.delete(href(row));
+    box(row).checked = isOn;
+    row.classList.toggle('chosen', isOn);
+  };
+  const markAll = (isOn) => {
+    rows().filter((row) => !isOn || !row.hidden).forEach((row) => mark(row, isOn));
+    tell();
+  };
+  const toggle = (row, isOn, isRange) => {
+    const all = rows().filter((other) => !other.hidden);
+    const [from, to] = [all.indexOf(isRange && last ? last : row), all.indexOf(row)];
+    all.slice(Math.max(0, Math.min(from, to)), Math.max(from, to) + 1)
+      .forEach((other) => mark(other, isOn));
+    last = row;
+    tell();
+  };
+
+  // Adds a button to the bar, which acts on the selected rows.
+  const offer = (label, act, key) => {
+    const button = element('button', { type: 'button', textContent: label });
+    button.dataset.select = label;
+    button.addEventListener('click', async () => {
+      try {
+        await act(selected());
+      } catch (error) {
+        told.textContent = error.message;
+      }
+    });
+    clear.before(button);
+    if (key) keys.set(key, button);
+    return button;
+  };
+  const keys = new Map();
+  const clear = element('button', { type: 'button', textContent: 'Clear' });
+  clear.addEventListener('click', () => markAll(false));
+  buttons.append(clear);
+
+  const archive = (format) => (these) => {
+    const names = these.map((row) => href(row).split('?')[0].replace(/\/$/, ''));
+    const query = `?archive=${format}&entry=${names.join('&entry=')}`;
+    if (query.length > MAX_QUERY) {
+      throw new Error('Too many for one archive: take the whole folder, or fewer');
+    }
+    location.assign(new URL(query, folder));
+  };
+
+  const digests = async (these) => {
+    const text = element('pre', { textContent: '\u2026' });
+    const choices = [['copy', 'Copy']];
+    const asked = page.ask({ title: 'SHA-256', text, choices, act: () => copy(text.textContent) });
+    text.closest('dialog').classList.add('wide');
+    const lines = [];
+    for (const row of these.filter((row) => !isFolder(row))) {
+      if (!text.isConnected) return;
+      const hash = await digest(row).catch((error) => `(${error.message})`);
+      lines.push(`${hash}  ${shown(row)}`);
+      text.textContent = lines.join('\n') + '\n';
+    }
+    if (!lines.length) text.textContent = 'Folders have no digest.';
+    await asked;
+  };
+
+  const links = async (these) => {
+    await copy(these.map((row) => place(row).href).join('\n'));
+    told.textContent = these.length > 1 ? 'Links copied' : 'Link copied';
+  };
+
+  // Asks for the size of folders, and shows it in their rows.
+  const measure = async (these) => {
+    for (const row of these.filter(isFolder)) {
+      const found = await (await request('GET', new URL('?size', place(row)))).json();
+      const text = (found.complete ? '' : '> ') + size(found.bytes);
+      row.querySelector('.sum')?.remove();
+      const sum = element('data', { value: found.bytes, textContent: text, className: 'sum' });
+      sum.title = `${found.files} files, ${found.folders} folders`;
+      (row.querySelector('.zip') ?? row.cells[1]).prepend(sum);
+    }
+    tell();
+  };
+
+  // Gives each row its box.
+  const equip = () => {
+    const pick = (label) => {
+      const made = element('input', { type: 'checkbox', className: 'pick' });
+      made.setAttribute('aria-label', label);
+      return made;
+    };
+    main.querySelector('th').prepend(pick('Select all'));
+    for (const row of rows()) {
+      row.cells[0].prepend(pick(`Select ${shown(row)}`));
+      if (chosen.has(href(row))) mark(row, true);
+    }
+    if (last && !last.isConnected) last = null;
+    const folders = rows().filter(isFolder);
+    if (folders.length && canWalk && !main.classList.contains('gallery')) {
+      const sizes = element('button', { type: 'button', textContent: 'Folder sizes', className: 'sizes' });
+      sizes.addEventListener('click', () => {
+        sizes.disabled = true;
+        measure(folders).catch((error) => { sizes.textContent = error.message; })
+          .finally(() => { sizes.disabled = false; });
+      });
+      document.querySelector('.summary').append(' ', sizes);
+    }
+    tell();
+  };
+
+  main.addEventListener('click', (event) => {
+    const pick = event.target.closest('.pick');
+    if (!pick) return;
+    const row = pick.closest('tbody tr');
+    row ? toggle(row, pick.checked, event.shiftKey) : markAll(pick.checked);
+  });
+
+  let left = null; // the row that had the focus before
+  main.addEventListener('focusout', (event) => { left = event.target.closest('tbody tr:not(.parent)'); });
+  addEventListener('keydown', (event) => {
+    if (document.querySelector('dialog[open]')) return;
+    const row = document.activeElement.closest('main tbody tr:not(.parent)');
+    const isLink = row && document.activeElement === link(row);
+    const isArrow = event.key === 'ArrowDown' || event.key === 'ArrowUp';
+    if (event.key === ' ' && isLink) {
+      toggle(row, !box(row).checked, event.shiftKey);
+    } else if (isArrow && event.shiftKey && row) {
+      // The focus has moved already.
+      if (left && left !== row) mark(left, true);
+      toggle(row, true, false);
+    } else if (event.key === 'a' && (event.ctrlKey || event.metaKey) && row) {
+      markAll(true);
+    } else if (event.key === 'Escape' && chosen.size && document.activeElement.type !== 'search') {
+      markAll(false);
+    } else if (keys.has(event.key) && !bar.hidden && (row || bar.contains(document.activeElement))) {
+      keys.get(event.key).click();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  });
+
+  if (hasArchives) ['zip', 'tar'].forEach((format) => offer(`Download ${format}`, archive(format)));
+  offer('Copy links', links);
+  offer('SHA-256', digests);
+  document.addEventListener('rows', equip);
+  equip();
+  return { offer };
+})();
