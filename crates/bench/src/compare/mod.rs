@@ -7,7 +7,7 @@ use std::path::Path;
 
 use self::interval::{Interval, interval};
 use crate::error::{BenchError, Result};
-use crate::record::{Aim, CALLS, Cell, Metric, Rank, Record, Sample, summarize};
+use crate::record::{CALLS, Cell, Metric, Preference, Rank, Record, Sample, summarize};
 
 /// Two records of one scenario, compared cell by cell.
 #[derive(Debug)]
@@ -140,8 +140,8 @@ fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
     let grows = least > 1.0 + margin;
     let shrinks = most < 1.0 / (1.0 + margin);
     match (grows, shrinks, metric.aim) {
-        (true, _, Some(Aim::More)) | (_, true, Some(Aim::Less)) => Verdict::Better,
-        (true, _, Some(Aim::Less)) | (_, true, Some(Aim::More)) => Verdict::Worse,
+        (true, _, Some(Preference::More)) | (_, true, Some(Preference::Less)) => Verdict::Better,
+        (true, _, Some(Preference::Less)) | (_, true, Some(Preference::More)) => Verdict::Worse,
         _ => Verdict::Same,
     }
 }

@@ -11,7 +11,7 @@ use rustix::net::{
 use sha2::{Digest, Sha256};
 
 use super::connection::{Connection, Tls};
-use super::responses::{Responses, Unexpected};
+use super::responses::{ResponseFault, Responses};
 use crate::run::hex;
 
 /// The server as clients see it, and how they connect.
@@ -85,7 +85,7 @@ impl Client {
         let mut buffer = vec![0; size.saturating_add(4 << 10).min(1 << 20) as usize];
         while responses.finished() == 0 {
             let piece = match self.connection.read(&mut buffer) {
-                Ok(0) => return Err(Unexpected::End.into()),
+                Ok(0) => return Err(ResponseFault::End.into()),
                 Ok(len) => &buffer[..len],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -97,7 +97,7 @@ impl Client {
             responses.take(piece, &mut body)?;
         }
         let is_between = responses.finished() == 1 && responses.is_between();
-        if is_between { Ok(()) } else { Err(Unexpected::Surplus.into()) }
+        if is_between { Ok(()) } else { Err(ResponseFault::Surplus.into()) }
     }
 }
 

@@ -17,7 +17,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-use super::responses::Unexpected;
+use super::responses::ResponseFault;
 
 /// How connections are encrypted.
 pub(crate) type Tls = Arc<ClientConfig>;
@@ -116,7 +116,7 @@ impl Connection {
     pub(crate) fn wait(&self) -> io::Result<()> {
         let timeout = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => Err(Unexpected::Silence.into()),
+            Ok(0) => Err(ResponseFault::Silence.into()),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

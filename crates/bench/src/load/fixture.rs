@@ -38,7 +38,7 @@ pub(crate) struct ServerFixture<'a> {
 
 /// What a server and its load have spent in a window of time.
 #[derive(Debug)]
-pub(crate) struct Spent {
+pub(crate) struct ResourceUse {
     server: Process,
     load: Usage,
 }
@@ -146,9 +146,9 @@ impl Window {
     }
 
     /// Returns what was spent since.
-    pub(crate) fn close(self, server: &Server) -> Spent {
+    pub(crate) fn close(self, server: &Server) -> ResourceUse {
         let load = Usage::of_this_thread() - self.load;
-        Spent { server: server.usage().since(&self.server), load }
+        ResourceUse { server: server.usage().since(&self.server), load }
     }
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn during(
     generator: &mut LoadGenerator<'_>,
     server: &Server,
     time: Duration,
-) -> io::Result<(Spent, Load)> {
+) -> io::Result<(ResourceUse, Load)> {
     let (machine, window) = (machine_seconds(), Window::open(server));
     generator.run_for(time)?;
     let spent = window.close(server);
@@ -167,7 +167,7 @@ pub(crate) fn during(
     Ok((spent, load))
 }
 
-impl Spent {
+impl ResourceUse {
     pub(crate) const fn elapsed_s(&self) -> f64 {
         self.server.wall_s
     }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::client::Host;
 use super::connection::Connection;
 use super::drop_behind::DropBehind;
-use super::responses::{Responses, Unexpected};
+use super::responses::{ResponseFault, Responses};
 use crate::record::{Latency, Load};
 
 /// Connections that ask all the time.
@@ -130,7 +130,7 @@ impl<'a> LoadGenerator<'a> {
             if !events.is_empty() {
                 heard = now;
             } else if now.duration_since(heard) > MAX_SILENCE {
-                return Err(Unexpected::Silence.into());
+                return Err(ResponseFault::Silence.into());
             }
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -222,7 +222,7 @@ impl Requester {
                     self.asked = now;
                     return Ok(true);
                 }
-                _ => return Err(Unexpected::Surplus.into()),
+                _ => return Err(ResponseFault::Surplus.into()),
             }
         }
         Ok(false)
@@ -231,13 +231,13 @@ impl Requester {
     fn read(&mut self, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
         let outcome = match self.responses.left() {
             None => match self.connection.read(buffer)? {
-                0 => Err(Unexpected::End),
+                0 => Err(ResponseFault::End),
                 len => self.responses.take(&buffer[..len], |_| {}),
             },
             Some(left) => {
                 let len = usize::try_from(left).unwrap_or(usize::MAX).min(dropped.len());
                 match self.connection.skip(&mut dropped[..len])? {
-                    0 => Err(Unexpected::End),
+                    0 => Err(ResponseFault::End),
                     len => self.responses.skip(len as u64),
                 }
             }

@@ -21,7 +21,7 @@ pub(crate) struct Responses {
 
 /// Why a response is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unexpected {
+pub(crate) enum ResponseFault {
     /// The connection ended within a response, or instead of one.
     End,
     EndlessHead,
@@ -70,7 +70,7 @@ impl Responses {
         &mut self,
         mut piece: &[u8],
         mut body: impl FnMut(&[u8]),
-    ) -> Result<(), Unexpected> {
+    ) -> Result<(), ResponseFault> {
         while !piece.is_empty() {
             if let Some(left) = self.left {
                 let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
@@ -85,8 +85,9 @@ impl Responses {
     }
 
     /// Takes `len` bytes of the present body as arrived.
-    pub(crate) fn skip(&mut self, len: u64) -> Result<(), Unexpected> {
-        let left = self.left.and_then(|left| left.checked_sub(len)).ok_or(Unexpected::Surplus)?;
+    pub(crate) fn skip(&mut self, len: u64) -> Result<(), ResponseFault> {
+        let left =
+            self.left.and_then(|left| left.checked_sub(len)).ok_or(ResponseFault::Surplus)?;
         self.body_bytes += len;
         self.left = Some(left);
         self.end_if_whole();
@@ -94,7 +95,7 @@ impl Responses {
     }
 
     /// Takes the head, or a part of it; returns the bytes after it.
-    fn take_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Unexpected> {
+    fn take_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], ResponseFault> {
         // A head that arrives in one piece, as nearly all do, is not copied.
         if self.head.is_empty()
             && let Some(len) = head_len(piece)
@@ -106,7 +107,7 @@ impl Responses {
         self.head.extend_from_slice(&piece[..piece.len().min(MAX_HEAD)]);
         let Some(len) = head_len(&self.head) else {
             return match self.head.len() > MAX_HEAD {
-                true => Err(Unexpected::EndlessHead),
+                true => Err(ResponseFault::EndlessHead),
                 false => Ok(&[]),
             };
         };
@@ -115,16 +116,16 @@ impl Responses {
         Ok(&piece[len - before..])
     }
 
-    fn begin_body(&mut self, head: &[u8]) -> Result<(), Unexpected> {
+    fn begin_body(&mut self, head: &[u8]) -> Result<(), ResponseFault> {
         let mut lines = head.split(|byte| *byte == b'\n');
         let status = lines.next().unwrap_or_default();
         if !status.starts_with(b"HTTP/1.1 200 ") {
             let status = String::from_utf8_lossy(status);
-            return Err(Unexpected::Status(status.trim().to_owned()));
+            return Err(ResponseFault::Status(status.trim().to_owned()));
         }
         let found = lines.find_map(content_length);
         if found != Some(self.expected) {
-            return Err(Unexpected::Length { found, expected: self.expected });
+            return Err(ResponseFault::Length { found, expected: self.expected });
         }
         self.left = found;
         self.end_if_whole();
@@ -153,7 +154,7 @@ fn content_length(line: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-impl fmt::Display for Unexpected {
+impl fmt::Display for ResponseFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::End => f.write_str("the server closed the connection"),
@@ -169,10 +170,10 @@ impl fmt::Display for Unexpected {
     }
 }
 
-impl std::error::Error for Unexpected {}
+impl std::error::Error for ResponseFault {}
 
-impl From<Unexpected> for io::Error {
-    fn from(unexpected: Unexpected) -> Self {
+impl From<ResponseFault> for io::Error {
+    fn from(unexpected: ResponseFault) -> Self {
         Self::other(unexpected)
     }
 }
@@ -253,18 +254,18 @@ mod tests {
 
     #[test]
     fn whatever_is_not_a_whole_file_is_a_fault() {
-        let length = |found| Unexpected::Length { found, expected: 4 };
+        let length = |found| ResponseFault::Length { found, expected: 4 };
         let long = vec![b'x'; MAX_HEAD + 1];
-        let cases: [(&[u8], Unexpected); 6] = [
+        let cases: [(&[u8], ResponseFault); 6] = [
             (
                 b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n",
-                Unexpected::Status("HTTP/1.1 404 Not Found".to_owned()),
+                ResponseFault::Status("HTTP/1.1 404 Not Found".to_owned()),
             ),
-            (b"nonsense\r\n\r\n", Unexpected::Status("nonsense".to_owned())),
+            (b"nonsense\r\n\r\n", ResponseFault::Status("nonsense".to_owned())),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", length(Some(5))),
             (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", length(None)),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", length(None)),
-            (&long, Unexpected::EndlessHead),
+            (&long, ResponseFault::EndlessHead),
         ];
         for (stream, fault) in cases {
             let mut responses = Responses::new(4);
@@ -272,6 +273,6 @@ mod tests {
             let found = pieces.find_map(|piece| responses.take(piece, |_| {}).err());
             assert_eq!(found, Some(fault));
         }
-        assert_eq!(Responses::new(4).skip(1), Err(Unexpected::Surplus));
+        assert_eq!(Responses::new(4).skip(1), Err(ResponseFault::Surplus));
     }
 }

@@ -14,11 +14,11 @@ pub(crate) struct Metric {
     /// Its name above a column.
     pub(crate) short: &'static str,
     /// Whose it is; none if it is of the whole.
-    pub(crate) whose: Option<Whose>,
+    pub(crate) whose: Option<SampleSide>,
     /// In what it is shown.
     pub(crate) unit: Unit,
     /// Which direction is the better one; none if neither is.
-    pub(crate) aim: Option<Aim>,
+    pub(crate) aim: Option<Preference>,
     /// Where it is shown.
     pub(crate) rank: Rank,
     /// The value of a sample.
@@ -27,7 +27,7 @@ pub(crate) struct Metric {
 
 /// The side of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum SampleSide {
     /// The side that is varied.
     Measured,
     /// The other one.
@@ -36,7 +36,7 @@ pub(crate) enum Whose {
 
 /// Which values are the better ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum Preference {
     Less,
     More,
 }
@@ -62,7 +62,7 @@ macro_rules! metric {
             short: $short,
             whose: None,
             unit: $crate::record::Unit::$unit,
-            aim: Some($crate::record::Aim::Less),
+            aim: Some($crate::record::Preference::Less),
             rank: $crate::record::Rank::$rank,
             of: $of,
         }
@@ -72,13 +72,13 @@ pub(crate) use metric;
 
 impl Metric {
     /// Restricts the metric to one side.
-    pub(crate) const fn of_side(self, whose: Whose) -> Self {
+    pub(crate) const fn of_side(self, whose: SampleSide) -> Self {
         Self { whose: Some(whose), ..self }
     }
 
     /// Marks the metric as better if higher.
     pub(crate) const fn more_is_better(self) -> Self {
-        Self { aim: Some(Aim::More), ..self }
+        Self { aim: Some(Preference::More), ..self }
     }
 
     /// Marks the metric as neither better high nor low.
@@ -101,7 +101,7 @@ impl Metric {
 
     /// Returns the heading of its column.
     pub(crate) fn column(&self, record: &Record) -> String {
-        let peer = self.whose.filter(|whose| *whose == Whose::Peer);
+        let peer = self.whose.filter(|whose| *whose == SampleSide::Peer);
         let role = peer.and_then(|peer| role(record, peer)).map(|role| format!("{role} "));
         format!("{}{}{}", role.unwrap_or_default(), self.short, self.share(record))
     }
@@ -125,8 +125,8 @@ impl Metric {
     /// Returns which values are the better ones, for people.
     pub(crate) const fn advice(&self) -> &'static str {
         match self.aim {
-            Some(Aim::Less) => "less is better",
-            Some(Aim::More) => "more is better",
+            Some(Preference::Less) => "less is better",
+            Some(Preference::More) => "more is better",
             None => "",
         }
     }
@@ -145,10 +145,10 @@ impl Record {
 }
 
 /// Returns the role of a side of the samples.
-fn role(record: &Record, whose: Whose) -> Option<&'static str> {
+fn role(record: &Record, whose: SampleSide) -> Option<&'static str> {
     let side = |sample: &Sample| match whose {
-        Whose::Measured => Some(sample.measured.role.name()),
-        Whose::Peer => Some(sample.peer.as_ref()?.role.name()),
+        SampleSide::Measured => Some(sample.measured.role.name()),
+        SampleSide::Peer => Some(sample.peer.as_ref()?.role.name()),
     };
     record.samples.iter().find_map(side)
 }
@@ -162,12 +162,12 @@ pub(crate) const TIME: Metric = metric! { "time": "Time", "time", Seconds, Findi
 pub(crate) const CPU: Metric = metric! { "cpu": "Processor time", "CPU", Seconds, Finding,
     |record, sample| cost(record, sample, TimeOf::Cpu)
 }
-.of_side(Whose::Measured);
+.of_side(SampleSide::Measured);
 
 pub(crate) const PEER_CPU: Metric = metric! { "peer-cpu": "Processor time", "CPU", Seconds, Chart,
     |record, sample| cost(record, sample, TimeOf::PeerCpu)
 }
-.of_side(Whose::Peer);
+.of_side(SampleSide::Peer);
 
 pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", Bytes, Table,
     |record, sample| Some(record.cells[sample.cell].size as f64 / sample.wall_s)
@@ -176,7 +176,7 @@ pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", 
 
 /// System calls that moved bytes; of a server, all of them.
 pub(crate) const CALLS: Metric =
-    metric! { "calls": "System calls", "calls", Count, Main, calls }.of_side(Whose::Measured);
+    metric! { "calls": "System calls", "calls", Count, Main, calls }.of_side(SampleSide::Measured);
 
 pub(crate) const SWITCHES: Metric =
     metric! { "switches": "Context switches", "switches", Count, Chart,
@@ -189,7 +189,7 @@ pub(crate) const SWITCHES: Metric =
             Some(switches(record.about.cpu, &sample.measured)? / parts)
         }
     }
-    .of_side(Whose::Measured);
+    .of_side(SampleSide::Measured);
 
 /// Page faults of the thread that moved the bytes.
 pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", Count, Table,
@@ -198,7 +198,7 @@ pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", C
         Some(thread.minor_faults.saturating_add(thread.major_faults) as f64)
     }
 }
-.of_side(Whose::Measured);
+.of_side(SampleSide::Measured);
 
 /// Bytes that were copied between the kernel and the program.
 pub(crate) const USER_SPACE: Metric =
@@ -208,7 +208,7 @@ pub(crate) const USER_SPACE: Metric =
             Some(thread.user_space_bytes as f64 / responses(record))
         }
     }
-    .of_side(Whose::Measured);
+    .of_side(SampleSide::Measured);
 
 /// Responses, counted by their bytes.
 pub(crate) const RATE: Metric =
@@ -273,7 +273,7 @@ fn calls(record: &Record, sample: &Sample) -> Option<f64> {
     }
     let counted = counted(record, sample.cell, sample.measured.role)?;
     if sample.served.is_none() {
-        return Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64);
+        return Some(sum(counted, |call| CallDirection::of(&call.name).is_some()) as f64);
     }
     Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
 }
@@ -357,7 +357,7 @@ pub(crate) fn served_in(record: &Record) -> &'static str {
 
 /// Which way a system call moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Motion {
+pub(crate) enum CallDirection {
     /// Into the program.
     In,
     /// Inside the kernel.
@@ -366,7 +366,7 @@ pub(crate) enum Motion {
     Out,
 }
 
-impl Motion {
+impl CallDirection {
     /// By the name of the call; none if it moves nothing.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {

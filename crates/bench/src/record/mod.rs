@@ -22,9 +22,9 @@ pub(crate) use contender::{Contender, PEERS};
 pub(crate) use counted::{Call, Counted, Missing};
 pub(crate) use description::{Cpu, Description};
 pub(crate) use metric::{
-    Aim, CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, Motion, P50,
-    P99, PEER_CPU, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, Whose,
-    counted, metric, served_amount, served_in, sum,
+    CALLS, CPU, CallDirection, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50,
+    P99, PEER_CPU, Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, SampleSide, THROUGHPUT,
+    TIME, USER_SPACE, counted, metric, served_amount, served_in, sum,
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{

@@ -248,9 +248,9 @@ mod tests {
 
     /// Records its calls; declines splice.
     #[derive(Default)]
-    struct Diary(Vec<String>);
+    struct CallLog(Vec<String>);
 
-    impl Scenario for Diary {
+    impl Scenario for CallLog {
         fn prepare(&mut self, cell: &Cell) -> Result<()> {
             self.0.push(format!("prepare {}", cell.size));
             Ok(())
@@ -279,7 +279,7 @@ mod tests {
         fn end(&self) {}
     }
 
-    fn measure(diary: &mut Diary, is_cancelled: bool) -> Result<Record> {
+    fn measure(diary: &mut CallLog, is_cancelled: bool) -> Result<Record> {
         let only = |mechanism| Variant::plain(Contender::Only(mechanism));
         let variants =
             [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
-        let mut diary = Diary::default();
+        let mut diary = CallLog::default();
         let record = measure(&mut diary, false).unwrap();
         let of = |size| {
             let mut lines = vec![
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_the_run_before_the_next_sample() {
-        let mut diary = Diary::default();
+        let mut diary = CallLog::default();
         let failure = measure(&mut diary, true).unwrap_err();
         assert!(matches!(failure, BenchError::Interrupted));
         assert_eq!(diary.0, ["prepare 1"]);

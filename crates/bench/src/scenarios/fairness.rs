@@ -14,8 +14,8 @@ use clap::Args;
 use super::requests::{REQUESTS, connections_of, subject};
 use crate::error::Result;
 use crate::load::{
-    Class, Counting, DropBehind, Host, LoadGenerator, RequestSpec, Server, ServerFixture, Spent,
-    during,
+    Class, Counting, DropBehind, Host, LoadGenerator, RequestSpec, ResourceUse, Server,
+    ServerFixture, during,
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
@@ -90,8 +90,8 @@ struct Fairness<'a> {
 
 /// What a sample found.
 struct Found {
-    alone: (Spent, Load),
-    beside: (Spent, Load),
+    alone: (ResourceUse, Load),
+    beside: (ResourceUse, Load),
     streamed_bytes: u64,
 }
 
@@ -185,7 +185,7 @@ impl Fairness<'_> {
         &self,
         generator: &mut LoadGenerator<'_>,
         server: &Server,
-    ) -> io::Result<(Spent, Load)> {
+    ) -> io::Result<(ResourceUse, Load)> {
         generator.run_for(self.fixture.warm_up())?;
         during(generator, server, self.fixture.time())
     }

@@ -14,12 +14,12 @@ use clap::Args;
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
 use crate::load::{
-    Client, Counting, Host, Latencies, Server, ServerFixture, Spent, Unexpected, Window,
+    Client, Counting, Host, Latencies, ResourceUse, ResponseFault, Server, ServerFixture, Window,
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, Latency, Memory, Record, Role, Sample, Served, Setting,
-    Whose, metric,
+    CALLS, Cell, Counted, Description, Latency, Memory, Record, Role, Sample, SampleSide, Served,
+    Setting, metric,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files};
 
@@ -68,7 +68,7 @@ struct Idle<'a>(ServerFixture<'a>);
 
 /// What a sample found.
 struct Found {
-    spent: Spent,
+    spent: ResourceUse,
     memory: [Memory; 3],
     answers: Latency,
 }
@@ -156,7 +156,7 @@ fn begin_download(host: &Host, from: Ipv4Addr) -> io::Result<TcpStream> {
         true => Ok(stream),
         false => {
             let status = begin.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            Err(Unexpected::Status(String::from_utf8_lossy(status).into_owned()).into())
+            Err(ResponseFault::Status(String::from_utf8_lossy(status).into_owned()).into())
         }
     }
 }
@@ -252,34 +252,34 @@ pub(super) const IDLE: Description = Description {
             "memory-start": "Resident memory after one request", "after one", Bytes, Chart,
             |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "memory-idle": "Resident memory with idle connections", "with idle", Bytes, Main,
             |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "memory-slow": "Resident memory with slow downloads besides", "with slow", Bytes,
             Finding,
             |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "pss-start": "Proportional memory after one request", "Pss after one", Bytes, Table,
             |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "pss-idle": "Proportional memory with idle connections", "Pss with idle", Bytes, Table,
             |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "pss-slow": "Proportional memory with slow downloads besides", "Pss with slow",
             Bytes, Table,
             |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "answers": "Time to answer one more connection", "one more", Seconds, Main,
             |_, sample| Some(found(sample)?.1.p50_s)

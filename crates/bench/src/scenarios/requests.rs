@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::error::Result;
 use crate::load::{
-    Class, Counting, Host, LoadGenerator, RequestSpec, Server, ServerFixture, Spent, during,
+    Class, Counting, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture, during,
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
@@ -153,7 +153,7 @@ impl Requesting<'_> {
         server: &Server,
         host: &Host,
         look: impl FnOnce(&Server) -> T,
-    ) -> io::Result<(Spent, Load, T)> {
+    ) -> io::Result<(ResourceUse, Load, T)> {
         let mut generator = self.generator(host)?;
         let (spent, load) = during(&mut generator, server, self.fixture.time())?;
         Ok((spent, load, look(server)))

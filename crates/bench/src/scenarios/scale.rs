@@ -13,7 +13,7 @@ use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
-    Served, THROUGHPUT, Whose, metric, once, short_size,
+    SampleSide, Served, THROUGHPUT, metric, once, short_size,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, digest, sparse};
 
@@ -158,7 +158,7 @@ pub(super) const SCALE: Description = Description {
                 _ => None,
             }
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "memory-rest": "Resident memory at rest", "at rest", Bytes, Table,
             |_, sample| match sample.served? {
@@ -166,7 +166,7 @@ pub(super) const SCALE: Description = Description {
                 _ => None,
             }
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],

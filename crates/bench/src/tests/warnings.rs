@@ -32,8 +32,8 @@ fn set_reads(record: &mut Record, bytes: u64) {
 
 #[test]
 fn each_reason_is_named_with_what_it_is_about() {
-    type Spoil = fn(&mut Record);
-    let cases: [(Spoil, &str); 11] = [
+    type Corruption = fn(&mut Record);
+    let cases: [(Corruption, &str); 11] = [
         (|record| record.environment.optimized = false, "without optimization"),
         (|record| record.arguments.runs = 2, "fewer than 3 rounds"),
         (|record| record.arguments.warmup = 0, "no round to warm up"),
@@ -59,13 +59,13 @@ fn each_reason_is_named_with_what_it_is_about() {
 
 #[test]
 fn what_speaks_against_a_run_with_servers_is_named() {
-    type Spoil = fn(&mut Record);
+    type Corruption = fn(&mut Record);
     let of_ours = |record: &mut Record, spoil: fn(&mut Sample)| {
         record.samples.iter_mut().filter(|sample| sample.cell == 1).for_each(spoil);
     };
     assert_eq!(warnings(&requests_record()).len(), 1, "two rounds are few");
     assert_eq!(warnings(&fairness_record()).len(), 1);
-    let cases: [(Spoil, &str); 4] = [
+    let cases: [(Corruption, &str); 4] = [
         (|record| record.environment.nginx = None, "nginx is not installed"),
         (|record| record.environment.second_core = 0, "server and load shared one core"),
         (|record| record.arguments.cold = true, "only 0 % of the source"),

@@ -6,7 +6,7 @@ use super::Named;
 use super::chart::{Chart, Form, charts};
 use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
 use super::path::{paths, uncounted};
-use super::svg::{self, DrawnIn, STYLE};
+use super::svg::{self, STYLE, SvgTarget};
 use super::terminal::figures;
 use crate::record::{Record, warnings};
 
@@ -93,7 +93,7 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
                     @let id = format!("{id}-{}", chart.name);
                     figure {
                         figcaption { h3 { (chart.title) } p { (sentence_case(&chart.note)) } }
-                        (svg::draw(chart, &id).element(&id, DrawnIn::Page))
+                        (svg::draw(chart, &id).element(&id, SvgTarget::Page))
                     }
                 }
             }
@@ -157,7 +157,7 @@ fn paths_of(id: &str, record: &Record) -> Markup {
                     @let id = format!("{id}-p{index}");
                     figure {
                         figcaption { h3 { (path.title) } }
-                        (svg::path_diagram(path).element(&id, DrawnIn::Page))
+                        (svg::path_diagram(path).element(&id, SvgTarget::Page))
                     }
                 }
             }

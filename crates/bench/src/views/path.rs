@@ -2,8 +2,8 @@
 //! counts there. They come from the receipts in a record; facts without a receipt are not drawn.
 
 use crate::record::{
-    Call, Contender, Counted, Motion, Over, Record, Role, Sample, SinkKind, Thread, Unit, counted,
-    served_amount, served_in, sum,
+    Call, CallDirection, Contender, Counted, Over, Record, Role, Sample, SinkKind, Thread, Unit,
+    counted, served_amount, served_in, sum,
 };
 
 /// The way of the bytes in one sample.
@@ -172,28 +172,30 @@ impl Path {
     fn count(&mut self, counted: &Counted, size: u64, contender: Contender) -> Option<()> {
         let ends = (self.source, self.sink);
         let moving = |motion| {
-            let is_so = move |call: &&Call| Motion::of(&call.name) == Some(motion);
+            let is_so = move |call: &&Call| CallDirection::of(&call.name) == Some(motion);
             counted.calls.iter().filter(is_so).filter(move |call| is_of_file(call, motion, ends))
         };
-        let has_inside = moving(Motion::Inside).any(|call| call.calls > call.errors);
+        let has_inside = moving(CallDirection::Inside).any(|call| call.calls > call.errors);
         self.mapped = matches!(contender, Contender::CMmap | Contender::CMmapLease);
-        let surfacing = [(Motion::In, &mut self.up), (Motion::Out, &mut self.down)];
+        let surfacing = [(CallDirection::In, &mut self.up), (CallDirection::Out, &mut self.down)];
         for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
             let most = moving(motion).map(|call| call.calls).max().unwrap_or(0);
             let is_few = |call: &&Call| call.calls <= most / FEW;
-            let is_read_of_mapper = motion == Motion::In && self.mapped;
+            let is_read_of_mapper = motion == CallDirection::In && self.mapped;
             for call in moving(motion).filter(|call| !is_few(call) && !is_read_of_mapper) {
                 Flow::add(flow, &call.name, None, Some(call.calls));
             }
         }
-        for call in moving(Motion::Inside).filter(|call| call.calls > call.errors) {
+        for call in moving(CallDirection::Inside).filter(|call| call.calls > call.errors) {
             Flow::add(&mut self.inside, &call.name, None, Some(call.calls));
         }
         if self.up.is_none() && self.down.is_none() && self.inside.is_none() {
             return None;
         }
         self.bytes = counted.served_bytes.unwrap_or(size);
-        let is_own = |call: &Call| matches!(Motion::of(&call.name), Some(Motion::In | Motion::Out));
+        let is_own = |call: &Call| {
+            matches!(CallDirection::of(&call.name), Some(CallDirection::In | CallDirection::Out))
+        };
         let own = sum(counted, is_own);
         if has_inside && own > 0 {
             let own = Unit::Count.show(own as f64);
@@ -229,11 +231,11 @@ impl Path {
 /// Returns whether a call may have moved bytes of the file on this way: what was received from a
 /// client is its request where the file is sent, and what was sent to a server is a request where
 /// it is received.
-fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
+fn is_of_file(call: &Call, motion: CallDirection, (source, sink): (End, End)) -> bool {
     match motion {
-        Motion::In => source == End::Socket || !call.name.starts_with("recv"),
-        Motion::Out => sink == End::Socket || !call.name.starts_with("send"),
-        Motion::Inside => true,
+        CallDirection::In => source == End::Socket || !call.name.starts_with("recv"),
+        CallDirection::Out => sink == End::Socket || !call.name.starts_with("send"),
+        CallDirection::Inside => true,
     }
 }
 

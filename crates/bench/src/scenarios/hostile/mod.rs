@@ -23,12 +23,13 @@ use self::loads::{Load, load};
 use super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result};
 use crate::load::{
-    Client, Host, Latencies, Server, ServerFixture, Spent, Window, accept_any_certificate, peak,
+    Client, Host, Latencies, ResourceUse, Server, ServerFixture, Window, accept_any_certificate,
+    peak,
 };
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
     BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
-    Sample, Served, Whose, metric, once,
+    Sample, SampleSide, Served, metric, once,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, stay_on};
 
@@ -67,15 +68,15 @@ impl Benchmark for HostileArgs {
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
             plan.groups.push(variants.copied().map(cell).collect());
         }
-        plan.measure(&HOSTILE, &mut Besieged(fixture), super::NGINX, context)
+        plan.measure(&HOSTILE, &mut AttackedServer(fixture), super::NGINX, context)
     }
 }
 
 /// A server beside all kinds of bad clients.
 #[derive(Debug)]
-struct Besieged<'a>(ServerFixture<'a>);
+struct AttackedServer<'a>(ServerFixture<'a>);
 
-impl Scenario for Besieged<'_> {
+impl Scenario for AttackedServer<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         of(cell).prepare(&mut self.0)
     }
@@ -105,7 +106,7 @@ impl Scenario for Besieged<'_> {
     }
 }
 
-impl Besieged<'_> {
+impl AttackedServer<'_> {
     /// The good client alone, beside bad ones at a server that does nothing, and beside bad ones at
     /// the same server.
     fn besiege(
@@ -113,7 +114,7 @@ impl Besieged<'_> {
         load: &Load,
         server: &Server,
         host: &Host,
-    ) -> io::Result<(Spent, f64, Hostile)> {
+    ) -> io::Result<(ResourceUse, f64, Hostile)> {
         let time = self.0.time();
         let request = load.good_request(host, &format!("/{SMALL}"));
         let ask = |time| self.ask(host, &request, time);
@@ -286,7 +287,7 @@ pub(super) const HOSTILE: Description = Description {
             |_, sample| Some(hostile(sample)?.peak_bytes as f64)
         }
         .aimless()
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &SERVER_BUSY,
         &metric! {
             "open": "Connections of bad clients", "open", Count, Table,

@@ -12,13 +12,13 @@ use clap::Args;
 use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
-    CACHE, CacheSetup, Client, CountingOrigin, Host, Latencies, Server, ServerFixture, ServerKind,
-    Spent, Unexpected, Window,
+    CACHE, CacheSetup, Client, CountingOrigin, Host, Latencies, ResourceUse, ResponseFault, Server,
+    ServerFixture, ServerKind, Window,
 };
 use crate::options::{Benchmark, Named, ServerArgs, SystemArgs, among, bytes, number};
 use crate::record::{
-    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting, Whose,
-    metric, short_size,
+    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, SampleSide, Served,
+    Setting, metric, short_size,
 };
 use crate::run::{Context, Measured, Scenario, Verdict, sparse};
 
@@ -145,7 +145,7 @@ impl Origin<'_> {
         size: u64,
         (server, host): (&Server, &Host),
         found: &mut OriginFound,
-    ) -> io::Result<Spent> {
+    ) -> io::Result<ResourceUse> {
         self.origin.set_rate(self.args.origin_rate);
         let begun = Instant::now();
         ask(&Host { address: self.origin.address, ..host.clone() }, size)?;
@@ -242,11 +242,11 @@ fn range(host: &Host, start: u64) -> io::Result<Duration> {
     let first = begun.elapsed();
     if !buffer.starts_with(b"HTTP/1.1 206 ") {
         let status = String::from_utf8_lossy(&buffer[..got.min(40)]).into_owned();
-        return Err(Unexpected::Status(status).into());
+        return Err(ResponseFault::Status(status).into());
     }
     while (got as u64) < RANGE {
         match stream.read(&mut buffer)? {
-            0 => return Err(Unexpected::End.into()),
+            0 => return Err(ResponseFault::End.into()),
             read => got += read,
         }
     }
@@ -326,7 +326,7 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             "crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart,
             |_, sample| Some(found(sample)?.crowd_cpu_s)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "warm": "Time until each of the crowd has it once more", "warm", Seconds, Main,
             |_, sample| Some(found(sample)?.warm_s)
@@ -335,7 +335,7 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             "warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart,
             |_, sample| Some(found(sample)?.warm_cpu_s)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
         &metric! {
             "warm-plain": "Throughput of hits, as a part of that of underpass serve",
             "warm/serve", Times, Chart,
@@ -377,7 +377,7 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             "memory": "Resident memory after the crowd", "memory", Bytes, Chart,
             |_, sample| Some(found(sample)?.memory.resident_bytes as f64)
         }
-        .of_side(Whose::Measured),
+        .of_side(SampleSide::Measured),
     ],
     ..REQUESTS
 };

@@ -18,7 +18,7 @@ pub(crate) const WIDTH: f64 = 360.0;
 
 /// Where a drawing is going to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DrawnIn {
+pub(crate) enum SvgTarget {
     /// In a page, which has the style and the caption.
     Page,
     /// In a file of its own.
@@ -40,20 +40,20 @@ pub(crate) struct Drawing {
 
 impl Drawing {
     /// Returns the drawing as one element. `id` is unique in the page.
-    pub(crate) fn element(&self, id: &str, within: DrawnIn) -> Markup {
+    pub(crate) fn element(&self, id: &str, within: SvgTarget) -> Markup {
         let lines = match within {
-            DrawnIn::Page => Vec::new(),
-            DrawnIn::File => wrapped(&self.title, TITLE_LETTERS),
+            SvgTarget::Page => Vec::new(),
+            SvgTarget::File => wrapped(&self.title, TITLE_LETTERS),
         };
         let above = match within {
-            DrawnIn::Page => 0.0,
-            DrawnIn::File => lines.len() as f64 * 18.0 + 40.0,
+            SvgTarget::Page => 0.0,
+            SvgTarget::File => lines.len() as f64 * 18.0 + 40.0,
         };
-        let height = self.height + above + if within == DrawnIn::File { MARGIN } else { 0.0 };
-        let margin = if within == DrawnIn::File { MARGIN } else { 0.0 };
+        let height = self.height + above + if within == SvgTarget::File { MARGIN } else { 0.0 };
+        let margin = if within == SvgTarget::File { MARGIN } else { 0.0 };
         let (left, wide) = (-margin, WIDTH + 2.0 * margin);
-        let xmlns = (within == DrawnIn::File).then_some("http://www.w3.org/2000/svg");
-        let size = (within == DrawnIn::File).then(|| (number(wide), number(height)));
+        let xmlns = (within == SvgTarget::File).then_some("http://www.w3.org/2000/svg");
+        let size = (within == SvgTarget::File).then(|| (number(wide), number(height)));
         let width = size.as_ref().map(|(width, _)| width);
         let tall = size.as_ref().map(|(_, height)| height);
         html! {
@@ -62,7 +62,7 @@ impl Drawing {
                 role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
                 title id=(format!("{id}-title")) { (self.title) }
                 desc id=(format!("{id}-desc")) { (self.description) }
-                @if within == DrawnIn::File {
+                @if within == SvgTarget::File {
                     style { (PreEscaped(STYLE)) }
                     rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
                     @for (line, text) in lines.iter().enumerate() {
@@ -192,7 +192,7 @@ pub(super) fn path_diagram(path: &Path) -> Drawing {
 
 /// Returns a file with one drawing.
 pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
-    let mut text = drawing.element(id, DrawnIn::File).render().into_string();
+    let mut text = drawing.element(id, SvgTarget::File).render().into_string();
     text.push('\n');
     text
 }
