@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 
 /// The traced processes, by number, with their parents.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Family(Arc<Mutex<BTreeMap<u32, u32>>>);
+pub(super) struct ProcessTree(Arc<Mutex<BTreeMap<u32, u32>>>);
 
-impl Family {
+impl ProcessTree {
     /// Notes that a process has begun.
     pub(super) fn came(&self, process: u32, parent: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(process, parent);
@@ -37,7 +37,7 @@ impl Family {
 /// Redirects signals that would end this process to the family from now on.
 ///
 /// Call this after the program was started, so that it inherits the original signal dispositions.
-pub(super) fn pass_on(family: &Family) {
+pub(super) fn pass_on(family: &ProcessTree) {
     let signals = Signals::block(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let family = family.clone();
     // This thread waits until the process ends.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_eldest_get_what_the_program_leaves_behind() {
-        let family = Family::default();
+        let family = ProcessTree::default();
         for (pid, parent) in [(10, 1), (11, 10), (12, 11), (13, 10)] {
             family.came(pid, parent);
         }

@@ -157,7 +157,7 @@ struct PipeContent {
 
 /// The two ends of a move.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Between<'a> {
+pub(super) struct Endpoints<'a> {
     /// The source.
     pub(super) from: &'a End,
     /// The sink.
@@ -171,7 +171,7 @@ impl Ledger {
         name: &'static str,
         direction: Direction,
         end: &End,
-        split: Split,
+        split: MemorySplit,
     ) {
         let bytes = split.plain + split.mapped + split.referenced;
         self.by_call.entry(name).or_default().add(bytes);
@@ -204,7 +204,7 @@ impl Ledger {
         &mut self,
         name: &'static str,
         mechanism: &'static str,
-        ends: Between<'_>,
+        ends: Endpoints<'_>,
         bytes: u64,
     ) {
         self.by_call.entry(name).or_default().add(bytes);
@@ -231,7 +231,7 @@ impl Ledger {
 
     /// Counts what splice(2) takes out of a pipe: bytes that it had put in itself have then moved
     /// from their source to this sink.
-    fn drain(&mut self, ends: Between<'_>, bytes: u64) {
+    fn drain(&mut self, ends: Endpoints<'_>, bytes: u64) {
         let (mut passed, mut before) = (0, 0);
         let mut from = ends.from.kind;
         if let Some(held) = self.held.get_mut(&ends.from.id) {
@@ -312,7 +312,7 @@ impl Ledger {
 
 /// The bytes of one call, by the kind of memory that they were in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct MemorySplit {
     pub(super) plain: u64,
     pub(super) mapped: u64,
     pub(super) referenced: u64,

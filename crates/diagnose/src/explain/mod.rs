@@ -30,7 +30,7 @@ pub use attach::{Attached, attach};
 pub use calls::Direction;
 pub use counts::CallCount;
 pub use error::ExplainError;
-use interrupts::Family;
+use interrupts::ProcessTree;
 pub use ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
 pub use tracer::Ending;
 use tracer::Tracer;
@@ -95,7 +95,7 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
     // Orphaned processes become children of this one, so that their usage is counted.
     let _ = set_child_subreaper(Some(getpid()));
     let started = Program::start(&words, filter.as_ref()).map_err(ExplainError::starting)?;
-    let family = Family::default();
+    let family = ProcessTree::default();
     interrupts::pass_on(&family);
     let mut tracer = Tracer::new(started, filter.is_none(), &family);
     let (ending, elapsed_s) = tracer.follow().map_err(ExplainError::Io)?;

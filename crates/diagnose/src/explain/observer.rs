@@ -6,9 +6,9 @@ use underpass_engine::Mechanism;
 
 use super::calls::{Direction, Memory, SyscallEffect, WatchedCall};
 use super::descriptors::{Descriptors, End, FileId};
-use super::ledger::{Between, Ledger, Origin, Split};
+use super::ledger::{Endpoints, Ledger, MemorySplit, Origin};
 use super::mappings::Mappings;
-use super::process::{Part, Pending, Subject, message_bytes, parts, split, words};
+use super::process::{MemoryRange, Pending, Subject, message_bytes, parts, split, words};
 use crate::EndKind;
 
 /// Records the begin and end of system calls.
@@ -89,7 +89,8 @@ impl Observer {
                 // Moved by reference into a pipe. Out of one it would be a copy, for which no
                 // program uses this.
                 let referenced = result.unwrap_or(0);
-                let split = Split { referenced, tried: Origin::Referenced, ..Split::default() };
+                let split =
+                    MemorySplit { referenced, tried: Origin::Referenced, ..MemorySplit::default() };
                 self.ledger.cross(known.name, Direction::Out, &end, split);
                 let ends = (EndKind::Other, EndKind::Pipe);
                 self.failed(known.name, ends, result);
@@ -100,7 +101,7 @@ impl Observer {
                 let mechanism = if is_clone { Mechanism::Reflink.name() } else { known.name };
                 let ends = (from.kind, to.kind);
                 self.failed(mechanism, ends, result);
-                let between = Between { from: &from, to: &to };
+                let between = Endpoints { from: &from, to: &to };
                 self.ledger.moved(known.name, mechanism, between, result.unwrap_or(0));
             }
             (SyscallEffect::Map, Subject::Map(file)) => {
@@ -125,7 +126,7 @@ impl Observer {
         &mut self,
         name: &'static str,
         direction: Direction,
-        (end, parts): (&End, &[Part]),
+        (end, parts): (&End, &[MemoryRange]),
         flags: u64,
         result: Result<u64, Errno>,
     ) {
@@ -136,9 +137,11 @@ impl Observer {
             _ => result.unwrap_or(0),
         };
         let split = match direction {
-            Direction::Out if has(libc::MSG_ZEROCOPY) => {
-                Split { referenced: bytes, tried: Origin::Referenced, ..Split::default() }
-            }
+            Direction::Out if has(libc::MSG_ZEROCOPY) => MemorySplit {
+                referenced: bytes,
+                tried: Origin::Referenced,
+                ..MemorySplit::default()
+            },
             _ => split(parts, bytes),
         };
         let ends = match direction {

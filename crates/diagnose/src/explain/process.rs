@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use super::calls::{Memory, WatchedCall};
 use super::descriptors::{End, FileId};
-use super::ledger::{Origin, Split};
+use super::ledger::{MemorySplit, Origin};
 use super::mappings::Mappings;
 use crate::procfs::field;
 
@@ -39,7 +39,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum Subject {
     /// Copies between an end and these parts of memory.
-    Cross(End, Vec<Part>),
+    Cross(End, Vec<MemoryRange>),
     /// Moves between two ends; `whole` is how many bytes a reflink shares.
     Move { from: End, to: End, whole: u64 },
     /// Maps this file, or memory alone.
@@ -50,7 +50,7 @@ pub(super) enum Subject {
 
 /// A part of memory that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct MemoryRange {
     /// How many bytes fit.
     len: u64,
     /// Whether it is a part of a file.
@@ -72,12 +72,12 @@ pub(super) fn parts(
     mappings: &Mappings,
     memory: Memory,
     arguments: &[u64; 6],
-) -> Vec<Part> {
+) -> Vec<MemoryRange> {
     let [_, address, count, ..] = *arguments;
-    let part = |address: u64, len: u64| Part { len, is_mapped: mappings.is_data(address) };
+    let part = |address: u64, len: u64| MemoryRange { len, is_mapped: mappings.is_data(address) };
     match memory {
         Memory::Buffer => vec![part(address, count)],
-        _ if !mappings.has_data() => vec![Part { len: u64::MAX, is_mapped: false }],
+        _ if !mappings.has_data() => vec![MemoryRange { len: u64::MAX, is_mapped: false }],
         Memory::Vector => vector(tid, address, count, part),
         Memory::Message => message(tid, address, part),
         Memory::Messages => {
@@ -88,14 +88,19 @@ pub(super) fn parts(
 }
 
 /// Returns the parts of an array of `iovec`.
-fn vector(tid: u32, address: u64, count: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
+fn vector(
+    tid: u32,
+    address: u64,
+    count: u64,
+    part: impl Fn(u64, u64) -> MemoryRange,
+) -> Vec<MemoryRange> {
     let count = count.min(MAX_PARTS) as usize;
     let words = words(tid, address, 2 * count).unwrap_or_default();
     words.chunks_exact(2).map(|pair| part(pair[0], pair[1])).collect()
 }
 
 /// Returns the parts of a `msghdr`, whose third and fourth words are an array of `iovec`.
-fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
+fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> MemoryRange) -> Vec<MemoryRange> {
     match words(tid, address, 4).as_deref() {
         Some([_, _, vectors, count]) => vector(tid, *vectors, *count, part),
         _ => Vec::new(),
@@ -124,8 +129,8 @@ pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
 }
 
 /// Splits bytes over the parts that they were in, from the first on.
-pub(super) fn split(parts: &[Part], bytes: u64) -> Split {
-    let mut split = Split::default();
+pub(super) fn split(parts: &[MemoryRange], bytes: u64) -> MemorySplit {
+    let mut split = MemorySplit::default();
     if parts.first().is_some_and(|part| part.is_mapped) {
         split.tried = Origin::Mapping;
     }
@@ -159,12 +164,12 @@ mod tests {
     #[test]
     fn bytes_fill_the_parts_from_the_first_on() {
         let parts = [
-            Part { len: 10, is_mapped: false },
-            Part { len: 100, is_mapped: true },
-            Part { len: 5, is_mapped: false },
+            MemoryRange { len: 10, is_mapped: false },
+            MemoryRange { len: 100, is_mapped: true },
+            MemoryRange { len: 5, is_mapped: false },
         ];
         let of = |bytes| {
-            let Split { plain, mapped, .. } = split(&parts, bytes);
+            let MemorySplit { plain, mapped, .. } = split(&parts, bytes);
             (plain, mapped)
         };
         assert_eq!(of(0), (0, 0));

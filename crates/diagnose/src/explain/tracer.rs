@@ -10,7 +10,7 @@ use crate::trace::{self, Call, Event, Program, Resume, Start, Stop};
 
 use super::calls::{self, is_watched};
 use super::counts::Counts;
-use super::interrupts::Family;
+use super::interrupts::ProcessTree;
 use super::observer::Observer;
 use super::process::{Process, Thread, family};
 
@@ -33,7 +33,7 @@ pub(super) struct Tracer<'f> {
     began: Option<Instant>,
     threads: HashMap<u32, Thread>,
     processes: HashMap<u32, Process>,
-    family: &'f Family,
+    family: &'f ProcessTree,
     /// The observer that records the calls.
     pub(super) observer: Observer,
     /// The number of processes so far.
@@ -48,7 +48,7 @@ pub(super) struct Tracer<'f> {
 
 impl<'f> Tracer<'f> {
     /// Creates a tracer for a program that has not begun.
-    pub(super) fn new(program: Program, every: bool, family: &'f Family) -> Self {
+    pub(super) fn new(program: Program, every: bool, family: &'f ProcessTree) -> Self {
         Self {
             program,
             every,

@@ -17,7 +17,7 @@ pub(crate) struct TlsInfo {
     /// What the kernel supports; a sentence if it could not be asked.
     pub(crate) support: Result<Support, String>,
     /// The result of the self-test, if there was a suite to try it with.
-    pub(crate) proof: Option<Result<Proof, String>>,
+    pub(crate) proof: Option<Result<SelfTestResult, String>>,
     /// The kernel's counters, /proc/net/tls_stat.
     pub(crate) counters: Option<String>,
     /// Where the kernel comes from.
@@ -26,7 +26,7 @@ pub(crate) struct TlsInfo {
 
 /// A successful self-test.
 #[derive(Clone, Debug)]
-pub(crate) struct Proof {
+pub(crate) struct SelfTestResult {
     /// The suite, such as `TLS 1.3 AES-128-GCM`.
     pub(crate) suite: String,
     /// Bytes that arrived as they were sent.
@@ -46,14 +46,14 @@ impl TlsInfo {
         let suite = support.as_ref().ok().and_then(|support| suites(support, true).next());
         let proof = suite.map(|(version, cipher)| {
             let proof = self_test(version, cipher).map_err(|error| error.to_string())?;
-            Ok(Proof::new(suite_name((version, cipher)), &proof))
+            Ok(SelfTestResult::new(suite_name((version, cipher)), &proof))
         });
         let counters = fs::read_to_string("/proc/net/tls_stat").ok();
         Self { support, proof, counters, place: KernelOrigin::look() }
     }
 }
 
-impl Proof {
+impl SelfTestResult {
     fn new(suite: String, proof: &SelfTest) -> Self {
         Self {
             suite,
@@ -188,10 +188,10 @@ fn of_key_changes(support: &Support) -> Finding {
     }
 }
 
-fn of_proof(proof: &Result<Proof, String>) -> Finding {
+fn of_proof(proof: &Result<SelfTestResult, String>) -> Finding {
     let name = "ktls_self_test";
     match proof {
-        Ok(Proof { suite, bytes, sent_by, received_by, elapsed }) => Finding {
+        Ok(SelfTestResult { suite, bytes, sent_by, received_by, elapsed }) => Finding {
             name,
             state: FindingState::Best,
             finding: format!(
@@ -261,7 +261,7 @@ mod tests {
                             TlsTxSw  \t27\nTlsTxDevice  \t0\nTlsDecryptError  \t1\n";
 
     fn whole() -> TlsInfo {
-        let proof = Proof {
+        let proof = SelfTestResult {
             suite: "TLS 1.3 AES-128-GCM".to_owned(),
             bytes: 384 << 10,
             sent_by: "sendfile".to_owned(),
