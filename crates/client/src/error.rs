@@ -261,16 +261,20 @@ impl fmt::Display for ClientError {
                 write!(f, "{action} {address}: {}", Plain(source))
             }
             Self::Proxy { address, to, status, detail } => {
-                write!(f, "the proxy {address} does not connect to {to}: {}", said(*status, detail))
+                write!(
+                    f,
+                    "the proxy {address} does not connect to {to}: {}",
+                    status_text(*status, detail)
+                )
             }
             Self::Scheme { scheme } => {
                 write!(f, "the scheme {scheme} is not supported, only http and https")
             }
             Self::Status { status, detail, code, .. } if code.is_empty() => {
-                write!(f, "the server answered {}", said(*status, detail))
+                write!(f, "the server answered {}", status_text(*status, detail))
             }
             Self::Status { status, detail, code, .. } => {
-                write!(f, "the store answered {} ({code})", said(*status, detail))
+                write!(f, "the store answered {} ({code})", status_text(*status, detail))
             }
             Self::Stalled => f.write_str("no progress within the time limit"),
             Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
@@ -280,11 +284,11 @@ impl fmt::Display for ClientError {
 }
 
 /// Returns a status for people, with the server's explanation if there is one.
-fn said(status: u16, detail: &str) -> String {
+fn status_text(status: u16, detail: &str) -> String {
     let reason = underpass_protocol::response::head::reason(status);
-    let said = format!("{status} {reason}");
-    let said = said.trim_end();
-    if detail.is_empty() { said.to_owned() } else { format!("{said}: {detail}") }
+    let status_text = format!("{status} {reason}");
+    let status_text = status_text.trim_end();
+    if detail.is_empty() { status_text.to_owned() } else { format!("{status_text}: {detail}") }
 }
 
 impl std::error::Error for ClientError {

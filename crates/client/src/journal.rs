@@ -263,7 +263,7 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
 /// Returns whether a file that is no valid journal began as one, of a file with this inode: its
 /// first line, as far as it is there, was written by this program.
 #[must_use]
-pub fn was_of(folder: &OwnedFd, name: &OsStr, inode: u64) -> bool {
+pub fn belongs_to(folder: &OwnedFd, name: &OsStr, inode: u64) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(file) = openat(folder, name, flags, Mode::empty()) else { return false };
     let mut bytes = Vec::new();

@@ -20,7 +20,7 @@ pub mod upload;
 
 pub use error::{ClientError, InvalidResponse, NetworkAction, is_of_network};
 pub use http::{
-    Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, Sign,
+    Connection, Credentials, Fields, HttpClient, OpenResponse, Proxies, Request, Response, Sign,
     Signature, StoreRefusal, TlsSetup,
 };
 pub use url::Url;

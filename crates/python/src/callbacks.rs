@@ -37,13 +37,13 @@ impl Cancel {
 
 /// How far a transfer is, which its thread tells.
 #[derive(Debug, Default)]
-pub(crate) struct Position {
+pub(crate) struct TransferProgress {
     done: AtomicU64,
     /// One more than the total, in bytes; 0 while that is unknown.
     total: AtomicU64,
 }
 
-impl Position {
+impl TransferProgress {
     /// Sets the bytes that are done, and the total if it is known.
     pub(crate) fn set(&self, done: u64, total: Option<u64>) {
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Position {
 
 /// What Python wants of a transfer meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct Attendance<'a> {
+pub(crate) struct Callbacks<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
     /// Called with the bytes that are done and the total or `None`, whenever they have changed.
     pub(crate) progress: Option<&'a Py<PyAny>>,
@@ -74,9 +74,9 @@ pub(crate) struct Attendance<'a> {
 /// # Errors
 ///
 /// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work` panicked.
-pub(crate) fn attend<T: Send>(
+pub(crate) fn callbacks<T: Send>(
     py: Python<'_>,
-    attendance: &Attendance<'_>,
+    attendance: &Callbacks<'_>,
     position: &(dyn Fn() -> (u64, Option<u64>) + Sync),
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {

@@ -14,7 +14,7 @@ use underpass_copy::{
 };
 use underpass_receipt::{CopyReceipt, Receipt};
 
-use crate::attend::{Attendance, Cancel, Position, attend};
+use crate::callbacks::{Callbacks, Cancel, TransferProgress, callbacks};
 use crate::options::{invalid, parse, policy};
 use crate::outcome::Outcome;
 
@@ -99,8 +99,8 @@ pub(crate) fn copy(
         return Err(pyo3::exceptions::PyValueError::new_err(message));
     }
     let observer = Observer::default();
-    let attendance = Attendance { cancel, progress: progress.as_ref() };
-    attend(py, &attendance, &|| observer.0.get(), |cancel| {
+    let attendance = Callbacks { cancel, progress: progress.as_ref() };
+    callbacks(py, &attendance, &|| observer.0.get(), |cancel| {
         let target = match is_tree {
             true => CopyTarget::NewName(&target),
             false => CopyTarget::Either(&target),
@@ -150,7 +150,7 @@ fn transfer(
 
 /// Takes how far a copy is.
 #[derive(Debug, Default)]
-struct Observer(Position);
+struct Observer(TransferProgress);
 
 impl CopyObserver for Observer {
     fn progress(&self, progress: &CopyProgress) {

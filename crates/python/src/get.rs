@@ -10,14 +10,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use underpass_client::download::{
-    DownloadError, DownloadOptions, Downloader, Gauge, IfExists, Kept, Target, name_of,
+    DownloadError, DownloadOptions, Downloader, Gauge, IfExists, PartialInfo, Target, name_of,
 };
 use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
 
-use crate::attend::{Attendance, Cancel, attend};
+use crate::callbacks::{Callbacks, Cancel, callbacks};
 use crate::http::{HttpOptions, url};
 use crate::options::{invalid, parse, policy, rate};
 use crate::outcome::Outcome;
@@ -86,8 +86,8 @@ pub(crate) fn get(
     let name = path.file_name().map(OsString::from);
     let name = name.ok_or_else(|| invalid("path", "it ends in no name for a file"))?;
     let gauge = Gauge::default();
-    let attendance = Attendance { cancel, progress: progress.as_ref() };
-    attend(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
+    let attendance = Callbacks { cancel, progress: progress.as_ref() };
+    callbacks(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
         let (folder, name) = match destination(path, name) {
             Ok(destination) => destination,
             Err(failed) => {
@@ -105,7 +105,7 @@ pub(crate) fn get(
             Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), path, &done, elapsed)),
             Err(failed) => {
                 let mut line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
-                if let Some(Kept { name, bytes }) = &failed.kept {
+                if let Some(PartialInfo { name, bytes }) = &failed.kept {
                     line += &format!("; {} keeps {bytes} bytes", name.display());
                 }
                 let receipt = GetReceipt::of_failed(&shown(&url), path, &failed, elapsed);
@@ -148,8 +148,8 @@ pub(crate) fn get_tree(
         ..defaults
     };
     let gauge = TreeGauge::default();
-    let attendance = Attendance { cancel, progress: progress.as_ref() };
-    attend(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
+    let attendance = Callbacks { cancel, progress: progress.as_ref() };
+    callbacks(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
         let started = Instant::now();
         let outcome = tree::fetch(&http.client(cancel), &options, &url, &path, &gauge, &|_| {});
         match outcome {
@@ -203,32 +203,32 @@ struct Folder {
 }
 
 /// Opens the folder of a new file.
-fn destination(path: PathBuf, name: OsString) -> Result<(Folder, OsString), Unopened> {
+fn destination(path: PathBuf, name: OsString) -> Result<(Folder, OsString), OpenFolderError> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let parent = parent.unwrap_or(Path::new(".")).to_owned();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, &parent, flags, Mode::empty()) {
         Ok(fd) => Ok((Folder { fd, path }, name)),
-        Err(error) => Err(Unopened { path: parent, source: error.into() }),
+        Err(error) => Err(OpenFolderError { path: parent, source: error.into() }),
     }
 }
 
 /// The failure to open a folder.
 #[derive(Debug)]
-struct Unopened {
+struct OpenFolderError {
     path: PathBuf,
     source: std::io::Error,
 }
 
-impl std::fmt::Display for Unopened {
+impl std::fmt::Display for OpenFolderError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "opening {}: {}", self.path.display(), Plain(&self.source))
     }
 }
 
-impl std::error::Error for Unopened {}
+impl std::error::Error for OpenFolderError {}
 
-impl Hinted for Unopened {
+impl Hinted for OpenFolderError {
     fn hint(&self) -> Option<Hint> {
         Action::from("opening").hint(&self.source)
     }

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-mod attend;
+mod callbacks;
 mod copy;
 mod get;
 mod http;
@@ -18,7 +18,7 @@ mod server;
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
-    use crate::attend::Cancel;
+    use crate::callbacks::Cancel;
     #[pymodule_export]
     use crate::copy::copy;
     #[pymodule_export]

@@ -17,9 +17,9 @@ use underpass_engine::{Integrity, Kind, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_protocol::encode_segment;
 use underpass_receipt::{EndKind, Receipt, shown};
-use underpass_transport::digest::{Computed, Stopped, compute};
+use underpass_transport::digest::{ComputeError, Computed, compute};
 
-use crate::attend::{Attendance, Cancel, Position, attend};
+use crate::callbacks::{Callbacks, Cancel, TransferProgress, callbacks};
 use crate::http::{HttpOptions, HttpSettings, url};
 use crate::options::{parse, policy, rate};
 use crate::outcome::Outcome;
@@ -58,12 +58,12 @@ pub(crate) fn put(
     let algorithm = options.digest.as_deref().map(|name| parse("digest", name)).transpose()?;
     let send = SendOptions { policy, integrity, rate: rate(options.rate)?, ..Default::default() };
     let (no_clobber, resumes) = (options.no_clobber, options.resume);
-    let position = Position::default();
-    let attendance = Attendance { cancel, progress: progress.as_ref() };
-    attend(py, &attendance, &|| position.get(), |cancel| {
+    let position = TransferProgress::default();
+    let attendance = Callbacks { cancel, progress: progress.as_ref() };
+    callbacks(py, &attendance, &|| position.get(), |cancel| {
         let journal = || journal_path(&path, &url).filter(|_| resumes);
         let condition = if no_clobber { Condition::Absent } else { Condition::None };
-        let how = How { send, condition, algorithm };
+        let how = UploadSettings { send, condition, algorithm };
         let outcome = transfer(&http, &path, &url, how, journal, (cancel, &position));
         outcome.unwrap_or_else(|error| {
             let line = format!("sending {} to {}: {error}", path.display(), shown(&url));
@@ -74,7 +74,7 @@ pub(crate) fn put(
 }
 
 /// How a file is uploaded.
-struct How {
+struct UploadSettings {
     send: SendOptions<'static>,
     condition: Condition<'static>,
     algorithm: Option<Algorithm>,
@@ -85,10 +85,10 @@ fn transfer(
     http: &HttpSettings,
     path: &Path,
     url: &Url,
-    how: How,
+    how: UploadSettings,
     journal: impl FnOnce() -> Option<PathBuf>,
-    (cancel, position): (&AtomicBool, &Position),
-) -> Result<Outcome, Unread> {
+    (cancel, position): (&AtomicBool, &TransferProgress),
+) -> Result<Outcome, ReadError> {
     let name = path.display().to_string();
     let file = File::open(path)?;
     let source = Source::of(&file)?;
@@ -139,7 +139,7 @@ fn digest(
     let wanted = |_| !cancel.load(Ordering::Relaxed);
     match compute(source.fd(), at..at + len, &[algorithm], wanted) {
         Ok(computed) => Ok(computed),
-        Err(Stopped::Io(error)) => Err(error),
+        Err(ComputeError::Io(error)) => Err(error),
         Err(_) => Err(rustix::io::Errno::INTR.into()),
     }
 }
@@ -154,23 +154,23 @@ fn beneath(mut url: Url, path: &Path) -> Url {
 
 /// The failure to read the file.
 #[derive(Debug)]
-struct Unread(io::Error);
+struct ReadError(io::Error);
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         Self(error)
     }
 }
 
-impl std::fmt::Display for Unread {
+impl std::fmt::Display for ReadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "reading it: {}", Plain(&self.0))
     }
 }
 
-impl std::error::Error for Unread {}
+impl std::error::Error for ReadError {}
 
-impl Hinted for Unread {
+impl Hinted for ReadError {
     fn hint(&self) -> Option<Hint> {
         Action::from("reading").hint(&self.0)
     }

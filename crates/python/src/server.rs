@@ -17,7 +17,7 @@ use underpass_server::server::{
     Address, Changes, Control, ServeError, Server as FileServer, Settings, Summary,
 };
 
-use crate::attend::{Attendance, attend};
+use crate::callbacks::{Callbacks, callbacks};
 use crate::options::{invalid, parse, seconds};
 
 /// The options of a server, as Python passes them.
@@ -87,7 +87,7 @@ impl Server {
         let Some(thread) = thread else { return Ok(None) };
         self.control.drain();
         let control = self.control.clone();
-        let ended = attend(py, &Attendance::default(), &|| (0, None), move |cancel| {
+        let ended = callbacks(py, &Callbacks::default(), &|| (0, None), move |cancel| {
             while !thread.is_finished() {
                 thread::sleep(END_INTERVAL);
                 if cancel.load(std::sync::atomic::Ordering::Relaxed) {

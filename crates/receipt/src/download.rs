@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use underpass_client::Url;
-use underpass_client::download::{Done, Failed};
+use underpass_client::download::{DownloadOutcome, Failed};
 use underpass_diagnose::EndKind;
-use underpass_transport::digest::Fact;
+use underpass_transport::digest::DigestCheck;
 
 use crate::transfer::{Receipt, TlsReceipt};
 
@@ -56,7 +56,7 @@ pub struct DigestReceipt {
 impl GetReceipt {
     /// Creates the receipt of a URL.
     #[must_use]
-    pub fn new(url: &str, path: &Path, done: &Done, elapsed: Duration) -> Self {
+    pub fn new(url: &str, path: &Path, done: &DownloadOutcome, elapsed: Duration) -> Self {
         let mut digests = done.facts.iter().map(DigestReceipt::from);
         Self {
             url: url.to_owned(),
@@ -78,10 +78,10 @@ impl GetReceipt {
     /// Creates the receipt of a URL that could not be fetched.
     #[must_use]
     pub fn of_failed(url: &str, path: &Path, failed: &Failed, elapsed: Duration) -> Self {
-        let done = Done {
+        let done = DownloadOutcome {
             report: (*failed.report).clone(),
             tls: failed.tls.as_deref().cloned(),
-            ..Done::default()
+            ..DownloadOutcome::default()
         };
         let mut receipt = Self::new(url, path, &done, elapsed);
         receipt.receipt.error = Some(failed.to_string());
@@ -95,8 +95,8 @@ impl GetReceipt {
     }
 }
 
-impl From<&Fact> for DigestReceipt {
-    fn from(fact: &Fact) -> Self {
+impl From<&DigestCheck> for DigestReceipt {
+    fn from(fact: &DigestCheck) -> Self {
         Self {
             algorithm: fact.found.algorithm().name(),
             value: fact.found.hex(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use underpass_client::Url;
-use underpass_client::tree::{TreeDone, TreeWay};
+use underpass_client::tree::{TreeDone, TreeMethod};
 use underpass_diagnose::EndKind;
 
 use crate::download::shown;
@@ -49,8 +49,8 @@ impl TreeReceipt {
             url: shown(url),
             file: path.display().to_string(),
             way: match done.way {
-                TreeWay::Archive => "archive",
-                TreeWay::Listing => "listing",
+                TreeMethod::Archive => "archive",
+                TreeMethod::Listing => "listing",
             },
             files: done.files,
             here: done.here,

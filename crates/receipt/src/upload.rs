@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_client::Url;
-use underpass_client::upload::{UploadFailed, Uploaded};
+use underpass_client::upload::{UploadFailed, UploadOutcome};
 use underpass_diagnose::EndKind;
 use underpass_engine::Report;
 use underpass_transport::digest::Computed;
@@ -18,7 +18,7 @@ impl Receipt {
     pub fn of_upload(
         file: String,
         from: EndKind,
-        done: &Uploaded,
+        done: &UploadOutcome,
         digest: Option<&Computed>,
         elapsed: Duration,
     ) -> Self {
@@ -27,7 +27,7 @@ impl Receipt {
             url: shown(&done.url),
             status: Some(done.status),
             was_there: done.was_there,
-            may_have_replaced: done.is_suspicious,
+            may_have_replaced: done.may_have_replaced,
             resumed_at: done.resumed_at,
             resumable: done.is_resumable,
             digest: digest.and_then(UploadDigest::of),

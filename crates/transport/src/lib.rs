@@ -30,4 +30,4 @@ mod session_facts; // what is known of a connection over TLS
 pub mod tls;
 mod trust; // which servers a client trusts
 
-pub use loopback::hold_little_on_loopback;
+pub use loopback::limit_loopback_buffer;

@@ -7,7 +7,7 @@ use underpass_engine::socket::has_loopback_peer;
 
 /// Limits how much of an upload is in flight if its peer is on this machine, so that little has
 /// to be sent again if the peer is killed. On other connections that would reduce the speed.
-pub fn hold_little_on_loopback(stream: impl AsFd) {
+pub fn limit_loopback_buffer(stream: impl AsFd) {
     if has_loopback_peer(&stream) {
         // If the kernel refuses, more is in flight. It doubles the requested size.
         let _ = sockopt::set_socket_send_buffer_size(&stream, LITTLE / 2);

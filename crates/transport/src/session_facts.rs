@@ -21,12 +21,12 @@ pub enum EncryptedBy {
     /// The kernel.
     Kernel,
     /// This process, with the reason.
-    UserSpace(Why),
+    UserSpace(KernelTlsObstacle),
 }
 
 /// Why the kernel does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum KernelTlsObstacle {
     /// The configuration disables it.
     Unwanted,
     /// The kernel has no TLS: `TCP_ULP` fails with `ENOENT`.
@@ -39,7 +39,7 @@ pub enum Why {
     Refused(Errno),
 }
 
-impl Why {
+impl KernelTlsObstacle {
     /// Returns the name for labels and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -14,7 +14,7 @@ use underpass_engine::hint::{Hint, Hinted};
 use underpass_engine::wait::Limits;
 use underpass_engine::{RecordKind, TlsTransport};
 
-pub use crate::session_facts::{EncryptedBy, SessionFacts, Why};
+pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
 /// Why there is no TLS.

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 
 use underpass_protocol::digest::Algorithm::{Sha256, Sha512};
 use underpass_protocol::digest::{Algorithm, BadField, Digest, write_digests};
-use underpass_transport::digest::{Offer, OfferError, Stopped, compute, verify};
+use underpass_transport::digest::{ComputeError, Offer, OfferError, compute, verify};
 
 /// `{"hello": "world"}` and a line feed, from RFC 9530 appendix B.1.
 const TEXT: &[u8] = b"{\"hello\": \"world\"}\n";
@@ -41,12 +41,14 @@ fn a_range_of_a_file_is_read_once_for_all_of_its_digests() {
 #[test]
 fn there_is_no_digest_of_a_file_that_ends_early_or_that_nobody_wants() {
     let early = compute(file(b"short"), 0..6, &[Sha256], |_| true);
-    assert!(matches!(early, Err(Stopped::Io(error)) if error.kind() == ErrorKind::UnexpectedEof));
+    assert!(
+        matches!(early, Err(ComputeError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof)
+    );
     let cancelled = compute(file(&[0; 1 << 20]), 0..1 << 20, &[Sha256], |read| {
         assert!(read < 1 << 20, "it was read to its end");
         false
     });
-    assert!(matches!(cancelled, Err(Stopped::Cancelled)));
+    assert!(matches!(cancelled, Err(ComputeError::Cancelled)));
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use underpass_client::{Answer, ClientError, Connection, HttpClient, NetworkAction, Request, Url};
+use underpass_client::{
+    ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
+};
 use underpass_client::{Credentials, Proxies};
 
 use super::folder::{FolderFailure, FolderListing, read_folder};
@@ -48,7 +50,7 @@ struct OriginState {
 
 /// A response with its connection, and the origin that sent it.
 pub(crate) struct OriginResponse {
-    pub(super) answer: Answer<'static>,
+    pub(super) answer: OpenResponse<'static>,
     /// The index of the origin; out of range if another host answered after a redirect.
     pub(super) origin: usize,
     /// The URL of the origin, without credentials and trailing slash.
@@ -137,7 +139,7 @@ impl Origins {
                 for_store = fields.iter().map(|field| for_object_store(*field)).collect();
                 request.fields = &for_store;
             }
-            match server.client.ask_here(idle, &request, &url) {
+            match server.client.execute_without_redirects(idle, &request, &url) {
                 Ok(answer) => {
                     server.succeeded();
                     let silent = |error| OriginFailure { error, retry_after: None };

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use underpass_client::{Answer, HttpClient, Request, Url};
+use underpass_client::{HttpClient, OpenResponse, Request, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
 
@@ -64,11 +64,11 @@ impl RedirectHost {
 /// private one; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
-    mut answer: Answer<'static>,
+    mut answer: OpenResponse<'static>,
     request: &Request<'_>,
     hosts: &[RedirectHost],
-) -> Result<(Answer<'static>, bool), CacheError> {
-    let is_inside = |answer: &Answer<'_>| {
+) -> Result<(OpenResponse<'static>, bool), CacheError> {
+    let is_inside = |answer: &OpenResponse<'_>| {
         answer.connection.stream().peer_addr().is_ok_and(|peer| !is_public(peer.ip()))
     };
     let may_go_inside = is_inside(&answer);
@@ -97,7 +97,7 @@ pub(super) fn follow(
         }
         let response = connection.exchange(client, request, &next, false);
         let response = response.map_err(CacheError::from)?;
-        answer = Answer { connection, response, url: next, is_trusted: false };
+        answer = OpenResponse { connection, response, url: next, is_trusted: false };
     }
     Err(CacheErrorKind::Redirected.into())
 }

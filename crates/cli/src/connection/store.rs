@@ -3,7 +3,7 @@
 use clap::Args;
 use underpass_client::environment;
 use underpass_client::input;
-use underpass_client::s3::{Location, Store, Style};
+use underpass_client::s3::{AddressingStyle, Location, Store};
 use underpass_client::{TlsSetup, Url};
 use underpass_receipt::shown;
 
@@ -25,7 +25,7 @@ pub(crate) struct StoreArgs {
     /// Where the bucket stands in URLs: path, or virtual, which is the host [default: path, but
     /// virtual for Amazon]
     #[arg(long, value_name = "STYLE")]
-    s3_style: Option<Style>,
+    s3_style: Option<AddressingStyle>,
 
     /// Do not sign requests: for buckets that are open to all
     #[arg(long)]

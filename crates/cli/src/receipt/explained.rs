@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Mechanism;
 
-use super::path_diagram::{self, Alphabet, Flow, PathDiagram, Under};
+use super::path_diagram::{self, Alphabet, Flow, KernelPath, PathDiagram};
 use underpass_receipt::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 
 /// Returns the receipt as people read it.
@@ -84,7 +84,7 @@ fn diagram(receipt: &Receipt) -> PathDiagram {
             diagram.ins.push(Flow { end: from, label: BinaryBytes(moved.bytes).to_string() });
             diagram.outs.push(Flow { end: to, label });
         } else {
-            diagram.unders.push(Under { from, to, label: format!("{} {label}", moved.name) });
+            diagram.unders.push(KernelPath { from, to, label: format!("{} {label}", moved.name) });
         }
     }
     diagram

@@ -18,7 +18,7 @@ pub(crate) struct PathDiagram {
     /// Out of it.
     pub(crate) outs: Vec<Flow>,
     /// Past it.
-    pub(crate) unders: Vec<Under>,
+    pub(crate) unders: Vec<KernelPath>,
     /// Whether no socket leads out of this machine.
     pub(crate) is_local: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Flow {
 
 /// What goes from end to end without the program.
 #[derive(Clone, Debug)]
-pub(crate) struct Under {
+pub(crate) struct KernelPath {
     pub(crate) from: EndKind,
     pub(crate) to: EndKind,
     /// What stands on the arrow.
@@ -84,13 +84,13 @@ impl Alphabet {
 impl PathDiagram {
     /// Lines without their ends; none if nothing was moved.
     pub(crate) fn draw(&self, alphabet: Alphabet) -> Vec<String> {
-        let lines = self.lines(Length::Full);
+        let lines = self.lines(DiagramSize::Full);
         let is_wide = lines.iter().any(|line| line.chars().count() > MAX_COLUMNS);
-        let lines = if is_wide { self.lines(Length::Short) } else { lines };
+        let lines = if is_wide { self.lines(DiagramSize::Short) } else { lines };
         lines.iter().map(|line| alphabet.in_it(line.trim_end())).collect()
     }
 
-    fn lines(&self, length: Length) -> Vec<String> {
+    fn lines(&self, length: DiagramSize) -> Vec<String> {
         let columns = self.columns(length);
         let mut lines = Vec::new();
         let rows = self.ins.len().max(self.outs.len());
@@ -117,7 +117,7 @@ impl PathDiagram {
         if rows > 0 {
             lines.push(format!("{margin}└──────┘"));
         }
-        for Under { from, to, label } in &self.unders {
+        for KernelPath { from, to, label } in &self.unders {
             let (from, to) = (self.source(*from, length), self.sink(*to, length));
             let room = columns.left + BOX + columns.right - width(&from) - 2;
             lines.push(format!("{from} {}▶ {to}", along(label, room)));
@@ -127,7 +127,7 @@ impl PathDiagram {
 
     /// Returns how many columns there are to the left of the box, and how many to the right up to
     /// the name of the sink.
-    fn columns(&self, length: Length) -> Columns {
+    fn columns(&self, length: DiagramSize) -> Columns {
         // Space, dash, space, label, space, dash, arrow.
         let left = self
             .ins
@@ -142,28 +142,28 @@ impl PathDiagram {
         Columns { left, right }
     }
 
-    fn source(&self, end: EndKind, length: Length) -> String {
+    fn source(&self, end: EndKind, length: DiagramSize) -> String {
         let whence = match end {
             EndKind::File => "disk▸",
             EndKind::Socket if !self.is_local => "card▸",
             _ => "",
         };
-        format!("{}{}", if length == Length::Full { whence } else { "" }, place(end))
+        format!("{}{}", if length == DiagramSize::Full { whence } else { "" }, place(end))
     }
 
-    fn sink(&self, end: EndKind, length: Length) -> String {
+    fn sink(&self, end: EndKind, length: DiagramSize) -> String {
         let whither = match end {
             EndKind::File => "▸disk",
             EndKind::Socket if !self.is_local => "▸card",
             _ => "",
         };
-        format!("{}{}", place(end), if length == Length::Full { whither } else { "" })
+        format!("{}{}", place(end), if length == DiagramSize::Full { whither } else { "" })
     }
 }
 
 /// Whether disk and card are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Length {
+enum DiagramSize {
     Full,
     Short,
 }
@@ -215,7 +215,7 @@ mod tests {
         PathDiagram {
             ins: vec![flow(EndKind::File, 12_412, 30), flow(EndKind::Socket, 80, 1)],
             outs: vec![flow(EndKind::Socket, 238, 1)],
-            unders: vec![Under {
+            unders: vec![KernelPath {
                 from: EndKind::File,
                 to: EndKind::Socket,
                 label: format!("sendfile {}", label(7 << 20, 4)),

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::{Algorithm, Digest, parse_digests, write_wanted};
-use underpass_transport::digest::{Fact, Stopped, verify};
+use underpass_transport::digest::{ComputeError, DigestCheck, verify};
 
 use super::error::DownloadError;
 use super::options::DownloadOptions;
@@ -50,13 +50,13 @@ pub(super) fn check(
     options: &DownloadOptions,
     offered: &[Digest],
     cancel: Option<&AtomicBool>,
-) -> Result<Vec<Fact>, DownloadError> {
+) -> Result<Vec<DigestCheck>, DownloadError> {
     let expected: Vec<_> = options.expected.iter().chain(offered).cloned().collect();
     let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
     let facts =
         verify(file, len, &expected, &options.shown, go_on).map_err(|stopped| match stopped {
-            Stopped::Cancelled => ClientError::Cancelled.into(),
-            Stopped::Io(source) => DownloadError::Local { action: Action::Reading, source },
+            ComputeError::Cancelled => ClientError::Cancelled.into(),
+            ComputeError::Io(source) => DownloadError::Local { action: Action::Reading, source },
         })?;
     match facts.iter().find(|fact| fact.matches() == Some(false)) {
         Some(wrong) => Err(DownloadError::Digest(Box::new(wrong.clone()))),

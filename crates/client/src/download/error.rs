@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
-use underpass_transport::digest::Fact;
+use underpass_transport::digest::DigestCheck;
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::SessionFacts;
 
@@ -28,7 +28,7 @@ pub enum DownloadError {
     /// The bytes could not be moved.
     Engine(Box<Error>),
     /// The file does not have the expected digest.
-    Digest(Box<Fact>),
+    Digest(Box<DigestCheck>),
     /// A different file with this name exists.
     Exists,
     /// A local file could not be written or read.
@@ -58,7 +58,7 @@ pub enum DownloadError {
 
 /// What a successful download did.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct DownloadOutcome {
     /// The bytes moved by all connections, and how.
     pub report: Report,
     /// The length of the file.
@@ -70,7 +70,7 @@ pub struct Done {
     /// Whether the file was here already.
     pub was_here: bool,
     /// The digests that were computed, and what was expected of them.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<DigestCheck>,
     /// The TLS of the connection, if there was any.
     pub tls: Option<SessionFacts>,
 }
@@ -83,14 +83,14 @@ pub struct Failed {
     /// The bytes moved until then.
     pub report: Box<Report>,
     /// The partial file that the next run can resume, if there is one.
-    pub kept: Option<Kept>,
+    pub kept: Option<PartialInfo>,
     /// The TLS of the last connection, if there was any.
     pub tls: Option<Box<SessionFacts>>,
 }
 
 /// A partial file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct PartialInfo {
     /// Its name, in the folder of the target.
     pub name: OsString,
     /// The number of bytes in it.

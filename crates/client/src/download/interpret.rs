@@ -31,8 +31,8 @@ impl Version {
         let text = fields.text("last-modified")?;
         let modified = parse_date(text.as_bytes())?;
         // RFC 9110 8.8.2.2: within the same second it could change again.
-        let said = parse_date(fields.get("date")?)?;
-        (modified + Duration::from_secs(1) <= said).then(|| Self::Date(text.to_owned()))
+        let date = parse_date(fields.get("date")?)?;
+        (modified + Duration::from_secs(1) <= date).then(|| Self::Date(text.to_owned()))
     }
 
     /// Returns the name of the field that asks for this version: stores answer `If-Match` without the
@@ -206,8 +206,9 @@ fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
 /// Checks whether the server supports ranges.
 #[must_use]
 pub fn has_ranges(response: &Response) -> bool {
-    let said = response.fields.text("accept-ranges").unwrap_or_default();
-    response.status == 206 || said.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
+    let accept_ranges = response.fields.text("accept-ranges").unwrap_or_default();
+    response.status == 206
+        || accept_ranges.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
 /// Returns the file's modification time, if the response has it.

@@ -29,7 +29,7 @@ use url::Url;
 use super::http::{HttpClient, Request};
 use run::Download;
 
-pub use error::{Done, DownloadError, Failed, Kept};
+pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadOptions, Event, Gauge, IfExists, Target};
 pub use rate_limit::RateLimit;
@@ -71,7 +71,7 @@ impl<'a> Downloader<'a> {
     #[must_use]
     pub fn suggested_name(&self, url: &Url) -> Option<OsString> {
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.client.ask(None, &request, url).ok()?;
+        let answer = self.client.execute(None, &request, url).ok()?;
         let value = answer.response.fields.get("content-disposition")?;
         name::usable(file_name(value)?)
     }
@@ -93,7 +93,7 @@ impl<'a> Downloader<'a> {
         target: &Target<'_>,
         gauge: &Gauge,
         on_event: &(dyn Fn(&Event<'_>) + Sync),
-    ) -> Result<Done, Failed> {
+    ) -> Result<DownloadOutcome, Failed> {
         let mut moved = Report::default();
         let mut first = (&self.client, url);
         let mut mirrors = self.mirrors.as_slice();

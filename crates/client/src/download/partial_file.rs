@@ -43,7 +43,7 @@ pub(super) type Journal = journal::Journal<JournalSubject>;
 #[derive(Debug)]
 pub(super) enum PartialFile<'t> {
     /// A file with a temporary name, which a later process can resume, and its journal.
-    Kept(KeptFile),
+    PartialInfo(ResumableFile),
     /// A stream, and the number of bytes written to it.
     Stream { file: &'t File, at: u64, done: u64 },
     /// A file without a name, which disappears with this process.
@@ -52,7 +52,7 @@ pub(super) enum PartialFile<'t> {
 
 /// A file that a later process can resume, and its journal.
 #[derive(Debug)]
-pub(super) struct KeptFile {
+pub(super) struct ResumableFile {
     pub(super) atomic: AtomicFile,
     pub(super) journal: Journal,
 }
@@ -68,7 +68,7 @@ impl PartialFile<'_> {
     /// Returns the file to write to.
     pub(super) fn file(&self) -> &File {
         match self {
-            Self::Kept(kept) => kept.atomic.file(),
+            Self::PartialInfo(kept) => kept.atomic.file(),
             Self::Stream { file, .. } => file,
             Self::Unnamed(atomic) => atomic.file(),
         }
@@ -78,14 +78,14 @@ impl PartialFile<'_> {
     pub(super) fn base(&self) -> u64 {
         match self {
             Self::Stream { at, .. } => *at,
-            Self::Kept(_) | Self::Unnamed(_) => 0,
+            Self::PartialInfo(_) | Self::Unnamed(_) => 0,
         }
     }
 
     /// Returns the journal, if there is one.
     pub(super) fn journal(&self) -> Option<&Journal> {
         match self {
-            Self::Kept(kept) => Some(&kept.journal),
+            Self::PartialInfo(kept) => Some(&kept.journal),
             Self::Stream { .. } | Self::Unnamed(_) => None,
         }
     }
@@ -93,7 +93,7 @@ impl PartialFile<'_> {
     /// Returns the ranges that have arrived.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         match self {
-            Self::Kept(kept) => kept.journal.present(),
+            Self::PartialInfo(kept) => kept.journal.present(),
             Self::Stream { done: 0, .. } | Self::Unnamed(_) => Vec::new(),
             Self::Stream { done, .. } => vec![0..*done],
         }
@@ -144,7 +144,7 @@ impl<'t> TargetName<'t> {
         {
             let journal = self.journal_name();
             // One that is damaged, but recognizably of this file, is begun anew with it.
-            if !journal::was_of(self.folder, &journal, found.ino()) {
+            if !journal::belongs_to(self.folder, &journal, found.ino()) {
                 let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
                 let journal = is_there.then_some(journal);
                 return Err(DownloadError::Stranger { name: self.part_name(), journal });
@@ -162,7 +162,7 @@ impl<'t> TargetName<'t> {
         };
         let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(PartialFile::Kept(KeptFile { atomic, journal }))
+        Ok(PartialFile::PartialInfo(ResumableFile { atomic, journal }))
     }
 
     /// Opens the file of an earlier process, if it can be resumed.
@@ -186,7 +186,7 @@ impl<'t> TargetName<'t> {
         }
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(Some(PartialFile::Kept(KeptFile { atomic, journal })))
+        Ok(Some(PartialFile::PartialInfo(ResumableFile { atomic, journal })))
     }
 
     /// Returns the version of a complete file whose process was killed after the renaming, before

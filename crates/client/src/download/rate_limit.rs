@@ -25,16 +25,16 @@ impl RateLimit {
     }
 
     /// Returns the bytes of a short moment, if there is a limit.
-    pub(crate) fn portion(&self) -> Option<u64> {
+    pub(crate) fn burst(&self) -> Option<u64> {
         self.rate.map(|rate| (rate / 16).clamp(4 << 10, 1 << 20))
     }
 
     /// Returns the bytes per system call that keep to the limit, if these are asked for.
     pub(crate) fn step(&self, step: Option<usize>) -> Option<usize> {
-        let portion = self.portion().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        match (step, portion) {
-            (Some(step), Some(portion)) => Some(step.min(portion)),
-            (step, portion) => step.or(portion),
+        let burst = self.burst().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        match (step, burst) {
+            (Some(step), Some(burst)) => Some(step.min(burst)),
+            (step, burst) => step.or(burst),
         }
     }
 
@@ -82,6 +82,6 @@ mod tests {
     fn without_a_limit_nothing_waits() {
         let rate_limit = RateLimit::new(None);
         rate_limit.spend(u64::MAX, &[]);
-        assert_eq!(rate_limit.portion(), None);
+        assert_eq!(rate_limit.burst(), None);
     }
 }

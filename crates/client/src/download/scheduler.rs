@@ -225,7 +225,7 @@ impl SegmentScheduler {
     }
 
     /// Checks whether all connections have stopped.
-    pub(super) fn is_deserted(&self) -> bool {
+    pub(super) fn is_empty_of_workers(&self) -> bool {
         self.lock().workers.iter().all(|worker| worker.is_gone)
     }
 

@@ -20,7 +20,7 @@ use super::run::mirrors::{Mirror, Sources};
 use super::scheduler::{SegmentScheduler, Task};
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::{Answer, Connection, HttpClient, Request};
+use crate::http::{Connection, HttpClient, OpenResponse, Request};
 
 /// What the workers of one download share.
 pub(super) struct Workers<'c> {
@@ -64,27 +64,27 @@ pub(super) struct Totals {
 
 /// A worker. It leaves when this is dropped, also when its thread panics: the others do its work,
 /// and none waits for it.
-struct Leaving<'s> {
+struct WorkerGuard<'s> {
     scheduler: &'s SegmentScheduler,
     me: usize,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         self.scheduler.leave(self.me);
     }
 }
 
 /// An answer whose body is still to be read, and its range.
-pub(super) struct Opened<'c> {
-    pub(super) answer: Answer<'c>,
+pub(super) struct OpenSegment<'c> {
+    pub(super) answer: OpenResponse<'c>,
     pub(super) range: Range<u64>,
 }
 
 impl<'c> Workers<'c> {
     /// Fetches everything with one worker for each flag. The first has an answer already, for a
     /// piece that is assigned to it.
-    pub(super) fn run(&self, first: Opened<'c>, piece: Range<u64>) {
+    pub(super) fn run(&self, first: OpenSegment<'c>, piece: Range<u64>) {
         let first = Some((first, piece));
         std::thread::scope(|scope| {
             let (stop, stopped) = channel();
@@ -98,7 +98,7 @@ impl<'c> Workers<'c> {
                     (1..self.cuts.len()).map(|me| scope.spawn(move || self.work(me, None)));
                 let mut workers: Vec<_> = others.collect();
                 workers.push(scope.spawn(move || self.work(0, first)));
-                while !self.scheduler.is_deserted() {
+                while !self.scheduler.is_empty_of_workers() {
                     if self.is_cancelled() {
                         self.end();
                     }
@@ -110,8 +110,8 @@ impl<'c> Workers<'c> {
     }
 
     /// Runs one worker, segment after segment.
-    fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
-        let _leaving = Leaving { scheduler: &self.scheduler, me };
+    fn work(&self, me: usize, mut first: Option<(OpenSegment<'c>, Range<u64>)>) {
+        let _leaving = WorkerGuard { scheduler: &self.scheduler, me };
         let mut client = self.client.clone();
         if self.cuts.len() > 1 {
             client.cancel = Some(&self.cuts[me]);
@@ -130,7 +130,7 @@ impl<'c> Workers<'c> {
                     Task::Leave => break,
                 },
             };
-            self.arrive();
+            self.count_arrival();
             let before = self.moved.load(Ordering::Relaxed);
             let mirror = self.sources.of(me).filter(|_| first.is_none());
             let opened = match (first.take(), mirror) {
@@ -154,7 +154,7 @@ impl<'c> Workers<'c> {
                     if self.drops(mirror, &error) {
                         continue;
                     }
-                    if !self.goes_on(me, error, &mut backoff) {
+                    if !self.wait_to_retry(me, error, &mut backoff) {
                         break;
                     }
                 }
@@ -169,7 +169,7 @@ impl<'c> Workers<'c> {
         idle: Option<Connection<'w>>,
         piece: &Range<u64>,
         has_failed: bool,
-    ) -> Result<Opened<'w>, DownloadError> {
+    ) -> Result<OpenSegment<'w>, DownloadError> {
         let version = self.version.clone().map(|version| (version, Some(self.total)));
         let asked = FileRequest {
             range: Some((piece.start, Some(piece.end))),
@@ -181,15 +181,15 @@ impl<'c> Workers<'c> {
             true => (self.url, true),
             false => (&self.answered.0, self.answered.1),
         };
-        let answer = ask(client, idle, &asked, url, is_trusted)?;
+        let answer = execute(client, idle, &asked, url, is_trusted)?;
         match interpret_response(&asked, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
-                Ok(Opened { answer, range })
+                Ok(OpenSegment { answer, range })
             }
             Interpretation::Whole { total: Some(total) }
                 if total == self.total && piece.start == 0 =>
             {
-                Ok(Opened { answer, range: 0..total })
+                Ok(OpenSegment { answer, range: 0..total })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed
@@ -207,7 +207,7 @@ impl<'c> Workers<'c> {
         mirror: &Mirror<'c>,
         idle: Option<Connection<'w>>,
         piece: &Range<u64>,
-    ) -> Result<Opened<'w>, DownloadError>
+    ) -> Result<OpenSegment<'w>, DownloadError>
     where
         'c: 'w,
     {
@@ -220,11 +220,11 @@ impl<'c> Workers<'c> {
         };
         let mut asking: HttpClient<'w> = mirror.client.clone();
         asking.cancel = client.cancel;
-        let answer = ask(&asking, idle, &asked, &mirror.url, true)?;
+        let answer = execute(&asking, idle, &asked, &mirror.url, true)?;
         match interpret_response(&asked, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
                 mirror.note(&answer.response);
-                Ok(Opened { answer, range })
+                Ok(OpenSegment { answer, range })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             _ => Err(DownloadError::Changed),
@@ -237,22 +237,22 @@ impl<'c> Workers<'c> {
         if self.scheduler.is_over() || self.is_cancelled() || !error.is_of_source() {
             return false;
         }
-        let goes_on = self.sources.drop(mirror);
-        if goes_on {
+        let wait_to_retry = self.sources.drop(mirror);
+        if wait_to_retry {
             let url = mirror.map_or(self.url, |mirror| &mirror.url);
             (self.on_event)(&Event::SourceDropped { url, error });
         }
-        goes_on
+        wait_to_retry
     }
 
     /// Moves a segment to its place; returns the connection if it can be used again.
     fn fetch<'w>(
         &self,
         me: usize,
-        opened: Opened<'w>,
+        opened: OpenSegment<'w>,
         piece: &Range<u64>,
     ) -> Result<Option<Connection<'w>>, DownloadError> {
-        let Opened { answer, range } = opened;
+        let OpenSegment { answer, range } = opened;
         let (mut connection, response) = (answer.connection, answer.response);
         self.scheduler.limit(me, range.end);
         let number = self.journal.map(|journal| journal.begin(piece));
@@ -314,7 +314,7 @@ impl<'c> Workers<'c> {
     }
 
     /// Waits after a failure; returns whether the worker goes on.
-    fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
+    fn wait_to_retry(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
         if self.scheduler.is_over() && !self.is_cancelled() {
             return false;
         }
@@ -363,7 +363,7 @@ impl<'c> Workers<'c> {
         }
     }
 
-    fn arrive(&self) {
+    fn count_arrival(&self) {
         let now = self.gauge.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let mut outcome = self.outcome();
         outcome.connections = outcome.connections.max(now);
@@ -384,13 +384,13 @@ impl<'c> Workers<'c> {
 }
 
 /// Requests a file or a part of it.
-pub(super) fn ask<'w>(
+pub(super) fn execute<'w>(
     client: &HttpClient<'w>,
     idle: Option<Connection<'w>>,
     asked: &FileRequest,
     url: &Url,
     is_trusted: bool,
-) -> Result<Answer<'w>, ClientError> {
+) -> Result<OpenResponse<'w>, ClientError> {
     let range = asked.range_field();
     let mut fields = Vec::new();
     if let Some(wanted) = &asked.wants_digest {
@@ -406,7 +406,7 @@ pub(super) fn ask<'w>(
         }
     }
     let request = Request { method: "GET", fields: &fields };
-    client.ask_as(idle, &request, url, is_trusted)
+    client.execute_with_trust(idle, &request, url, is_trusted)
 }
 
 /// Syncs the file every few seconds and notes that, until the other end of the channel is dropped.

@@ -24,7 +24,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
             _ => ClientError::Network { action, address, source },
         }
     };
-    let found = look_up(url, limits).map_err(fail(NetworkAction::LookingUp))?;
+    let found = resolve(url, limits).map_err(fail(NetworkAction::LookingUp))?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
@@ -52,7 +52,7 @@ pub(super) fn address(url: &Url) -> String {
 }
 
 /// Resolves the name of a server.
-fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
+fn resolve(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().unwrap_or(80);
     if let Ok(address) = host.parse::<IpAddr>() {

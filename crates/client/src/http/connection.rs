@@ -65,7 +65,7 @@ impl<'a> Connection<'a> {
         let mut connection = Self { incoming, route, has_identified, signed, refusal: None };
         if connection.route.is_secured() {
             if let Some(proxy) = proxy {
-                connection.dig(client, proxy, url).map_err(|error| match error {
+                connection.open_tunnel(client, proxy, url).map_err(|error| match error {
                     // There is no other limit yet.
                     ClientError::Stalled => {
                         connection.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
@@ -73,7 +73,7 @@ impl<'a> Connection<'a> {
                     error => error,
                 })?;
             }
-            let session = client.tls.shake_hands(connection.stream(), url, limits)?;
+            let session = client.tls.handshake(connection.stream(), url, limits)?;
             connection.incoming.set_session(Arc::new(session));
         }
         connection.incoming.set_timeout(Some(client.timeout));
@@ -81,7 +81,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Checks whether a request for this URL may use the connection.
-    pub(crate) fn leads_to(&self, client: &HttpClient<'_>, url: &Url) -> bool {
+    pub(crate) fn can_reuse_for(&self, client: &HttpClient<'_>, url: &Url) -> bool {
         self.route == Route::of(client, &located(client, url))
     }
 
@@ -192,7 +192,7 @@ impl<'a> Connection<'a> {
 
     /// Checks whether there is something to read or the end, or will be within `timeout`. Records
     /// of TLS itself do not count.
-    pub(crate) fn has_spoken(&self, timeout: Duration) -> bool {
+    pub(crate) fn has_input(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         loop {
             if self.incoming.holds_more()

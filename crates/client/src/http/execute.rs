@@ -9,7 +9,7 @@ use crate::error::ClientError;
 
 /// A response whose body is still to be read, and where it came from.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct OpenResponse<'a> {
     /// The connection on which the body follows.
     pub connection: Connection<'a>,
     /// The head.
@@ -38,13 +38,13 @@ impl<'a> HttpClient<'a> {
     /// # Errors
     ///
     /// [`ClientError`]; any status but that of a redirect is an answer.
-    pub fn ask(
+    pub fn execute(
         &self,
         idle: Option<Connection<'a>>,
         request: &Request<'_>,
         url: &Url,
-    ) -> Result<Answer<'a>, ClientError> {
-        self.ask_as(idle, request, url, true)
+    ) -> Result<OpenResponse<'a>, ClientError> {
+        self.execute_with_trust(idle, request, url, true)
     }
 
     /// Sends a request with a body from memory to the server that was given, and reads the head of
@@ -62,31 +62,31 @@ impl<'a> HttpClient<'a> {
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let length = body.len().to_string();
         let fields = [request.fields, &[("Content-Length", length.as_str())]].concat();
-        self.ask_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
+        self.execute_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
     }
 
-    /// Sends a request as [`ask`](Self::ask) does, with credentials only if the server is trusted with them: one to which
+    /// Sends a request as [`execute`](Self::execute) does, with credentials only if the server is trusted with them: one to which
     /// an earlier answer led may not be.
     ///
     /// # Errors
     ///
-    /// Those of [`ask`](Self::ask).
-    pub fn ask_as(
+    /// Those of [`execute`](Self::execute).
+    pub fn execute_with_trust(
         &self,
         mut idle: Option<Connection<'a>>,
         request: &Request<'_>,
         url: &Url,
         is_trusted: bool,
-    ) -> Result<Answer<'a>, ClientError> {
+    ) -> Result<OpenResponse<'a>, ClientError> {
         let mut url = url.clone();
         let trusted = is_trusted.then(|| url.origin());
         for _ in 0..=self.max_redirects {
             let is_trusted = trusted.as_ref() == Some(&url.origin());
             let (connection, response) =
-                self.ask_once(idle.take(), request, &url, is_trusted, &[])?;
+                self.execute_once(idle.take(), request, &url, is_trusted, &[])?;
             let Some(next) = response.redirect(&url)? else {
                 self.check_coding(request, &response, &url)?;
-                return Ok(Answer { connection, response, url, is_trusted });
+                return Ok(OpenResponse { connection, response, url, is_trusted });
             };
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() });
@@ -101,16 +101,16 @@ impl<'a> HttpClient<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`ask`](Self::ask), but for those about redirects.
-    pub fn ask_here(
+    /// Those of [`execute`](Self::execute), but for those about redirects.
+    pub fn execute_without_redirects(
         &self,
         idle: Option<Connection<'a>>,
         request: &Request<'_>,
         url: &Url,
-    ) -> Result<Answer<'a>, ClientError> {
-        let (connection, response) = self.ask_once(idle, request, url, true, &[])?;
+    ) -> Result<OpenResponse<'a>, ClientError> {
+        let (connection, response) = self.execute_once(idle, request, url, true, &[])?;
         self.check_coding(request, &response, url)?;
-        Ok(Answer { connection, response, url: url.clone(), is_trusted: true })
+        Ok(OpenResponse { connection, response, url: url.clone(), is_trusted: true })
     }
 
     /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A
@@ -131,7 +131,7 @@ impl<'a> HttpClient<'a> {
 
     /// Sends a request without following redirects; to a store once more for what its refusal
     /// teaches.
-    fn ask_once(
+    fn execute_once(
         &self,
         mut idle: Option<Connection<'a>>,
         request: &Request<'_>,
@@ -141,17 +141,17 @@ impl<'a> HttpClient<'a> {
     ) -> Result<(Connection<'a>, Response), ClientError> {
         for _ in 0..MAX_LESSONS {
             let (mut connection, mut response) =
-                self.ask_plainly(idle.take(), request, url, is_trusted, body)?;
+                self.execute_unsigned(idle.take(), request, url, is_trusted, body)?;
             if !is_trusted || !connection.learn(self, &mut response) {
                 return Ok((connection, response));
             }
             idle = connection.finish(&response);
         }
-        self.ask_plainly(idle, request, url, is_trusted, body)
+        self.execute_unsigned(idle, request, url, is_trusted, body)
     }
 
     /// Sends a request once.
-    fn ask_plainly(
+    fn execute_unsigned(
         &self,
         idle: Option<Connection<'a>>,
         request: &Request<'_>,
@@ -159,7 +159,7 @@ impl<'a> HttpClient<'a> {
         is_trusted: bool,
         body: &[u8],
     ) -> Result<(Connection<'a>, Response), ClientError> {
-        let is_fit = |idle: &Connection<'_>| idle.leads_to(self, url) && idle.is_quiet();
+        let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, url) && idle.is_quiet();
         if let Some(mut connection) = idle.filter(is_fit) {
             match connection.exchange_body(self, request, url, is_trusted, body) {
                 Ok(response) => return Ok((connection, response)),

@@ -3,11 +3,11 @@
 //! A client has few connections and each has a thread that waits for it, so it needs nothing that watches
 //! thousands of sockets. Bodies are moved by the engine in both directions.
 
-mod ask;
 mod client;
 mod connect;
 mod connection;
 mod credentials;
+mod execute;
 mod proxy;
 mod response;
 mod route;
@@ -15,11 +15,11 @@ mod tls;
 mod tunnel;
 pub(crate) mod xml;
 
-pub use ask::Answer;
 pub use client::HttpClient;
 pub(crate) use connection::MAX_INTERIM;
 pub use connection::{Connection, Request};
 pub use credentials::{Credentials, Sign, Signature};
+pub use execute::OpenResponse;
 pub use proxy::Proxies;
 pub use response::{Fields, Response};
 pub use tls::TlsSetup;

@@ -43,7 +43,7 @@ impl TlsSetup {
     }
 
     /// Performs the handshake with the server of a URL.
-    pub(super) fn shake_hands(
+    pub(super) fn handshake(
         &self,
         stream: &TcpStream,
         url: &Url,

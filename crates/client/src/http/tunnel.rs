@@ -11,7 +11,7 @@ use crate::error::ClientError;
 impl Connection<'_> {
     /// Asks the connected proxy for a tunnel to the server of a URL. Not a byte after the proxy's
     /// answer has been read.
-    pub(super) fn dig(
+    pub(super) fn open_tunnel(
         &mut self,
         client: &HttpClient<'_>,
         proxy: &Url,

@@ -108,7 +108,7 @@ fn list<'a>(
     }
     let mut url = bucket.clone();
     url.set_query(Some(&query));
-    let answer = client.ask(idle, &Request { method: "GET", fields: &[] }, &url)?;
+    let answer = client.execute(idle, &Request { method: "GET", fields: &[] }, &url)?;
     let (mut connection, response) = (answer.connection, answer.response);
     if !response.is_success() {
         return Err(connection.refusal(&response));
@@ -133,7 +133,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         b"key" => text.clone_into(&mut key),
         b"prefix" => text.clone_into(&mut common),
         b"size" => entry.size = text.parse().ok(),
-        b"lastmodified" => entry.modified = moment(text),
+        b"lastmodified" => entry.modified = parse_time(text),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
         b"commonprefixes" => found.push((std::mem::take(&mut common), Listed::default())),
         b"istruncated" => is_cut = text == "true",
@@ -163,7 +163,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     }
 }
 
-fn moment(text: &str) -> Option<(i64, u32)> {
+fn parse_time(text: &str) -> Option<(i64, u32)> {
     let time = text.parse::<Timestamp>().ok()?;
     Some((time.as_second(), u32::try_from(time.subsec_nanosecond()).ok()?))
 }

@@ -8,14 +8,14 @@ use crate::error::ClientError;
 
 /// Where the name of the bucket stands in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum AddressingStyle {
     /// At the beginning of the path, as most stores but Amazon's have it.
     Path,
     /// At the beginning of the host.
     Virtual,
 }
 
-impl std::str::FromStr for Style {
+impl std::str::FromStr for AddressingStyle {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -39,7 +39,7 @@ pub struct Location {
     /// The URL of the store, if the address has one.
     pub endpoint: Option<Url>,
     /// The style of URLs, if the address has one.
-    pub style: Option<Style>,
+    pub style: Option<AddressingStyle>,
 }
 
 /// What is wrong with an address of an object.
@@ -109,7 +109,7 @@ impl Location {
         &self,
         endpoint: Option<&Url>,
         region: &str,
-        style: Option<Style>,
+        style: Option<AddressingStyle>,
     ) -> Result<Url, ClientError> {
         let bad = |text: &str| ClientError::Scheme { scheme: text.to_owned() };
         let is_name = region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
@@ -130,10 +130,14 @@ impl Location {
         let base = url.path().trim_end_matches('/').to_owned();
         // A certificate for all hosts of a domain is none for those with a dot in their names.
         let fits = !self.bucket.contains(['.', '_']) || url.scheme() == "http";
-        let default = if endpoint.is_none() && fits { Style::Virtual } else { Style::Path };
+        let default = if endpoint.is_none() && fits {
+            AddressingStyle::Virtual
+        } else {
+            AddressingStyle::Path
+        };
         match self.style.or(style).unwrap_or(default) {
-            Style::Path => url.set_path(&format!("{base}/{}/", self.bucket)),
-            Style::Virtual => {
+            AddressingStyle::Path => url.set_path(&format!("{base}/{}/", self.bucket)),
+            AddressingStyle::Virtual => {
                 let host = format!("{}.{}", self.bucket, url.host_str().unwrap_or_default());
                 url.set_host(Some(&host)).map_err(|_| bad(&host))?;
                 url.set_path(&format!("{base}/"));
@@ -158,7 +162,12 @@ mod tests {
         for (text, endpoint, style, url) in [
             ("s3://abc/k", None, None, "https://abc.s3.us-east-1.amazonaws.com/"),
             ("s3://a.c/k", None, None, "https://s3.us-east-1.amazonaws.com/a.c/"),
-            ("s3://abc", None, Some(Style::Path), "https://s3.us-east-1.amazonaws.com/abc/"),
+            (
+                "s3://abc",
+                None,
+                Some(AddressingStyle::Path),
+                "https://s3.us-east-1.amazonaws.com/abc/",
+            ),
             (
                 "s3://abc/?region=cn-north-1",
                 None,

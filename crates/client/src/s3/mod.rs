@@ -26,7 +26,7 @@ use signer::Signer;
 pub use credentials::{Keys, ProfileFiles, Profiles, Source};
 pub use listing::{Listed, ListedPage, Pages};
 pub(crate) use location::suffix;
-pub use location::{BadLocation, Location, Style};
+pub use location::{AddressingStyle, BadLocation, Location};
 pub use multipart::CHECKSUM;
 pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
 
@@ -38,7 +38,7 @@ pub struct StoreOptions {
     /// The region; the store's answers correct a wrong one.
     pub region: Option<String>,
     /// Where the name of the bucket stands in URLs.
-    pub style: Option<Style>,
+    pub style: Option<AddressingStyle>,
     /// Where keys are looked for, in this order. Without any, requests are not signed.
     pub sources: Vec<Source>,
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use underpass_engine::{Error, Progress, Report, Source};
 use underpass_protocol::digest::Algorithm;
-use underpass_transport::digest::{Stopped, compute};
+use underpass_transport::digest::{ComputeError, compute};
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
@@ -185,7 +185,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                     self.state().missing.push_front((number, range));
                     let wait = error.is_temporary().then(|| backoff.next(retry_after(&error)));
                     let Some(wait) = wait.flatten() else { return self.fail(error) };
-                    self.tell(&Event::Again { error: &error, wait, resumes: true });
+                    self.emit(&Event::Again { error: &error, wait, resumes: true });
                     let flags: Vec<_> =
                         self.client.cancel.into_iter().chain([&self.is_over]).collect();
                     if !sleep(wait, &flags) {
@@ -231,7 +231,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                 counted += more;
                 let bytes = self.moved.fetch_add(more, Ordering::Relaxed) + more;
                 let expected = Some(self.len);
-                self.tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
+                self.emit(&Event::Progress(Progress { bytes, expected, ..*progress }));
             }
         };
         let mut exchange = Exchange {
@@ -280,8 +280,8 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                 let mut values = computed.digests.iter().map(|it| STANDARD.encode(it.value()));
                 Ok(values.next())
             }
-            Err(Stopped::Cancelled) => Err(ClientError::Cancelled.into()),
-            Err(Stopped::Io(source)) => {
+            Err(ComputeError::Cancelled) => Err(ClientError::Cancelled.into()),
+            Err(ComputeError::Io(source)) => {
                 let report = Box::new(Report::default());
                 let error = Error::Io { mechanism: None, source, report };
                 Err(UploadError::Source(Box::new(error)))
@@ -289,7 +289,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         }
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    fn emit(&self, event: &Event<'_>) {
         let mut on_event = self.on_event.lock().unwrap_or_else(PoisonError::into_inner);
         on_event(event);
     }

@@ -9,7 +9,7 @@ use underpass_protocol::response::validator::parse_date;
 use url::Url;
 
 use super::credentials::{Chain, Keys};
-use super::signing::{UNSIGNED, Unsigned};
+use super::signing::{UNSIGNED, UnsignedRequest};
 use crate::error::ClientError;
 use crate::http::{Response, Sign, Signature, StoreRefusal};
 
@@ -139,7 +139,8 @@ impl Sign for Signer {
         let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let own = added.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let fields = own.chain(given).collect();
-        let unsigned = Unsigned { method, url, fields, payload, time: &time, region: &region };
+        let unsigned =
+            UnsignedRequest { method, url, fields, payload, time: &time, region: &region };
         let value = unsigned.authorize(&keys);
         added.push(("Authorization", value));
         Ok(Signature { fields: added, region, skew })
@@ -161,9 +162,9 @@ impl Sign for Signer {
         if response.status != 403 && !matches!(refusal.code.as_str(), "ExpiredToken") {
             return false;
         }
-        let said = response.fields.get("date").and_then(parse_date);
-        if let Some(said) = said.and_then(|said| Timestamp::try_from(said).ok()) {
-            let skew = said.duration_since(Timestamp::now());
+        let date = response.fields.get("date").and_then(parse_date);
+        if let Some(date) = date.and_then(|date| Timestamp::try_from(date).ok()) {
+            let skew = date.duration_since(Timestamp::now());
             if (skew - signed.skew).abs() > MAX_SKEW && is_about_time(&refusal.code) {
                 self.state().skew = skew;
                 return true;

@@ -9,7 +9,7 @@ use url::Url;
 use super::credentials::Keys;
 
 /// A request to be signed.
-pub(super) struct Unsigned<'u> {
+pub(super) struct UnsignedRequest<'u> {
     pub(super) method: &'u str,
     pub(super) url: &'u Url,
     /// The fields that are signed besides `Host`.
@@ -21,7 +21,7 @@ pub(super) struct Unsigned<'u> {
     pub(super) region: &'u str,
 }
 
-impl Unsigned<'_> {
+impl UnsignedRequest<'_> {
     /// Returns the value of `Authorization`.
     pub(super) fn authorize(mut self, keys: &Keys) -> String {
         let host = &self.url[url::Position::BeforeHost..url::Position::AfterPort];
@@ -138,7 +138,7 @@ mod tests {
             let url = Url::parse(&url).expect("a URL");
             let fixed = [("x-amz-content-sha256", empty), ("x-amz-date", "20130524T000000Z")];
             let fields = fixed.into_iter().chain(more);
-            let unsigned = Unsigned {
+            let unsigned = UnsignedRequest {
                 method: "GET",
                 url: &url,
                 fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),

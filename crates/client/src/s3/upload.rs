@@ -16,7 +16,7 @@ use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
 use crate::upload::{
     self, Condition, Event, Journal, OnEvent, ResumeState, Upload, UploadError, UploadFailed,
-    Uploaded, is_version, version,
+    UploadOutcome, is_version, version,
 };
 
 /// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over as many
@@ -32,7 +32,7 @@ pub fn upload<'a>(
     connections: u32,
     idle: Option<Connection<'a>>,
     on_event: &mut OnEvent<'_>,
-) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
     let Some(len) = upload.source.promised() else {
         let error = UploadError::NoLength;
         return Err(UploadFailed { error, report: Box::default(), is_kept: false, tls: None });
@@ -106,14 +106,14 @@ enum Target {
 }
 
 impl<'a> PartwiseUpload<'_, 'a, '_> {
-    fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+    fn run(mut self) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
         match self.steps() {
             Ok(was_there) => {
                 self.kept.forget();
-                let uploaded = Uploaded {
+                let uploaded = UploadOutcome {
                     status: 200,
                     was_there,
-                    is_suspicious: false,
+                    may_have_replaced: false,
                     url: self.url.clone(),
                     report: self.report,
                     resumed_at: self.resumed_at,
@@ -128,7 +128,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
 
     /// Takes all steps; returns whether the target was there and is left alone.
     fn steps(&mut self) -> Result<bool, UploadError> {
-        let is_resumed = self.look_back()?;
+        let is_resumed = self.find_earlier()?;
         if let Some(was_there) = self.check_condition()? {
             return Ok(was_there);
         }
@@ -160,7 +160,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
 
     /// Looks for the journal of an earlier process; what it has sent of another version is
     /// discarded. Returns whether there is an upload to be resumed.
-    fn look_back(&mut self) -> Result<bool, UploadError> {
+    fn find_earlier(&mut self) -> Result<bool, UploadError> {
         let Some(path) = self.upload.journal else { return Ok(false) };
         let (journal, entry) = match Journal::find(path) {
             Ok(Some(found)) => found,
@@ -192,7 +192,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     fn check_condition(&mut self) -> Result<Option<bool>, UploadError> {
         match self.upload.condition {
             Condition::None => Ok(None),
-            Condition::Absent => match self.look()? {
+            Condition::Absent => match self.request_head()? {
                 Target::Absent => Ok(None),
                 Target::Found(_) => {
                     self.abort();
@@ -200,7 +200,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 }
             },
             Condition::Version(wanted) => {
-                let Target::Found(response) = self.look()? else {
+                let Target::Found(response) = self.request_head()? else {
                     return Err(UploadError::Precondition { found: None });
                 };
                 let tag = response.fields.text("etag");
@@ -213,8 +213,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 
     /// Requests the head of the target.
-    fn look(&mut self) -> Result<Target, UploadError> {
-        match self.ask("HEAD", &self.url.clone(), &[], &[]) {
+    fn request_head(&mut self) -> Result<Target, UploadError> {
+        match self.send_retried("HEAD", &self.url.clone(), &[], &[]) {
             Ok((response, _)) => Ok(Target::Found(response)),
             Err(error) if error.status() == Some(404) => Ok(Target::Absent),
             Err(error) => Err(error),
@@ -231,7 +231,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             if marker > 0 {
                 url.query_pairs_mut().append_pair("part-number-marker", &marker.to_string());
             }
-            let body = match self.ask("GET", &url, &[], &[]) {
+            let body = match self.send_retried("GET", &url, &[], &[]) {
                 Ok((_, body)) => body,
                 Err(error) if error.status() == Some(404) => return Ok(None),
                 Err(error) => return Err(error),
@@ -256,7 +256,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let of_whole = self.upload.fields.iter().filter(|(name, _)| *name != CHECKSUM);
         let of_parts = is_checked.then_some(("x-amz-checksum-algorithm", "SHA256"));
         let fields: Vec<_> = of_whole.copied().chain(of_parts).collect();
-        let (_, body) = self.ask("POST", &url, &fields, &[])?;
+        let (_, body) = self.send_retried("POST", &url, &fields, &[])?;
         let mut id = String::new();
         xml::read(&body, |name, text| {
             if name == b"uploadid" {
@@ -304,7 +304,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         body += "</CompleteMultipartUpload>";
         let mut fields = vec![("Content-Type", "application/xml")];
         fields.extend(self.upload.condition.field());
-        let error = match self.ask("POST", &resource, &fields, body.as_bytes()) {
+        let error = match self.send_retried("POST", &resource, &fields, body.as_bytes()) {
             Ok(_) => return Ok(false),
             Err(error) => error,
         };
@@ -322,7 +322,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
 
     /// Returns whether the target is what these parts become.
     fn is_there(&mut self, parts: &[Part]) -> Result<bool, UploadError> {
-        let Target::Found(response) = self.look()? else { return Ok(false) };
+        let Target::Found(response) = self.request_head()? else { return Ok(false) };
         let fields = &response.fields;
         let tag = fields.text("etag").unwrap_or_default().trim_matches('"');
         let is_same = whole_tag(parts).map_or_else(
@@ -339,7 +339,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 
     /// Sends a request until it is answered with success, as often as is allowed.
-    fn ask(
+    fn send_retried(
         &mut self,
         method: &str,
         url: &Url,
@@ -349,7 +349,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let mut backoff = Backoff::new(self.upload.retries);
         self.is_in_doubt = false;
         loop {
-            let error = match self.ask_once(method, url, fields, body) {
+            let error = match self.execute_once(method, url, fields, body) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -367,7 +367,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    fn ask_once(
+    fn execute_once(
         &mut self,
         method: &str,
         url: &Url,
@@ -399,7 +399,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         if let Some(resource) = self.kept.resource.take() {
             // Also after it was cancelled.
             let client = HttpClient { cancel: None, timeout: ABORT_TIMEOUT, ..self.client.clone() };
-            let _ = client.ask(None, &Request { method: "DELETE", fields: &[] }, &resource);
+            let _ = client.execute(None, &Request { method: "DELETE", fields: &[] }, &resource);
         }
         self.kept.forget();
     }

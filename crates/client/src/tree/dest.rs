@@ -43,7 +43,7 @@ pub(super) enum IfExists {
 
 /// What was done for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum DestOutcome {
     /// It was created.
     New,
     /// It existed already.
@@ -98,7 +98,7 @@ impl DestFolder {
     pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
         match self.log.take() {
             // What was left out may be here, and without its bytes.
-            Some(log) if !has_left_out || log.believes_all() => log.remove(),
+            Some(log) if !has_left_out || log.all_complete() => log.remove(),
             _ => Ok(()),
         }
     }
@@ -157,19 +157,19 @@ impl DestFolder {
     }
 
     /// Creates a folder that is writable, whatever its final permissions are.
-    pub(super) fn make_folder(&self, path: &[u8]) -> Result<Made, Errno> {
+    pub(super) fn make_folder(&self, path: &[u8]) -> Result<DestOutcome, Errno> {
         if path.is_empty() {
-            return Ok(Made::Same);
+            return Ok(DestOutcome::Same);
         }
         self.within(path, |parent, name| {
             loop {
                 match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-                    Ok(()) => return Ok(Made::New),
+                    Ok(()) => return Ok(DestOutcome::New),
                     Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
                 match open_beneath(parent.as_fd(), name, FOLDER) {
-                    Ok(_) => return Ok(Made::Same),
+                    Ok(_) => return Ok(DestOutcome::Same),
                     Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == IfExists::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
                     }
@@ -188,7 +188,7 @@ impl DestFolder {
         mode: u32,
         modified: (i64, u32),
         report: &mut Report,
-    ) -> Result<Made, Errno> {
+    ) -> Result<DestOutcome, Errno> {
         let size = contents.len() as u64;
         let mut fill = |file: &File| {
             // One call has taken it off the connection.
@@ -203,20 +203,20 @@ impl DestFolder {
                 fill(&file)
             });
             if made != Err(Errno::EXIST) {
-                return made.map(|()| Made::New);
+                return made.map(|()| DestOutcome::New);
             }
         }
         if self.has(path, size, modified)? {
-            return Ok(Made::Same);
+            return Ok(DestOutcome::Same);
         }
-        let atomic = self.land(path, mode)?;
+        let atomic = self.create_temporary(path, mode)?;
         fill(atomic.file())?;
         atomic.commit(self.existing()).map_err(|error| errno(&error))?;
-        Ok(Made::New)
+        Ok(DestOutcome::New)
     }
 
     /// Creates a temporary file, which disappears with this process unless it gets its name.
-    pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
+    pub(super) fn create_temporary(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
             AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
@@ -231,17 +231,17 @@ impl DestFolder {
     }
 
     /// Sets permissions and time of a file that has its name already.
-    pub(super) fn settle_named(
+    pub(super) fn set_named_attributes(
         &self,
         path: &[u8],
         mode: Option<u32>,
         modified: Option<(i64, u32)>,
     ) -> Result<(), Errno> {
-        self.settle_opened(path, OFlags::NONBLOCK, mode, modified)
+        self.set_opened_attributes(path, OFlags::NONBLOCK, mode, modified)
     }
 
     /// Sets permissions and time of what is opened with these flags.
-    fn settle_opened(
+    fn set_opened_attributes(
         &self,
         path: &[u8],
         how: OFlags,
@@ -252,11 +252,11 @@ impl DestFolder {
             return Ok(());
         }
         let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
-        Self::settle_exactly(&file, mode, modified)
+        Self::set_exact_attributes(&file, mode, modified)
     }
 
     /// Opens or creates the partial file, which a later process can resume.
-    pub(super) fn land_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
+    pub(super) fn open_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
             let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
@@ -291,7 +291,7 @@ impl DestFolder {
     }
 
     /// Sets permissions and time of a file that was created with other permissions.
-    pub(super) fn settle_exactly(
+    pub(super) fn set_exact_attributes(
         file: &File,
         mode: Option<u32>,
         modified: Option<(i64, u32)>,
@@ -303,7 +303,7 @@ impl DestFolder {
     }
 
     /// Returns what is known of the file with this name, if there is one.
-    pub(super) fn look(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
+    pub(super) fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         let found = self.within(path, |parent, name| {
             match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => Ok(None),
@@ -322,8 +322,8 @@ impl DestFolder {
                 && stat.st_mtime == modified.0
                 && stat.st_mtime_nsec as u32 == modified.1
         };
-        match self.look(path)? {
-            Some(stat) if self.believes(&stat) && is_same(&stat) => return Ok(true),
+        match self.stat(path)? {
+            Some(stat) if self.is_complete(&stat) && is_same(&stat) => return Ok(true),
             Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 return Err(Errno::ISDIR);
             }
@@ -332,7 +332,7 @@ impl DestFolder {
         }
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
         // It may have been a file where now a folder is, and whatever else: then it is not there.
-        if !matches!(old.look(path), Ok(Some(stat)) if is_same(&stat)) {
+        if !matches!(old.stat(path), Ok(Some(stat)) if is_same(&stat)) {
             return Ok(false);
         }
         old.within(path, |from, name| {
@@ -341,8 +341,8 @@ impl DestFolder {
     }
 
     /// Checks whether a file has the bytes that were written to it.
-    fn believes(&self, stat: &Stat) -> bool {
-        self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
+    fn is_complete(&self, stat: &Stat) -> bool {
+        self.trusts && self.log.as_ref().is_none_or(|log| log.is_complete(stat))
     }
 
     /// Removes a file, a link or an empty folder.
@@ -370,27 +370,27 @@ impl DestFolder {
         path: &[u8],
         target: &[u8],
         modified: (i64, u32),
-    ) -> Result<Made, Errno> {
+    ) -> Result<DestOutcome, Errno> {
         self.within(path, |parent, name| {
             let settle =
                 |name: &[u8]| utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
             match symlinkat(target, parent, name) {
                 Err(Errno::EXIST) => {}
-                made => return made.and_then(|()| settle(name)).map(|()| Made::New),
+                made => return made.and_then(|()| settle(name)).map(|()| DestOutcome::New),
             }
             if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
-                return settle(name).map(|()| Made::Same);
+                return settle(name).map(|()| DestOutcome::Same);
             }
-            self.give_way(parent, |hidden| {
+            self.create_replacement(parent, |hidden| {
                 symlinkat(target, parent, hidden)?;
                 settle(hidden)
             })?;
-            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+            renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
         })
     }
 
     /// Creates a hard link.
-    pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<Made, Errno> {
+    pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<DestOutcome, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let file = open_beneath(self.root.as_fd(), target, flags)?;
         let stat = rustix::fs::fstat(&file)?;
@@ -402,21 +402,21 @@ impl DestFolder {
         self.within(path, |parent, name| {
             match linkat(CWD, &from, parent, name, AtFlags::SYMLINK_FOLLOW) {
                 Err(Errno::EXIST) => {}
-                made => return made.map(|()| Made::New),
+                made => return made.map(|()| DestOutcome::New),
             }
             let here = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
             if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
-                return Ok(Made::Same);
+                return Ok(DestOutcome::Same);
             }
-            self.give_way(parent, |hidden| {
+            self.create_replacement(parent, |hidden| {
                 linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
             })?;
-            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+            renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
         })
     }
 
     /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
-    fn give_way(
+    fn create_replacement(
         &self,
         parent: &OwnedFd,
         make: impl FnOnce(&[u8]) -> Result<(), Errno>,
@@ -431,18 +431,18 @@ impl DestFolder {
     }
 
     /// Sets what is known of a folder in which nothing is made any more.
-    pub(super) fn settle_what_is_known(
+    pub(super) fn set_known_attributes(
         &self,
         path: &[u8],
         mode: Option<u32>,
         modified: Option<(i64, u32)>,
     ) -> Result<(), Errno> {
-        self.settle_opened(path, OFlags::DIRECTORY, mode, modified)
+        self.set_opened_attributes(path, OFlags::DIRECTORY, mode, modified)
     }
 
     /// Sets the permissions and time of a folder in which nothing is made any more.
-    pub(super) fn settle_folder(&self, facts: &FolderAttrs) -> Result<(), Errno> {
-        self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
+    pub(super) fn set_folder_attributes(&self, facts: &FolderAttrs) -> Result<(), Errno> {
+        self.set_known_attributes(&facts.path, Some(facts.mode), Some(facts.modified))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::ClientError;
 
 /// How a folder is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TreeWay {
+pub enum TreeMethod {
     /// As an archive.
     #[default]
     Archive,
@@ -29,7 +29,7 @@ pub enum TreeWay {
 #[derive(Clone, Debug, Default)]
 pub struct TreeDone {
     /// How it was fetched.
-    pub way: TreeWay,
+    pub way: TreeMethod,
     /// Files that were fetched.
     pub files: u64,
     /// Files that existed already.

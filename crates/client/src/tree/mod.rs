@@ -29,7 +29,7 @@ use super::error::ClientError;
 use super::http::{HttpClient, Request};
 use task::TreeFetch;
 
-pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
+pub use error::{TreeDone, TreeError, TreeFailed, TreeMethod};
 pub use options::{OnEvent, PathFilter, Reason, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};
 
@@ -101,7 +101,7 @@ fn is_file(client: &HttpClient<'_>, folder: &Url) -> bool {
     let mut url = folder.clone();
     url.set_path(folder.path().trim_end_matches('/'));
     let request = Request { method: "HEAD", fields: &[] };
-    let answer = client.ask(None, &request, &url);
+    let answer = client.execute(None, &request, &url);
     answer.is_ok_and(|it| it.response.status == 200 && !it.url.path().ends_with('/'))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use underpass_engine::Policy;
 use url::Url;
 
-use super::error::{TreeError, TreeWay};
+use super::error::{TreeError, TreeMethod};
 
 /// Options of fetching folders.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl TreeGauge {
 #[non_exhaustive]
 pub enum TreeEvent<'e> {
     /// Fetching begins in this way.
-    Begun(TreeWay),
+    Begun(TreeMethod),
     /// A file, folder or link is left out.
     LeftOut {
         /// Its path, or its URL if it has no path.

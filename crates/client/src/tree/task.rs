@@ -28,7 +28,7 @@ pub(super) struct TreeFetch<'j, 'a> {
 
 impl TreeFetch<'_, '_> {
     /// Notes that the server has answered.
-    pub(super) fn note_answer(&self) {
+    pub(super) fn mark_answered(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
@@ -38,7 +38,7 @@ impl TreeFetch<'_, '_> {
     }
 
     /// Returns a URL without credentials, as it may be shown and noted.
-    pub(super) fn shown(url: &Url) -> String {
+    pub(super) fn redacted(url: &Url) -> String {
         let mut url = url.clone();
         // Only addresses without a host have no place for them.
         let _ = (url.set_username(""), url.set_password(None));

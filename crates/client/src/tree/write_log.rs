@@ -23,12 +23,12 @@ use underpass_engine::session;
 use super::paths::WRITE_LOG;
 
 /// Seconds and nanoseconds by the clock of the file system.
-type Moment = (i64, u32);
+type Timestamp = (i64, u32);
 
 /// What holds for files that were changed at this moment or later, up to the next period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Period {
-    since: Moment,
+    since: Timestamp,
     /// The session in which they were written; `None` if they are on the disk.
     session: Option<String>,
 }
@@ -83,20 +83,20 @@ impl WriteLog {
     }
 
     /// Checks whether a file has the bytes that were written to it.
-    pub(super) fn believes(&self, stat: &Stat) -> bool {
+    pub(super) fn is_complete(&self, stat: &Stat) -> bool {
         let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0));
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
         period.is_none_or(|period| period.session.is_none() || self.is_own(period))
     }
 
     /// Checks whether every file is believed.
-    pub(super) fn believes_all(&self) -> bool {
+    pub(super) fn all_complete(&self) -> bool {
         self.periods.iter().all(|period| period.session.is_none() || self.is_own(period))
     }
 
     /// Syncs the file system from time to time and notes that, until the other end of `stop` is
     /// dropped.
-    pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
+    pub(super) fn sync_periodically(&self, stop: &Receiver<()>) {
         let mut periods = self.periods.clone();
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             // What cannot be noted is fetched again after a power cut, and costs nothing else.
@@ -129,18 +129,18 @@ impl WriteLog {
 }
 
 /// Notes that everything before this moment is on the disk.
-fn advance(periods: &mut Vec<Period>, moment: Moment) {
+fn advance(periods: &mut Vec<Period>, timestamp: Timestamp) {
     let Some(last) = periods.pop() else { return };
     let is_safe = |period: &Period| period.session.is_none();
     if !periods.last().is_some_and(is_safe) {
         periods.push(Period { since: last.since, session: None });
     }
-    periods.push(Period { since: moment, session: last.session });
+    periods.push(Period { since: timestamp, session: last.session });
 }
 
 /// Reads the lines of a log that was changed last at this moment. What was being written when the power
 /// went is worth nothing, and neither are the files that were written then.
-fn read(text: &[u8], modified: Moment) -> Vec<Period> {
+fn read(text: &[u8], modified: Timestamp) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
     let is_cut = periods.is_empty() || periods.len() * LINE < text.len();
     if text.len() >= MAX_LEN || !periods.is_sorted_by_key(|period| period.since) {
@@ -152,7 +152,7 @@ fn read(text: &[u8], modified: Moment) -> Vec<Period> {
 }
 
 /// Files of this period may be of any session.
-fn unknown(since: Moment) -> Period {
+fn unknown(since: Timestamp) -> Period {
     Period { since, session: Some(String::new()) }
 }
 
@@ -172,7 +172,7 @@ fn parse(line: &[u8]) -> Option<Period> {
 }
 
 /// Returns the time of the file system's clock, which need not be that of this machine.
-fn now(file: &File) -> Result<Moment, Errno> {
+fn now(file: &File) -> Result<Timestamp, Errno> {
     // The time of modification stays: it says when the text was written.
     let omit = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let times = Timestamps { last_access: omit(UTIME_NOW), last_modification: omit(UTIME_OMIT) };
@@ -181,7 +181,7 @@ fn now(file: &File) -> Result<Moment, Errno> {
     Ok((stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0)))
 }
 
-fn modified(stat: &Stat) -> Moment {
+fn modified(stat: &Stat) -> Timestamp {
     (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
@@ -230,20 +230,20 @@ mod tests {
         let dest = dest.path();
         let old = make(dest, "old");
         let log = open(dest);
-        assert!(log.believes_all());
+        assert!(log.all_complete());
         let lost = make(dest, "lost");
-        assert!(open(dest).believes(&lost), "it is of this session");
+        assert!(open(dest).is_complete(&lost), "it is of this session");
         another_boot(dest);
         let log = open(dest);
         let new = make(dest, "new");
-        assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, true]);
-        assert!(!log.believes_all());
+        assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, true]);
+        assert!(!log.all_complete());
         // An interrupted run later on does not make it any better, and what it wrote is lost, too.
         another_boot(dest);
         let log = open(dest);
-        assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, false]);
+        assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, false]);
         log.remove().unwrap();
-        assert!(open(dest).believes(&lost));
+        assert!(open(dest).is_complete(&lost));
     }
 
     #[test]
@@ -261,7 +261,10 @@ mod tests {
         log.save(&periods).unwrap();
         another_boot(dest);
         let log = open(dest);
-        assert_eq!([&first, &second, &third].map(|stat| log.believes(stat)), [true, true, false]);
+        assert_eq!(
+            [&first, &second, &third].map(|stat| log.is_complete(stat)),
+            [true, true, false]
+        );
     }
 
     #[test]
@@ -279,14 +282,22 @@ mod tests {
             file.set_len(0).unwrap();
             file.write_all_at(&bytes, 0).unwrap();
             let time =
-                |(tv_sec, nanoseconds): Moment| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+                |(tv_sec, nanoseconds): Timestamp| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
             let times = Timestamps { last_access: time(before), last_modification: time(before) };
             futimens(&file, &times).unwrap();
             let log = open(dest);
-            assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
+            assert_eq!(
+                (log.is_complete(&old), log.is_complete(&lost)),
+                (index < 3, false),
+                "{index}"
+            );
             // What is noted now can be read again, with the doubt.
             let log = open(dest);
-            assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
+            assert_eq!(
+                (log.is_complete(&old), log.is_complete(&lost)),
+                (index < 3, false),
+                "{index}"
+            );
         }
     }
 }

@@ -13,14 +13,14 @@ use crate::error::ClientError;
 
 /// A successful upload.
 #[derive(Clone, Debug)]
-pub struct Uploaded {
+pub struct UploadOutcome {
     /// The status: 201 for something new, 200 or 204 for something replaced.
     pub status: u16,
     /// Whether nothing was sent because the target exists and was not to be replaced.
     pub was_there: bool,
     /// Whether the status contradicts the condition: the server ignores it, or always answers with
     /// this status.
-    pub is_suspicious: bool,
+    pub may_have_replaced: bool,
     /// The URL that took it, to which redirects may have led.
     pub url: Url,
     /// The bytes moved, and how. Those from memory are the heads and chunk lines.

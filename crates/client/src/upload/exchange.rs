@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::{
     Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer, socket,
 };
-use underpass_transport::hold_little_on_loopback;
+use underpass_transport::limit_loopback_buffer;
 use url::Url;
 
 use super::error::UploadError;
@@ -78,7 +78,7 @@ impl Exchange<'_, '_, '_> {
         if self.heard.is_none() {
             let (connection, interim) = (&mut *self.connection, &mut *self.interim);
             let (method, heard) = (self.method, &mut self.heard);
-            options = options.listener(move || hear(connection, method, interim, heard));
+            options = options.listener(move || receive_interim(connection, method, interim, heard));
         }
         match Transfer::new(chain, Sink::socket(&sink)).options(options).run() {
             Ok(report) => {
@@ -94,7 +94,7 @@ impl Exchange<'_, '_, '_> {
 
     /// Listens once, without waiting; returns whether to go on.
     pub(crate) fn listen(&mut self) -> Heard {
-        hear(self.connection, self.method, self.interim, &mut self.heard)
+        receive_interim(self.connection, self.method, self.interim, &mut self.heard)
     }
 
     fn failed(&self, source: io::Error) -> UploadError {
@@ -110,9 +110,9 @@ pub(crate) fn connect<'a>(
     url: &Url,
     rate: Option<u64>,
 ) -> Result<Connection<'a>, ClientError> {
-    let idle = idle.filter(|idle| idle.leads_to(client, url));
+    let idle = idle.filter(|idle| idle.can_reuse_for(client, url));
     // One that sends something without a request is about to close.
-    let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
+    let is_over = idle.as_ref().is_some_and(|idle| idle.has_input(Duration::ZERO));
     let mut connection = match idle.filter(|_| !is_over) {
         Some(connection) => connection,
         None => client.connect(url)?,
@@ -120,7 +120,7 @@ pub(crate) fn connect<'a>(
     // Nothing comes in over it that should not surface.
     connection.incoming().is_eager = true;
     socket::avoid_pacing_on_loopback(connection.stream());
-    hold_little_on_loopback(connection.stream());
+    limit_loopback_buffer(connection.stream());
     if let Some(rate) = rate {
         // A kernel that cannot pace sends as fast as it can.
         let _ = socket::set_pacing_rate(connection.stream(), rate);
@@ -129,7 +129,7 @@ pub(crate) fn connect<'a>(
 }
 
 /// Receives what the server sends in the middle of a body.
-fn hear(
+fn receive_interim(
     connection: &mut Connection<'_>,
     method: &str,
     interim: &mut (dyn FnMut(&Response) + Send),
@@ -138,7 +138,7 @@ fn hear(
     let mut interim_answers = 0;
     let answer = loop {
         // What has come may be of TLS alone. A server that never stops must not stop the body.
-        if interim_answers == MAX_INTERIM || !connection.has_spoken(Duration::ZERO) {
+        if interim_answers == MAX_INTERIM || !connection.has_input(Duration::ZERO) {
             return Heard::GoOn;
         }
         let answer = connection.response(method);
@@ -185,7 +185,7 @@ fn sorted(error: Error) -> UploadError {
         Error::Cancelled { .. } => ClientError::Cancelled.into(),
         Error::Stalled { .. } => ClientError::Stalled.into(),
         Error::Answered { .. } => UploadError::Broken(Box::new(error)),
-        Error::Io { ref source, .. } if breaks_upload(source) => {
+        Error::Io { ref source, .. } if is_write_error(source) => {
             UploadError::Broken(Box::new(error))
         }
         error => UploadError::Source(Box::new(error)),
@@ -193,7 +193,7 @@ fn sorted(error: Error) -> UploadError {
 }
 
 /// Checks whether an error can only come from a connection that is written to.
-fn breaks_upload(error: &io::Error) -> bool {
+fn is_write_error(error: &io::Error) -> bool {
     is_of_network(error)
         || matches!(
             Errno::from_io_error(error),

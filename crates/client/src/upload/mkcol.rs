@@ -7,7 +7,7 @@ use crate::http::{Connection, HttpClient, Request};
 
 /// What happened to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum MkcolOutcome {
     /// It is new.
     New,
     /// It existed, or the server does not distinguish.
@@ -25,14 +25,14 @@ pub fn make_folder<'a>(
     client: &HttpClient<'a>,
     url: &Url,
     idle: Option<Connection<'a>>,
-) -> Result<(Made, Option<Connection<'a>>), ClientError> {
+) -> Result<(MkcolOutcome, Option<Connection<'a>>), ClientError> {
     let request = Request { method: "MKCOL", fields: &[("Content-Length", "0")] };
-    let answer = client.ask(idle, &request, url)?;
+    let answer = client.execute(idle, &request, url)?;
     let made = match answer.response.status {
-        200..300 => Made::New,
+        200..300 => MkcolOutcome::New,
         // RFC 4918 9.3.1: "MKCOL can only be executed on an unmapped URL."
-        405 => Made::Exists,
-        400 | 404 | 501 => Made::Unknown,
+        405 => MkcolOutcome::Exists,
+        400 | 404 | 501 => MkcolOutcome::Unknown,
         _ => return Err(answer.connection.refusal(&answer.response)),
     };
     Ok((made, answer.connection.finish(&answer.response)))

@@ -25,8 +25,8 @@ pub(crate) use exchange::{Body, Exchange, connect};
 pub(crate) use journal::{Journal, is_version, version};
 pub(crate) use resume_state::ResumeState;
 
-pub use error::{UploadError, UploadFailed, Uploaded};
-pub use mkcol::{Made, make_folder, make_parents};
+pub use error::{UploadError, UploadFailed, UploadOutcome};
+pub use mkcol::{MkcolOutcome, make_folder, make_parents};
 pub use options::{Condition, Event, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
@@ -41,6 +41,6 @@ pub fn upload<'a>(
     url: &Url,
     idle: Option<Connection<'a>>,
     on_event: &mut OnEvent<'_>,
-) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
     uploader::Uploader::new(client, upload, url, idle, on_event).run()
 }

@@ -18,7 +18,7 @@ impl Uploader<'_, '_, '_> {
             return Ok(None);
         }
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = match self.client.ask(self.idle.take(), &request, &self.url) {
+        let answer = match self.client.execute(self.idle.take(), &request, &self.url) {
             Ok(answer) => answer,
             // Where HEAD leads in circles or into the open, PUT may still be welcome.
             Err(ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. }) => {
@@ -26,7 +26,7 @@ impl Uploader<'_, '_, '_> {
             }
             Err(error) => return Err(error.into()),
         };
-        self.note_met();
+        self.mark_answered();
         self.seen = TargetState::Unknown;
         let response = answer.response;
         let is_there = match response.status {
@@ -80,7 +80,7 @@ impl Uploader<'_, '_, '_> {
     }
 
     /// Turns a refusal because of the condition into its meaning.
-    pub(super) fn judge(
+    pub(super) fn interpret_refusal(
         &mut self,
         outcome: Result<AttemptEnd, UploadError>,
     ) -> Result<AttemptEnd, UploadError> {
@@ -97,7 +97,7 @@ impl Uploader<'_, '_, '_> {
     /// Checks whether an answer with this status contradicts the condition: 201 says that something
     /// was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some servers use one
     /// of them for both, so this is no proof.
-    pub(super) fn is_suspicious(&self, status: u16) -> bool {
+    pub(super) fn may_have_replaced(&self, status: u16) -> bool {
         match self.upload.condition {
             Condition::None => false,
             Condition::Absent => matches!(status, 200 | 204),

@@ -17,7 +17,7 @@ use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; what it sent of another version is discarded.
-    pub(super) fn look_back(&mut self) -> Result<(), UploadError> {
+    pub(super) fn find_earlier(&mut self) -> Result<(), UploadError> {
         let Some(path) = self.upload.journal.filter(|_| !self.kept.is_searched) else {
             return Ok(());
         };
@@ -53,14 +53,14 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Asks whether the server can resume uploads, if the file is large enough.
-    pub(super) fn ask_whether_resumable(&mut self) -> Result<(), UploadError> {
+    pub(super) fn check_resumable(&mut self) -> Result<(), UploadError> {
         let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         if self.kept.is_known.is_some() || self.upload.journal.is_none() || !is_long {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };
-        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
-        self.note_met();
+        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
+        self.mark_answered();
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
         self.kept.is_known = Some(says);
@@ -69,7 +69,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Sends what the server does not have yet.
-    pub(super) fn go_on(&mut self) -> Result<AttemptEnd, UploadError> {
+    pub(super) fn send_rest(&mut self) -> Result<AttemptEnd, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
@@ -81,7 +81,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             self.kept.forget();
             return Ok(AttemptEnd::Again);
         };
-        self.note_resumed(at);
+        self.record_resumed(at);
         let offset = at.to_string();
         let mut fields = vec![
             ("Content-Type", "application/partial-upload"),
@@ -115,8 +115,8 @@ impl<'a> Uploader<'_, 'a, '_> {
     /// Returns how many bytes the server has; `None` if it does not know the upload.
     fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.client.ask(self.idle.take(), &request, resource)?;
-        self.note_met();
+        let answer = self.client.execute(self.idle.take(), &request, resource)?;
+        self.mark_answered();
         let response = answer.response;
         match response.status {
             404 | 410 => {
@@ -136,7 +136,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
-        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
+        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
         let response = answer.response;
         self.idle = answer.connection.finish(&response);
         let source = self.upload.source;
@@ -159,7 +159,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
             // If there is no answer, the server discards it after its expiry.
-            let answer: Result<_, ClientError> = self.client.ask(None, &request, &resource);
+            let answer: Result<_, ClientError> = self.client.execute(None, &request, &resource);
             self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
         }
         self.kept.forget();

@@ -44,7 +44,7 @@ impl ResumeState {
     }
 
     /// Handles an interim answer: 104 has the URL of the upload.
-    pub(crate) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
+    pub(crate) fn receive_interim(&mut self, response: &Response, base: &Url, origin: &Origin) {
         if response.status != 104 || !self.is_resumable() {
             return;
         }

@@ -17,7 +17,7 @@ impl Exchange<'_, '_, '_> {
             None => head,
             Some(timeout) => {
                 self.connection.send(&head)?;
-                if let Some(answer) = self.await_word(timeout)? {
+                if let Some(answer) = self.await_continue(timeout)? {
                     return Ok((answer, false));
                 }
                 Vec::new()
@@ -46,7 +46,7 @@ impl Exchange<'_, '_, '_> {
             (Err(_), Some(Ok(answer))) => Ok((answer, false)),
             (Err(error @ UploadError::Source(_)), _) => Err(error),
             (Err(_), Some(Err(error))) => Err(error.into()),
-            (Err(error), None) => match self.last_words() {
+            (Err(error), None) => match self.response_before_break() {
                 Some(answer) if !answer.is_success() => Ok((answer, false)),
                 Some(answer) => Err(UploadError::Early { status: answer.status }),
                 None => Err(error),
@@ -72,14 +72,14 @@ impl Exchange<'_, '_, '_> {
 
     /// Waits for `100 Continue`, no longer than `timeout`; returns the final answer if that comes
     /// instead (RFC 9110 10.1.1).
-    fn await_word(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
+    fn await_continue(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
             }
-            if !self.connection.has_spoken(left.min(POLL_INTERVAL)) {
+            if !self.connection.has_input(left.min(POLL_INTERVAL)) {
                 if self.client.is_cancelled() {
                     return Err(ClientError::Cancelled.into());
                 }
@@ -106,9 +106,9 @@ impl Exchange<'_, '_, '_> {
     }
 
     /// Returns what the server sent before the connection broke, if anything.
-    fn last_words(&mut self) -> Option<Response> {
+    fn response_before_break(&mut self) -> Option<Response> {
         for _ in 0..MAX_INTERIM {
-            if !self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
+            if !self.connection.has_input(LAST_WORDS_TIMEOUT) {
                 break;
             }
             match self.connection.response(self.method) {

@@ -7,7 +7,7 @@ use underpass_protocol::upload::INTEROP_VERSION;
 use underpass_transport::tls::SessionFacts;
 use url::{Origin, Url};
 
-use super::error::{UploadError, UploadFailed, Uploaded};
+use super::error::{UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{Body, Exchange, connect};
 use super::options::{Event, OnEvent, Upload};
 use super::resume_state::ResumeState;
@@ -109,11 +109,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Uploads the file, with as many attempts as are allowed.
-    pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+    pub(super) fn run(mut self) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
         let (mut backoff, mut repeats) = (Backoff::new(self.upload.retries), 0);
         loop {
             let outcome = self.attempt();
-            let outcome = self.judge(outcome);
+            let outcome = self.interpret_refusal(outcome);
             // Only what the server keeps is progress; to begin anew for ever is none.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
@@ -144,14 +144,14 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Makes one attempt: resumes an earlier one, or begins anew.
     fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
-        self.look_back()?;
+        self.find_earlier()?;
         if self.kept.resource.is_some() {
-            return self.go_on();
+            return self.send_rest();
         }
         if let Some(came) = self.check_condition()? {
             return Ok(came);
         }
-        self.ask_whether_resumable()?;
+        self.check_resumable()?;
         self.begin()
     }
 
@@ -234,7 +234,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             send_options: self.upload.options,
             body,
             expects,
-            interim: &mut |response| kept.hear(response, url, origin),
+            interim: &mut |response| kept.receive_interim(response, url, origin),
             on_event: &mut *self.on_event,
             report: Report::default(),
             heard: None,
@@ -289,7 +289,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Notes the bytes that the server has already.
-    pub(super) fn note_resumed(&mut self, at: u64) {
+    pub(super) fn record_resumed(&mut self, at: u64) {
         if self.report.bytes() == 0 {
             self.resumed_at = at;
         }
@@ -299,20 +299,20 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Notes that the server has answered.
-    pub(super) fn note_met(&mut self) {
+    pub(super) fn mark_answered(&mut self) {
         self.has_met = true;
     }
 
-    fn finish(mut self, status: u16, was_there: bool) -> (Uploaded, Option<Connection<'a>>) {
+    fn finish(mut self, status: u16, was_there: bool) -> (UploadOutcome, Option<Connection<'a>>) {
         let is_resumable = self.kept.is_resumable();
         self.kept.forget();
         let is_store = self.client.credentials.store().is_some();
-        let is_suspicious = !was_there && !is_store && self.is_suspicious(status);
+        let may_have_replaced = !was_there && !is_store && self.may_have_replaced(status);
         let Self { url, report, resumed_at, tls, idle, .. } = self;
-        let uploaded = Uploaded {
+        let uploaded = UploadOutcome {
             status,
             was_there,
-            is_suspicious,
+            may_have_replaced,
             url,
             report,
             resumed_at,

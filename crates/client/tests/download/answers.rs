@@ -122,8 +122,9 @@ fn a_part_has_to_be_the_one_that_was_asked_for() {
     let server = Server::start(move |asked, stream| {
         let range = asked.range(body.len()).unwrap();
         let range = range.start..range.end.min(range.start + (5 << 20));
-        let said = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
-        let fields = format!("Content-Range: {said}\nETag: \"x\"\nContent-Length: {}", range.len());
+        let content_range = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
+        let fields =
+            format!("Content-Range: {content_range}\nETag: \"x\"\nContent-Length: {}", range.len());
         say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n\n"))?;
         stream.write_all(&body[range])
     });
@@ -137,9 +138,9 @@ fn a_part_may_come_in_chunks_or_until_the_end() {
         let body = bytes.clone();
         let server = Server::start(move |asked, stream| {
             let range = asked.range(body.len()).unwrap();
-            let said = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
+            let content_range = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
             let coding = if is_chunked { "Transfer-Encoding: chunked\n" } else { "" };
-            let fields = format!("Content-Range: {said}\nETag: \"x\"\n{coding}");
+            let fields = format!("Content-Range: {content_range}\nETag: \"x\"\n{coding}");
             say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n"))?;
             if !is_chunked {
                 stream.write_all(&body[range])?;

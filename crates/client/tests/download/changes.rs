@@ -42,8 +42,9 @@ fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
     let server = Server::start(move |asked, stream| {
         let (bytes, tag) = if asked.number == 0 { (&old, "\"old\"") } else { (&new, "\"new\"") };
         let range = asked.range(LEN).unwrap();
-        let said = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
-        let fields = format!("Content-Range: {said}\nETag: {tag}\nContent-Length: {}", range.len());
+        let content_range = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
+        let fields =
+            format!("Content-Range: {content_range}\nETag: {tag}\nContent-Length: {}", range.len());
         say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n\n"))?;
         stream.write_all(&bytes[range])
     });
@@ -56,9 +57,9 @@ fn mixed(first: &'static str, later: &'static str) -> Server {
     Server::start(move |asked, stream| {
         let (bytes, fields) = if asked.number == 0 { (&old, first) } else { (&new, later) };
         let range = asked.range(LEN).unwrap_or(0..LEN);
-        let said = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
+        let content_range = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
         let head = match asked.field("range") {
-            Some(_) => format!("206 Partial\nContent-Range: {said}"),
+            Some(_) => format!("206 Partial\nContent-Range: {content_range}"),
             None => "200 OK".to_owned(),
         };
         say(stream, &format!("HTTP/1.1 {head}\n{fields}Content-Length: {}\n\n", range.len()))?;
@@ -157,11 +158,11 @@ fn without_a_strong_validator_nothing_is_put_together() {
         ("ETag: \"x\"\n".to_owned(), true),
     ] {
         let bytes = noise(LEN);
-        let (body, said) = (bytes.clone(), fields.clone());
+        let (body, new_fields) = (bytes.clone(), fields.clone());
         let server = Server::start(move |asked, stream| {
             let (head, range) = head(asked, &body, "\"x\"");
             // What was asked for is given in any case: the client is to be careful.
-            let head = head.replace("ETag: \"x\"\n", &said);
+            let head = head.replace("ETag: \"x\"\n", &new_fields);
             say(stream, &head)?;
             if asked.number == 0 {
                 stream.write_all(&body[range.start..range.start + (4 << 20)])?;

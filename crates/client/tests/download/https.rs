@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use underpass_client::download::{DownloadError, Failed};
 use underpass_client::{ClientError, Credentials, Proxies, TlsSetup, Url};
-use underpass_transport::tls::{EncryptedBy, HandshakeError, Trust, Why};
+use underpass_transport::tls::{EncryptedBy, HandshakeError, KernelTlsObstacle, Trust};
 
 use crate::front::Front;
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -45,7 +45,10 @@ fn pieces_come_over_connections_that_go_on_with_one_session() {
     // Once off the socket and once into the file.
     assert_eq!(done.report.user_space_bytes(), 2 * bytes.len() as u64);
     let tls = done.tls.unwrap();
-    assert_eq!((tls.version, tls.encrypted_by), ("TLSv1.3", EncryptedBy::UserSpace(Why::Unwanted)));
+    assert_eq!(
+        (tls.version, tls.encrypted_by),
+        ("TLSv1.3", EncryptedBy::UserSpace(KernelTlsObstacle::Unwanted))
+    );
     assert_eq!(front.connections(), 3, "connections are used again for the next piece");
     assert_eq!(front.resumed(), 2);
 }

@@ -157,8 +157,8 @@ fn a_thread_that_panics_ends_the_download() {
         let target =
             Target::Named { folder: &folder, name: "file".as_ref(), if_exists: client.if_exists };
         let downloader = Downloader::new(client.agent(None), client.wishes.clone());
-        let tell = |event: &Event<'_>| assert!(!matches!(event, Event::Retrying { .. }));
-        drop(downloader.fetch(&url, &target, &client.gauge, &tell));
+        let report = |event: &Event<'_>| assert!(!matches!(event, Event::Retrying { .. }));
+        drop(downloader.fetch(&url, &target, &client.gauge, &report));
     });
     let ended = receiver.recv_timeout(Duration::from_secs(120));
     assert_eq!(ended, Err::<(), _>(std::sync::mpsc::RecvTimeoutError::Disconnected));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_client::download::{
-    Done, DownloadOptions, Downloader, Event, Failed, Gauge, IfExists, Target,
+    DownloadOptions, DownloadOutcome, Downloader, Event, Failed, Gauge, IfExists, Target,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
@@ -229,22 +229,26 @@ impl Client {
     }
 
     /// Fetches to a file of the name `file`.
-    pub fn get(&self, url: &Url) -> Result<Done, Failed> {
+    pub fn get(&self, url: &Url) -> Result<DownloadOutcome, Failed> {
         self.get_until(url, None)
     }
 
-    pub fn get_until(&self, url: &Url, cancel: Option<&AtomicBool>) -> Result<Done, Failed> {
+    pub fn get_until(
+        &self,
+        url: &Url,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<DownloadOutcome, Failed> {
         let folder: OwnedFd = File::open(self.folder.path()).unwrap().into();
         let name = OsStr::new("file");
         let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
         let downloader = Downloader::new(self.agent(cancel), self.wishes.clone());
-        let tell = |event: &Event<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
-        downloader.fetch(url, &target, &self.gauge, &tell)
+        let report = |event: &Event<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
+        downloader.fetch(url, &target, &self.gauge, &report)
     }
 
     /// Fetches these bytes, and leaves nothing else.
     #[track_caller]
-    pub fn gets(&self, url: &Url, bytes: &[u8]) -> Done {
+    pub fn gets(&self, url: &Url, bytes: &[u8]) -> DownloadOutcome {
         let done = self.get(url).unwrap();
         assert!(fs::read(self.path()).unwrap() == bytes, "other bytes");
         assert_eq!(self.names(), ["file"]);

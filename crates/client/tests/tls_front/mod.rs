@@ -145,7 +145,7 @@ impl Relay {
                     Err(_) => return self.reset(),
                 }
             }
-            if !self.tell() {
+            if !self.report() {
                 return;
             }
             self.wait(has_ended);
@@ -161,7 +161,7 @@ impl Relay {
             Ok(_) => {}
         }
         let Ok(state) = self.tls.process_new_packets() else {
-            self.tell();
+            self.report();
             return None;
         };
         let at = self.up.len();
@@ -185,7 +185,7 @@ impl Relay {
     }
 
     /// Gives the client what is to be said; false if it is gone.
-    fn tell(&mut self) -> bool {
+    fn report(&mut self) -> bool {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.client) {
                 Ok(_) => {}
@@ -201,7 +201,7 @@ impl Relay {
         if !self.seen.cuts.load(Ordering::Relaxed) {
             self.tls.send_close_notify();
         }
-        while self.tell() && self.tls.wants_write() {
+        while self.report() && self.tls.wants_write() {
             poll(&mut [PollFd::new(&self.client, PollFlags::OUT)], None).unwrap();
         }
         let _ = self.client.shutdown(Shutdown::Write);

@@ -87,14 +87,14 @@ fn attempt(url: &Url) -> Outcome {
         cancel: None,
     };
     let left_out = Mutex::new(Vec::new());
-    let tell = |event: &TreeEvent<'_>| {
+    let report = |event: &TreeEvent<'_>| {
         if let TreeEvent::LeftOut { path, reason } = event {
             left_out.lock().unwrap().push(format!("{}: {reason}", path.escape_ascii()));
         }
     };
     let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
     let target = place.path().join("x");
-    let outcome = fetch(&agent, &wishes, url, &target, &TreeGauge::default(), &tell);
+    let outcome = fetch(&agent, &wishes, url, &target, &TreeGauge::default(), &report);
     assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");
     assert_eq!(names(place.path()).len(), 1 + usize::from(target.exists()) + unfinished(&place));
     let left_out = left_out.into_inner().unwrap();

@@ -35,7 +35,7 @@ fn what_is_there_is_not_even_offered_to_be_replaced() {
             assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
         });
         let done = put_new(&Sample::of(LEN), &server).done();
-        assert!(done.was_there && !done.is_suspicious);
+        assert!(done.was_there && !done.may_have_replaced);
         assert_eq!(done.report.bytes(), 0);
         server.finish();
     }
@@ -44,7 +44,7 @@ fn what_is_there_is_not_even_offered_to_be_replaced() {
 #[test]
 fn what_is_not_there_is_sent_with_the_condition() {
     // Who may write need not be allowed to read.
-    for (head, status, is_suspicious) in [
+    for (head, status, may_have_replaced) in [
         ("404 Not Found", "201 Created", false),
         ("410 Gone", "201 Created", false),
         ("404 Not Found", "204 No Content", true),
@@ -57,7 +57,11 @@ fn what_is_not_there_is_sent_with_the_condition() {
             taken(&mut conn, "if-none-match", "*", status);
         });
         let done = put_new(&Sample::of(LEN), &server).done();
-        assert_eq!((done.was_there, done.is_suspicious), (false, is_suspicious), "{head} {status}");
+        assert_eq!(
+            (done.was_there, done.may_have_replaced),
+            (false, may_have_replaced),
+            "{head} {status}"
+        );
         server.finish();
     }
 }
@@ -135,7 +139,7 @@ fn only_the_version_that_was_named_is_replaced() {
         }
         server.finish();
     }
-    for (head, fields, tag, status, is_suspicious) in [
+    for (head, fields, tag, status, may_have_replaced) in [
         ("200 OK", &["ETag: \"old\""][..], "\"old\"", "204 No Content", false),
         ("200 OK", &["ETag: \"old\""], "\"old\"", "201 Created", false),
         ("200 OK", &["ETag: \"x\""], "*", "204 No Content", false),
@@ -146,7 +150,11 @@ fn only_the_version_that_was_named_is_replaced() {
             told(&mut conn, head, fields);
             taken(&mut conn, "if-match", tag, status);
         });
-        assert_eq!(put(&server, tag).done().is_suspicious, is_suspicious, "{head} {status}");
+        assert_eq!(
+            put(&server, tag).done().may_have_replaced,
+            may_have_replaced,
+            "{head} {status}"
+        );
         server.finish();
     }
 }

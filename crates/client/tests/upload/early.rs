@@ -99,7 +99,7 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
 #[test]
 fn what_is_no_answer_is_told() {
     let sample = Sample::of(10);
-    for (said, words) in [
+    for (answer, words) in [
         ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "invalid response"),
         ("HTTP/1.1 abc\r\n\r\n", "invalid response"),
         ("HTTP/1.1 201 Created\r\nContent-Length: x\r\n\r\n", "Content-Length"),
@@ -107,7 +107,7 @@ fn what_is_no_answer_is_told() {
         let server = Scripted::one(move |mut conn| {
             conn.head();
             conn.take(10);
-            conn.say(said);
+            conn.say(answer);
         });
         let error = sample.put_with(&server.url("/"), |it| it.retries = 0).failed().error;
         assert!(error.to_string().contains(words), "{error}");

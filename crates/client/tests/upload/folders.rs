@@ -1,6 +1,6 @@
 //! Folders are made by MKCOL, where the server knows it.
 
-use underpass_client::upload::{Made, make_folder};
+use underpass_client::upload::{MkcolOutcome, make_folder};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup};
 
 use super::rig::{PATIENCE, Scripted};
@@ -8,10 +8,10 @@ use super::rig::{PATIENCE, Scripted};
 #[test]
 fn each_answer_has_its_meaning() {
     let cases = [
-        ("201 Created", Some(Made::New)),
-        ("405 Method Not Allowed", Some(Made::Exists)),
-        ("501 Not Implemented", Some(Made::Unknown)),
-        ("400 Bad Request", Some(Made::Unknown)),
+        ("201 Created", Some(MkcolOutcome::New)),
+        ("405 Method Not Allowed", Some(MkcolOutcome::Exists)),
+        ("501 Not Implemented", Some(MkcolOutcome::Unknown)),
+        ("400 Bad Request", Some(MkcolOutcome::Unknown)),
         ("403 Forbidden", None),
         ("409 Conflict", None),
         ("507 Insufficient Storage", None),

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use underpass_client::Url;
 use underpass_client::upload::UploadError;
-use underpass_transport::tls::{EncryptedBy, Why};
+use underpass_transport::tls::{EncryptedBy, KernelTlsObstacle};
 
 use super::front::Front;
 use super::rig::{Sample, Scripted, field, payload, put, script};
@@ -35,7 +35,7 @@ fn a_file_arrives_whole_and_the_receipt_says_how() {
     let done = sample.put_with(&url, |it| it.tls = front.trusted()).done();
     assert_eq!((done.status, payload(&done.report)), (201, LEN as u64));
     assert!(done.report.user_space_bytes() >= 2 * LEN as u64);
-    assert_eq!(done.tls.unwrap().encrypted_by, EncryptedBy::UserSpace(Why::Unwanted));
+    assert_eq!(done.tls.unwrap().encrypted_by, EncryptedBy::UserSpace(KernelTlsObstacle::Unwanted));
     server.finish();
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_client::upload::{
-    Condition, Event, SendOptions, Upload, UploadFailed, Uploaded, upload,
+    Condition, Event, SendOptions, Upload, UploadFailed, UploadOutcome, upload,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 use underpass_engine::{Integrity, Report, Source};
@@ -203,13 +203,13 @@ pub struct DownloadOptions {
 
 /// How an upload ended, and what was told meanwhile.
 pub struct Outcome {
-    pub result: Result<Uploaded, UploadFailed>,
+    pub result: Result<UploadOutcome, UploadFailed>,
     pub told: Vec<String>,
 }
 
 impl Outcome {
     #[track_caller]
-    pub fn done(self) -> Uploaded {
+    pub fn done(self) -> UploadOutcome {
         self.result.unwrap_or_else(|failed| panic!("{}: {:?}", failed.error, self.told))
     }
 
@@ -266,14 +266,14 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         retries: wishes.retries,
     };
     let mut told = Vec::new();
-    let mut tell = |event: &Event<'_>| match event {
+    let mut report = |event: &Event<'_>| match event {
         Event::Progress(progress) => (wishes.watch)(progress.bytes),
         Event::Resumed { at } => told.push(format!("resumed at {at}")),
         Event::StartedOver { reason } => told.push(format!("started over: {reason}")),
         Event::Again { error, resumes, .. } => told.push(format!("again ({resumes}): {error}")),
         Event::Redirected { to } => told.push(format!("redirected to {to}")),
     };
-    let result = upload(&agent, &what, url, None, &mut tell).map(|(done, _)| done);
+    let result = upload(&agent, &what, url, None, &mut report).map(|(done, _)| done);
     Outcome { result, told }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 use underpass_protocol::FileVersion;
-use underpass_transport::digest::{Stopped, crc32};
+use underpass_transport::digest::{ComputeError, crc32};
 
 use super::error::ArchiveError;
 use crate::digest::settle::wait_for_writes;
@@ -73,8 +73,10 @@ impl PartialSum {
         }
         match outcome {
             Ok(checksum) => (self.checksum, self.at) = (checksum, end),
-            Err(Stopped::Io(error)) => return Some(Err(ChecksumError::Unreadable(error.kind()))),
-            Err(Stopped::Cancelled) => return Some(Err(ChecksumError::Changed)),
+            Err(ComputeError::Io(error)) => {
+                return Some(Err(ChecksumError::Unreadable(error.kind())));
+            }
+            Err(ComputeError::Cancelled) => return Some(Err(ChecksumError::Changed)),
         }
         (self.at == self.version.size).then_some(Ok(self.checksum))
     }

@@ -10,7 +10,7 @@ use underpass_engine::Version;
 use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
 use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
-use crate::digest::{Stopped, compute};
+use crate::digest::{ComputeError, compute};
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
 
@@ -96,7 +96,7 @@ fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
     shared.metrics.digest(read_bytes, outcome.is_ok() && is_unchanged);
     let digests = match outcome {
         Ok(computed) if is_unchanged => computed.digests,
-        Err(Stopped::Io(_)) if is_unchanged => return Err(DigestError::Unreadable),
+        Err(ComputeError::Io(_)) if is_unchanged => return Err(DigestError::Unreadable),
         _ => return Err(DigestError::Changing),
     };
     shared.digests.remember(Arc::clone(file), *version, digests);

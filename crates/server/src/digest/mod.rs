@@ -15,5 +15,5 @@ pub use underpass_protocol::digest::{
     write_wanted,
 };
 pub use underpass_transport::digest::{
-    Checked, Computed, Fact, Offer, OfferError, Stopped, compute, verify,
+    Checked, ComputeError, Computed, DigestCheck, Offer, OfferError, compute, verify,
 };

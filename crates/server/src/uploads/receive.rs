@@ -46,7 +46,7 @@ impl UploadJob {
         let mut storage = Vec::new();
         let request = params.request.request(&mut storage);
         let timeout = Some(shared.settings.timeout);
-        underpass_transport::hold_little_on_loopback(&slot.connection);
+        underpass_transport::limit_loopback_buffer(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);

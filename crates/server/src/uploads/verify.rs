@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 
-use crate::digest::{Digest, Offer, OfferError, Stopped};
+use crate::digest::{ComputeError, Digest, Offer, OfferError};
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::refusal::Refusal;
 
@@ -37,7 +37,7 @@ impl ActiveUpload<'_> {
         metrics.digest(checked.as_ref().map_or(read_bytes, |c| c.read_bytes), checked.is_ok());
         match checked {
             Ok(checked) => Ok(checked.whole),
-            Err(OfferError::Stopped(Stopped::Io(error))) => Err(error.into()),
+            Err(OfferError::ComputeError(ComputeError::Io(error))) => Err(error.into()),
             Err(error) => Err(Refusal::new(400, error.to_string())),
         }
     }

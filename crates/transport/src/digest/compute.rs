@@ -20,7 +20,7 @@ pub struct Computed {
 
 /// Why no digest was computed.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum ComputeError {
     /// It was cancelled.
     Cancelled,
     /// The file cannot be read, or ends before the range does.
@@ -34,13 +34,13 @@ pub enum Stopped {
 ///
 /// # Errors
 ///
-/// [`Stopped`]; a file that is shorter than the range is `UnexpectedEof`.
+/// [`ComputeError`]; a file that is shorter than the range is `UnexpectedEof`.
 pub fn compute(
     file: impl AsFd,
     range: Range<u64>,
     algorithms: &[Algorithm],
     go_on: impl FnMut(u64) -> bool,
-) -> Result<Computed, Stopped> {
+) -> Result<Computed, ComputeError> {
     let mut hashers: Vec<_> = algorithms.iter().copied().map(Hasher::new).collect();
     let add = |bytes: &[u8]| hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
     let read_bytes = read(file.as_fd(), range, add, go_on)?;
@@ -53,8 +53,8 @@ pub fn compute(
 ///
 /// # Errors
 ///
-/// [`Stopped::Io`]; a file that is shorter than the range is `UnexpectedEof`.
-pub fn crc32(file: impl AsFd, range: Range<u64>, before: u32) -> Result<u32, Stopped> {
+/// [`ComputeError::Io`]; a file that is shorter than the range is `UnexpectedEof`.
+pub fn crc32(file: impl AsFd, range: Range<u64>, before: u32) -> Result<u32, ComputeError> {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     read(file.as_fd(), range, |bytes| hasher.update(bytes), |_| true)?;
     Ok(hasher.finalize())
@@ -66,7 +66,7 @@ fn read(
     range: Range<u64>,
     mut add: impl FnMut(&[u8]),
     mut go_on: impl FnMut(u64) -> bool,
-) -> Result<u64, Stopped> {
+) -> Result<u64, ComputeError> {
     let wanted = range.end.saturating_sub(range.start);
     // This only makes the kernel read further ahead; a failure does no harm.
     let _ = fadvise(file, range.start, std::num::NonZeroU64::new(wanted), Advice::Sequential);
@@ -75,15 +75,15 @@ fn read(
     while read_bytes < wanted {
         let left = usize::try_from(wanted - read_bytes).unwrap_or(BUFFER).min(buffer.len());
         let read = match pread(file, &mut buffer[..left], range.start + read_bytes) {
-            Ok(0) => return Err(Stopped::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => return Err(ComputeError::Io(io::ErrorKind::UnexpectedEof.into())),
             Ok(read) => read,
             Err(Errno::INTR) => continue,
-            Err(errno) => return Err(Stopped::Io(errno.into())),
+            Err(errno) => return Err(ComputeError::Io(errno.into())),
         };
         add(&buffer[..read]);
         read_bytes += read as u64;
         if !go_on(read_bytes) {
-            return Err(Stopped::Cancelled);
+            return Err(ComputeError::Cancelled);
         }
     }
     Ok(read_bytes)
@@ -92,7 +92,7 @@ fn read(
 /// The number of bytes read at once, which fits the second-level cache of a processor.
 const BUFFER: usize = 256 << 10;
 
-impl std::fmt::Display for Stopped {
+impl std::fmt::Display for ComputeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
@@ -101,7 +101,7 @@ impl std::fmt::Display for Stopped {
     }
 }
 
-impl std::error::Error for Stopped {
+impl std::error::Error for ComputeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Cancelled => None,

@@ -6,6 +6,6 @@ mod compute;
 mod offer;
 mod verify;
 
-pub use compute::{Computed, Stopped, compute, crc32};
+pub use compute::{ComputeError, Computed, compute, crc32};
 pub use offer::{Checked, Offer, OfferError};
-pub use verify::{Fact, verify};
+pub use verify::{DigestCheck, verify};

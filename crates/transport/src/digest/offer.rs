@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use underpass_protocol::digest::{BadField, Digest, parse_digests};
 
-use super::compute::{Stopped, compute};
+use super::compute::{ComputeError, compute};
 
 /// The digests that came with a body, and the part of the file that they cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,12 +103,12 @@ pub enum OfferError {
         found: Digest,
     },
     /// The check was not completed.
-    Stopped(Stopped),
+    ComputeError(ComputeError),
 }
 
-impl From<Stopped> for OfferError {
-    fn from(stopped: Stopped) -> Self {
-        Self::Stopped(stopped)
+impl From<ComputeError> for OfferError {
+    fn from(stopped: ComputeError) -> Self {
+        Self::ComputeError(stopped)
     }
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for OfferError {
             Self::Differs { offered, found } => {
                 write!(f, "what arrived is {found}, not {}", offered.hex())
             }
-            Self::Stopped(stopped) => stopped.fmt(f),
+            Self::ComputeError(stopped) => stopped.fmt(f),
         }
     }
 }
@@ -127,7 +127,7 @@ impl std::error::Error for OfferError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Differs { .. } => None,
-            Self::Stopped(stopped) => Some(stopped),
+            Self::ComputeError(stopped) => Some(stopped),
         }
     }
 }

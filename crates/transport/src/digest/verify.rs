@@ -4,11 +4,11 @@ use std::os::fd::AsFd;
 
 use underpass_protocol::digest::{Algorithm, Digest};
 
-use super::compute::{Stopped, compute};
+use super::compute::{ComputeError, compute};
 
 /// The result for one digest of a file, for a receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fact {
+pub struct DigestCheck {
     /// The computed digest.
     pub found: Digest,
     /// The expected digest, if there is one.
@@ -17,7 +17,7 @@ pub struct Fact {
     pub read_bytes: u64,
 }
 
-impl Fact {
+impl DigestCheck {
     /// Returns whether the digest is the expected one; `None` if none is expected.
     #[must_use]
     pub fn matches(&self) -> Option<bool> {
@@ -37,14 +37,14 @@ impl Fact {
 ///
 /// # Errors
 ///
-/// [`Stopped`], as [`compute()`].
+/// [`ComputeError`], as [`compute()`].
 pub fn verify(
     file: impl AsFd,
     len: u64,
     expected: &[Digest],
     shown: &[Algorithm],
     go_on: impl FnMut(u64) -> bool,
-) -> Result<Vec<Fact>, Stopped> {
+) -> Result<Vec<DigestCheck>, ComputeError> {
     let mut algorithms: Vec<_> = expected.iter().map(Digest::algorithm).collect();
     algorithms.extend(shown);
     algorithms.sort();
@@ -55,7 +55,7 @@ pub fn verify(
     let computed = compute(file, 0..len, &algorithms, go_on)?;
     let fact = |algorithm: Algorithm, expected: Option<Digest>| {
         let found = computed.digests.iter().find(|found| found.algorithm() == algorithm)?.clone();
-        Some(Fact { found, expected, read_bytes: computed.read_bytes })
+        Some(DigestCheck { found, expected, read_bytes: computed.read_bytes })
     };
     let is_expected = |algorithm| expected.iter().any(|digest| digest.algorithm() == algorithm);
     let facts = expected.iter().map(|digest| (digest.algorithm(), Some(digest.clone())));

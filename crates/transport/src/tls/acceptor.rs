@@ -34,7 +34,7 @@ impl Acceptor {
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(refused)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Only(Arc::clone(identity.key()))));
+            .with_cert_resolver(Arc::new(SingleCertificate(Arc::clone(identity.key()))));
         config.alpn_protocols = suites::protocols();
         config.ignore_client_order = true;
         config.enable_secret_extraction = kernel;
@@ -47,7 +47,7 @@ impl Acceptor {
     #[must_use]
     pub fn renewed(&self, identity: &Identity) -> Self {
         let mut config = ServerConfig::clone(&self.config);
-        config.cert_resolver = Arc::new(Only(Arc::clone(identity.key())));
+        config.cert_resolver = Arc::new(SingleCertificate(Arc::clone(identity.key())));
         Self { config: Arc::new(config), is_slow: is_slow(identity), ..self.clone() }
     }
 
@@ -97,9 +97,9 @@ fn is_slow(identity: &Identity) -> bool {
 
 /// The same certificate for every client.
 #[derive(Debug)]
-struct Only(Arc<CertifiedKey>);
+struct SingleCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Only {
+impl ResolvesServerCert for SingleCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }

@@ -18,7 +18,7 @@ use rustls::{
 
 use super::certificates::CertificateFacts;
 use super::certificates::read_certificates;
-use super::error::{Doubt, Fault, HandshakeError, TlsError};
+use super::error::{Fault, HandshakeError, TlsError, VerifyError};
 use super::kernel_offer::KernelOffer;
 use super::suites;
 use crate::trust::{Pin, Trust};
@@ -153,7 +153,7 @@ impl ServerCertVerifier for Verifier {
             let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
             let pin = Pin::of(&key);
             if !self.pins.contains(&pin) {
-                return Err(because(Doubt::NotPinned(pin)));
+                return Err(because(VerifyError::NotPinned(pin)));
             }
         }
         Ok(ServerCertVerified::assertion())
@@ -214,12 +214,12 @@ fn explained(error: Error, certificate: &[u8]) -> Error {
         | Fault::NotValidYetContext { .. }
         | Fault::NotValidForNameContext { .. }
         | Fault::BadEncoding => fault.into(),
-        _ if is_self_signed() => because(Doubt::SelfSigned),
+        _ if is_self_signed() => because(VerifyError::SelfSigned),
         Fault::BadSignature => Fault::UnknownIssuer.into(),
         other => other.into(),
     }
 }
 
-fn because(doubt: Doubt) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(doubt))))
+fn because(fmt_untrusted: VerifyError) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(fmt_untrusted))))
 }

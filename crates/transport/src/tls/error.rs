@@ -149,14 +149,14 @@ pub enum HandshakeError {
 
 /// Errors of the verifier that rustls has no variant for.
 #[derive(Clone, Debug)]
-pub(super) enum Doubt {
+pub(super) enum VerifyError {
     /// The key is not one of the pinned keys.
     NotPinned(Pin),
     /// The certificate is self-signed.
     SelfSigned,
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for VerifyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPinned(key) => write!(f, "its public key {key} is not pinned"),
@@ -165,15 +165,15 @@ impl fmt::Display for Doubt {
     }
 }
 
-impl std::error::Error for Doubt {}
+impl std::error::Error for VerifyError {}
 
 impl From<Error> for HandshakeError {
     fn from(error: Error) -> Self {
         let Error::InvalidCertificate(error) = error else { return Self::Tls(error) };
         if let CertificateError::Other(other) = &error {
             match other.0.downcast_ref() {
-                Some(Doubt::NotPinned(key)) => return Self::NotPinned { key: *key },
-                Some(Doubt::SelfSigned) => {
+                Some(VerifyError::NotPinned(key)) => return Self::NotPinned { key: *key },
+                Some(VerifyError::SelfSigned) => {
                     let error = CertificateError::UnknownIssuer;
                     return Self::Certificate { error, is_self_signed: true };
                 }
@@ -215,14 +215,14 @@ impl fmt::Display for HandshakeError {
                 "the server's certificate is self-signed, so no authority vouches for it: name it with \
                  --cacert, or its key with --pin",
             ),
-            Self::Certificate { error, .. } => doubt(f, error),
+            Self::Certificate { error, .. } => fmt_untrusted(f, error),
             Self::NotPinned { key } => {
                 write!(f, "the server's public key is not a pinned one, but {key}")
             }
             Self::Name(host) => {
                 write!(f, "`{host}` is neither a name nor an address that TLS can check")
             }
-            Self::Tls(error) => complaint(f, error),
+            Self::Tls(error) => fmt_reason(f, error),
             Self::Io(error) => {
                 let plain = underpass_engine::hint::Plain(error);
                 write!(f, "the TLS handshake failed: {plain}")
@@ -241,7 +241,7 @@ impl std::error::Error for HandshakeError {
 }
 
 /// Writes why a certificate is not trusted, and what can be done.
-fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
+fn fmt_untrusted(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
     match error {
         CertificateError::ExpiredContext { not_after, .. } => {
             write!(f, "the server's certificate expired on {}", day(*not_after))
@@ -287,7 +287,7 @@ fn plain_name(name: &str) -> &str {
 }
 
 /// Writes why a handshake failed.
-fn complaint(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+fn fmt_reason(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     use AlertDescription as Alert;
     match error {
         Error::AlertReceived(Alert::HandshakeFailure) => f.write_str(

@@ -18,7 +18,7 @@ use super::kernel_offer::{KernelOffer, refused};
 use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, UserSpace};
 use super::session::{Records, Session};
 use super::suites;
-use crate::session_facts::{EncryptedBy, SessionFacts, Why};
+use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 
 /// The number of bytes peeked at once: more than either side usually sends.
 const LOOK: usize = 16 * 1024;
@@ -120,7 +120,7 @@ impl Handshake {
 
     fn go(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
         loop {
-            let is_done = match self.think() {
+            let is_done = match self.process_records() {
                 Ok(is_done) => is_done,
                 Err(error) => {
                     self.take_alerts(&error);
@@ -145,7 +145,7 @@ impl Handshake {
 
     /// Lets rustls proceed, and returns whether the handshake is done. It sees one record at a
     /// time, so that it never sees one from after the end.
-    fn think(&mut self) -> Result<bool, Error> {
+    fn process_records(&mut self) -> Result<bool, Error> {
         let connection = self.connection.as_mut().ok_or(Error::HandshakeNotComplete)?;
         loop {
             let Self { incoming, outgoing, shown, .. } = self;
@@ -277,7 +277,8 @@ impl Handshake {
             encrypted_by: EncryptedBy::Kernel,
         };
         let (Some(kind), None) = (kind, obstacle) else {
-            facts.encrypted_by = EncryptedBy::UserSpace(obstacle.unwrap_or(Why::Suite));
+            facts.encrypted_by =
+                EncryptedBy::UserSpace(obstacle.unwrap_or(KernelTlsObstacle::Suite));
             let incoming = std::mem::take(&mut self.incoming);
             let outgoing = std::mem::take(&mut self.outgoing);
             let records = Records::Here(UserSpace::new(connection, incoming, outgoing));

@@ -12,16 +12,19 @@ use underpass_engine::TlsTransport;
 use underpass_engine::ktls::Support;
 
 use super::kernel_offer::KernelOffer;
-use super::{Acceptor, Connector, EncryptedBy, Handshake, Identity, Progress, Session, Trust, Why};
+use super::{
+    Acceptor, Connector, EncryptedBy, Handshake, Identity, KernelTlsObstacle, Progress, Session,
+    Trust,
+};
 
 /// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only
 /// at the end.
-fn hopeful() -> KernelOffer {
+fn claimed_offer() -> KernelOffer {
     KernelOffer::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
 }
 
 /// Returns a kernel offer that promises support which then fails: a Unix socket cannot have TLS.
-fn treacherous() -> KernelOffer {
+fn false_offer() -> KernelOffer {
     let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
     support.suites.as_flattened_mut().fill(Ok(()));
     KernelOffer::of(Some(support))
@@ -69,8 +72,10 @@ fn complete_handshake(
 #[test]
 fn what_follows_a_handshake_stays_in_the_socket() {
     let (acceptor, connector) = both();
-    for (wish, why) in [(hopeful(), Why::Version), (treacherous(), Why::Refused(Errno::OPNOTSUPP))]
-    {
+    for (wish, why) in [
+        (claimed_offer(), KernelTlsObstacle::Version),
+        (false_offer(), KernelTlsObstacle::Refused(Errno::OPNOTSUPP)),
+    ] {
         let ends = UnixStream::pair().unwrap();
         let acceptor = acceptor.clone().with(wish);
         let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
@@ -98,7 +103,7 @@ fn where_tls_stays_here_it_is_read_at_once() {
 fn a_client_leaves_tickets_in_the_socket() {
     let (acceptor, connector) = both();
     let ends = UnixStream::pair().unwrap();
-    let connector = connector.with(hopeful());
+    let connector = connector.with(claimed_offer());
     let (client, server, _) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
     assert_eq!(server.send(ends.1.as_fd(), b"back", false), Ok(4));
     assert!(!client.has_input());
@@ -116,7 +121,7 @@ fn a_byte_at_a_time_is_a_handshake_too() {
     assert!(matches!(client.advance(ours.as_fd()), Ok(Progress::Reads)));
     let mut hello = Vec::new();
     let _ = theirs.read_to_end(&mut hello);
-    for wish in [KernelOffer::of(None), hopeful()] {
+    for wish in [KernelOffer::of(None), claimed_offer()] {
         let (near, far) = UnixStream::pair().unwrap();
         let mut server = Handshake::accept(&acceptor.clone().with(wish)).unwrap();
         let mut answer = [0; 5];

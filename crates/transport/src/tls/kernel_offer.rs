@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use underpass_engine::ktls::{self, Cipher, Support, Version};
 
-use crate::session_facts::Why;
+use crate::session_facts::KernelTlsObstacle;
 
 /// The capabilities of the kernel, and the options for them.
 #[derive(Clone, Debug)]
@@ -31,24 +31,24 @@ impl KernelOffer {
     }
 
     /// Returns why the kernel cannot encrypt, as far as that is known before a handshake.
-    pub(super) fn obstacle(&self) -> Option<Why> {
+    pub(super) fn obstacle(&self) -> Option<KernelTlsObstacle> {
         match self.support.as_ref().map(|support| support.module) {
-            None => Some(Why::Unwanted),
+            None => Some(KernelTlsObstacle::Unwanted),
             Some(Ok(())) => None,
             Some(Err(error)) => Some(refused(error)),
         }
     }
 
     /// Returns why the kernel cannot encrypt with the negotiated version and cipher.
-    pub(super) fn obstacle_to(&self, kind: Option<(Version, Cipher)>) -> Option<Why> {
-        let Some(support) = &self.support else { return Some(Why::Unwanted) };
-        let Some((version, cipher)) = kind else { return Some(Why::Suite) };
+    pub(super) fn obstacle_to(&self, kind: Option<(Version, Cipher)>) -> Option<KernelTlsObstacle> {
+        let Some(support) = &self.support else { return Some(KernelTlsObstacle::Unwanted) };
+        let Some((version, cipher)) = kind else { return Some(KernelTlsObstacle::Suite) };
         if support.supports(version, cipher).is_ok() {
             None
         } else if Cipher::ALL.iter().any(|&other| support.supports(version, other).is_ok()) {
-            Some(Why::Suite)
+            Some(KernelTlsObstacle::Suite)
         } else {
-            Some(Why::Version)
+            Some(KernelTlsObstacle::Version)
         }
     }
 
@@ -63,8 +63,12 @@ impl KernelOffer {
 }
 
 /// Returns why a connection cannot be given to the kernel.
-pub(super) fn refused(error: Errno) -> Why {
-    if error == Errno::NOENT { Why::NoModule } else { Why::Refused(error) }
+pub(super) fn refused(error: Errno) -> KernelTlsObstacle {
+    if error == Errno::NOENT {
+        KernelTlsObstacle::NoModule
+    } else {
+        KernelTlsObstacle::Refused(error)
+    }
 }
 
 #[cfg(test)]
@@ -74,24 +78,27 @@ mod tests {
     #[test]
     fn the_place_is_decided_by_what_the_kernel_can_do() {
         let kind = (Version::Tls13, Cipher::Aes256Gcm);
-        assert_eq!(KernelOffer::of(None).obstacle(), Some(Why::Unwanted));
+        assert_eq!(KernelOffer::of(None).obstacle(), Some(KernelTlsObstacle::Unwanted));
         let none = KernelOffer::of(Some(Support::none(Errno::NOENT)));
-        assert_eq!(none.obstacle(), Some(Why::NoModule));
+        assert_eq!(none.obstacle(), Some(KernelTlsObstacle::NoModule));
         let filtered = KernelOffer::of(Some(Support::none(Errno::PERM)));
-        assert_eq!(filtered.obstacle(), Some(Why::Refused(Errno::PERM)));
+        assert_eq!(filtered.obstacle(), Some(KernelTlsObstacle::Refused(Errno::PERM)));
         let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
         assert_eq!(KernelOffer::of(Some(support.clone())).obstacle(), None);
         assert_eq!(
             KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)),
-            Some(Why::Version)
+            Some(KernelTlsObstacle::Version)
         );
         support.suites[0][0] = Ok(());
         assert_eq!(
             KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)),
-            Some(Why::Suite)
+            Some(KernelTlsObstacle::Suite)
         );
         support.suites[0][1] = Ok(());
         assert_eq!(KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)), None);
-        assert_eq!(KernelOffer::of(Some(support)).obstacle_to(None), Some(Why::Suite));
+        assert_eq!(
+            KernelOffer::of(Some(support)).obstacle_to(None),
+            Some(KernelTlsObstacle::Suite)
+        );
     }
 }

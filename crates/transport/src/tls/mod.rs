@@ -26,7 +26,7 @@ pub use handshake::{Handshake, Progress};
 pub use records::control;
 pub use session::Session;
 
-pub use crate::session_facts::{EncryptedBy, SessionFacts, Why};
+pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
 /// Why there is no TLS: never, with the feature `tls`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, HandshakeKind, ServerConfig};
-use underpass_transport::tls::{EncryptedBy, Why};
+use underpass_transport::tls::{EncryptedBy, KernelTlsObstacle};
 
 use crate::rig::{
     Certificate, Ours, accept, client_peer, connect, converse, converse_with_peer, server_peer,
@@ -54,7 +54,7 @@ fn a_server_speaks_each_suite() {
         converse_with_peer(&ours);
         let facts = ours.0.facts();
         assert_eq!((facts.version, facts.suite, facts.is_resumed), (version, name, false));
-        assert_eq!(facts.encrypted_by, EncryptedBy::UserSpace(Why::Unwanted));
+        assert_eq!(facts.encrypted_by, EncryptedBy::UserSpace(KernelTlsObstacle::Unwanted));
         peer.join().unwrap();
     }
 }

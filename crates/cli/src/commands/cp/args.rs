@@ -13,7 +13,7 @@ use underpass_copy::{Backup, CopyOptions, ExcludePattern, Follow, LinkKind, defa
 use underpass_engine::{Mechanism, Policy};
 
 use super::backup::BackupArgs;
-use super::order::{Kept, Ordered, Update};
+use super::order::{OrderedOptions, Preserved, Update};
 use crate::args::{MoveArgs, When};
 use crate::failure::{Failure, Result};
 
@@ -25,7 +25,7 @@ use crate::failure::{Failure, Result};
 pub(crate) struct CpArgs {
     // The first, because it looks at options before the others take them.
     #[command(flatten)]
-    pub(super) ordered: Ordered,
+    pub(super) ordered: OrderedOptions,
 
     /// What to copy (- is standard input), and last where to: a new name, a folder, or - for
     /// standard output
@@ -61,11 +61,11 @@ pub(crate) struct CpArgs {
     /// Keep these properties; without a list those of -p
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true)]
     #[arg(value_delimiter = ',', default_missing_value = "usual")]
-    preserve: Vec<Kept>,
+    preserve: Vec<Preserved>,
 
     /// Do not keep these properties, not even permissions and times
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    no_preserve: Vec<Kept>,
+    no_preserve: Vec<Preserved>,
 
     /// Copy mode, times and what -p and --preserve name, and no bytes
     #[arg(long)]
@@ -230,7 +230,7 @@ impl CpArgs {
         self.refuse_unlike_copies(backup.as_ref())?;
         let patterns = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
         let exclude = patterns.collect::<std::result::Result<_, _>>();
-        let Ordered { preserve, hard_links, follow, .. } = self.ordered;
+        let OrderedOptions { preserve, hard_links, follow, .. } = self.ordered;
         Ok(CopyOptions {
             recursive,
             follow: follow.unwrap_or(default),
@@ -267,7 +267,7 @@ impl CpArgs {
     /// Refuses what contradicts links instead of copies, backups, and trees as mirrors.
     fn refuse_unlike_copies(&self, backup: Option<&Backup>) -> Result<()> {
         let makes_links = self.link || self.symbolic_link;
-        let Ordered { no_clobber, refuse_existing, .. } = self.ordered;
+        let OrderedOptions { no_clobber, refuse_existing, .. } = self.ordered;
         let is_folder = self.recursive || self.archive;
         let refused = [
             (self.delete && !is_folder, "--delete is for folders: add -r"),

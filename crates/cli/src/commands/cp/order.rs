@@ -7,7 +7,7 @@ use underpass_copy::{Follow, Preserve, PreserveMode};
 
 /// What the options mean whose order matters: each of them changes what those before it mean.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ordered {
+pub(crate) struct OrderedOptions {
     /// What is kept of the originals.
     pub(super) preserve: Preserve,
     /// Whether names of one file become names of one copy.
@@ -26,7 +26,7 @@ pub(crate) struct Ordered {
 
 /// What can be kept of an original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kept {
+pub(crate) enum Preserved {
     /// Mode and ACLs
     Mode,
     /// Owner and group
@@ -61,35 +61,37 @@ pub(crate) enum Update {
 
 /// One of the options.
 #[derive(Clone, Copy)]
-enum Word {
+enum OrderedOption {
     Archive,
     Links,
     Preserve,
-    Keep(Kept, bool),
+    Keep(Preserved, bool),
     Follow(Follow),
     Interactive,
     NoClobber,
     Update(Update),
 }
 
-impl Ordered {
-    fn apply(&mut self, word: Word) {
+impl OrderedOptions {
+    fn apply(&mut self, word: OrderedOption) {
         match word {
-            Word::Archive => {
+            OrderedOption::Archive => {
                 (self.follow, self.hard_links) = (Some(Follow::Never), true);
                 self.preserve = Preserve::ALL;
             }
-            Word::Links => (self.follow, self.hard_links) = (Some(Follow::Never), true),
-            Word::Preserve | Word::Keep(Kept::Usual, _) => self.preserve = Preserve::ALL,
-            Word::Keep(kept, is_kept) => self.keep(kept, is_kept),
-            Word::Follow(follow) => self.follow = Some(follow),
-            Word::Interactive => {
+            OrderedOption::Links => (self.follow, self.hard_links) = (Some(Follow::Never), true),
+            OrderedOption::Preserve | OrderedOption::Keep(Preserved::Usual, _) => {
+                self.preserve = Preserve::ALL
+            }
+            OrderedOption::Keep(kept, is_kept) => self.keep(kept, is_kept),
+            OrderedOption::Follow(follow) => self.follow = Some(follow),
+            OrderedOption::Interactive => {
                 (self.interactive, self.no_clobber, self.refuse_existing) = (true, false, false);
             }
-            Word::NoClobber => {
+            OrderedOption::NoClobber => {
                 (self.interactive, self.no_clobber, self.refuse_existing) = (false, true, false);
             }
-            Word::Update(update) => {
+            OrderedOption::Update(update) => {
                 self.update = update == Update::Older;
                 self.refuse_existing = update == Update::NoneFail;
                 self.no_clobber = update == Update::None;
@@ -98,16 +100,16 @@ impl Ordered {
         }
     }
 
-    fn keep(&mut self, kept: Kept, is_kept: bool) {
+    fn keep(&mut self, kept: Preserved, is_kept: bool) {
         let mode = if is_kept { PreserveMode::All } else { PreserveMode::Nothing };
         match kept {
-            Kept::Mode => self.preserve.mode = mode,
-            Kept::Ownership => self.preserve.ownership = is_kept,
-            Kept::Timestamps => self.preserve.timestamps = is_kept,
-            Kept::Links => self.hard_links = is_kept,
-            Kept::Context => self.preserve.context = is_kept,
-            Kept::Xattr => self.preserve.xattrs = is_kept,
-            Kept::All | Kept::Usual => {
+            Preserved::Mode => self.preserve.mode = mode,
+            Preserved::Ownership => self.preserve.ownership = is_kept,
+            Preserved::Timestamps => self.preserve.timestamps = is_kept,
+            Preserved::Links => self.hard_links = is_kept,
+            Preserved::Context => self.preserve.context = is_kept,
+            Preserved::Xattr => self.preserve.xattrs = is_kept,
+            Preserved::All | Preserved::Usual => {
                 self.hard_links = is_kept;
                 self.preserve = Preserve {
                     mode,
@@ -121,34 +123,36 @@ impl Ordered {
     }
 }
 
-impl FromArgMatches for Ordered {
+impl FromArgMatches for OrderedOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let flags = [
-            ("archive", Word::Archive),
-            ("no_dereference_links", Word::Links),
-            ("keep", Word::Preserve),
-            ("dereference", Word::Follow(Follow::Always)),
-            ("no_dereference", Word::Follow(Follow::Never)),
-            ("follow_named", Word::Follow(Follow::Named)),
-            ("interactive", Word::Interactive),
-            ("no_clobber", Word::NoClobber),
+            ("archive", OrderedOption::Archive),
+            ("no_dereference_links", OrderedOption::Links),
+            ("keep", OrderedOption::Preserve),
+            ("dereference", OrderedOption::Follow(Follow::Always)),
+            ("no_dereference", OrderedOption::Follow(Follow::Never)),
+            ("follow_named", OrderedOption::Follow(Follow::Named)),
+            ("interactive", OrderedOption::Interactive),
+            ("no_clobber", OrderedOption::NoClobber),
         ];
         let is_given = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let mut words: Vec<(usize, Word)> = flags
+        let mut words: Vec<(usize, OrderedOption)> = flags
             .into_iter()
             .filter(|(id, _)| is_given(id))
             .flat_map(|(id, word)| matches.index_of(id).map(|index| (index, word)))
             .collect();
         for (id, is_kept) in [("preserve", true), ("no_preserve", false)] {
-            let values = matches.get_many::<Kept>(id).into_iter().flatten();
+            let values = matches.get_many::<Preserved>(id).into_iter().flatten();
             let indices = matches.indices_of(id).into_iter().flatten();
-            let kept = indices.zip(values).map(|(index, kept)| (index, Word::Keep(*kept, is_kept)));
+            let kept = indices
+                .zip(values)
+                .map(|(index, kept)| (index, OrderedOption::Keep(*kept, is_kept)));
             words.extend(kept);
         }
         if let (Some(index), Some(update)) =
             (matches.index_of("update"), matches.get_one::<Update>("update"))
         {
-            words.push((index, Word::Update(*update)));
+            words.push((index, OrderedOption::Update(*update)));
         }
         words.sort_by_key(|(index, _)| *index);
         // As with coreutils, only -i takes back -n.
@@ -158,7 +162,7 @@ impl FromArgMatches for Ordered {
         let mut ordered = Self::default();
         words.into_iter().for_each(|(_, word)| ordered.apply(word));
         if is_sticky {
-            ordered.apply(Word::NoClobber);
+            ordered.apply(OrderedOption::NoClobber);
         }
         Ok(ordered)
     }
@@ -170,7 +174,7 @@ impl FromArgMatches for Ordered {
 }
 
 /// It declares no option: it reads those of the command.
-impl Args for Ordered {
+impl Args for OrderedOptions {
     fn augment_args(command: Command) -> Command {
         command
     }

@@ -65,12 +65,12 @@ struct PairRecord {
     /// The receipt of that, as a command would print it.
     receipt: Receipt,
     /// Each mechanism, alone.
-    mechanisms: Vec<Alone>,
+    mechanisms: Vec<SingleTrial>,
 }
 
 /// The trial of one mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Alone {
+struct SingleTrial {
     name: &'static str,
     /// Whether it moved the bytes unchanged.
     works: bool,
@@ -91,12 +91,12 @@ impl From<&PairTrials> for PairRecord {
             to: trials.to.clone(),
             way: report.mechanisms().map(|(mechanism, _)| mechanism.name()).last(),
             receipt,
-            mechanisms: trials.alone.iter().map(Alone::from).collect(),
+            mechanisms: trials.alone.iter().map(SingleTrial::from).collect(),
         }
     }
 }
 
-impl From<&(Mechanism, Trial)> for Alone {
+impl From<&(Mechanism, Trial)> for SingleTrial {
     fn from((mechanism, trial): &(Mechanism, Trial)) -> Self {
         let errno = match &trial.outcome {
             TrialOutcome::Declined(refusal) => Some(refusal.name().into_owned()),

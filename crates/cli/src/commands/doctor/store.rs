@@ -139,7 +139,7 @@ fn clock(contact: &Contact) -> Finding {
 /// Returns whether there is an object with this URL.
 fn first_byte(client: &HttpClient<'_>, url: &Url) -> Result<bool, ClientError> {
     let request = Request { method: "GET", fields: &[("Range", "bytes=0-0")] };
-    let answer = client.ask(None, &request, url)?;
+    let answer = client.execute(None, &request, url)?;
     Ok(matches!(answer.response.status, 200 | 206))
 }
 

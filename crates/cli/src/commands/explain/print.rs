@@ -6,7 +6,7 @@ use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, 
 use crate::output::counted;
 use crate::output::printable::one_line;
 use crate::receipt::explained::costs;
-use crate::receipt::path_diagram::{Alphabet, Flow, PathDiagram, Under, label};
+use crate::receipt::path_diagram::{Alphabet, Flow, KernelPath, PathDiagram, label};
 use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.
@@ -156,7 +156,7 @@ fn diagram(receipt: &ProgramReceipt) -> PathDiagram {
         };
         receipt.crossings.iter().filter(through).map(flow).collect()
     };
-    let under = |from, to, how: &str, count: CountReceipt| Under {
+    let under = |from, to, how: &str, count: CountReceipt| KernelPath {
         from,
         to,
         label: format!("{how} {}", label(count.bytes, count.calls)),

@@ -166,17 +166,16 @@ impl Filler<'_> {
         let request = Request { method: "POST", fields: &fields };
         let mut backoff = Backoff::new(self.args.http.retries());
         loop {
-            let answered =
-                self.client.ask(None, &request, &url).and_then(|mut answer| {
-                    match answer.response.status {
-                        200 => answer
-                            .connection
-                            .incoming()
-                            .memory(answer.response.framing, MAX_ANSWER)
-                            .map_err(|_| underpass_client::ClientError::Closed),
-                        _ => Err(answer.connection.refusal(&answer.response)),
-                    }
-                });
+            let answered = self.client.execute(None, &request, &url).and_then(|mut answer| {
+                match answer.response.status {
+                    200 => answer
+                        .connection
+                        .incoming()
+                        .memory(answer.response.framing, MAX_ANSWER)
+                        .map_err(|_| underpass_client::ClientError::Closed),
+                    _ => Err(answer.connection.refusal(&answer.response)),
+                }
+            });
             let error = match answered {
                 Ok(body) => {
                     let bad = |_| Failure::line(format!("{} is no node", shown(&self.args.node)));

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    Done, DownloadError, DownloadOptions, Downloader, Event, Failed, Gauge, Kept, RateLimit,
-    name_of,
+    DownloadError, DownloadOptions, DownloadOutcome, Downloader, Event, Failed, Gauge, PartialInfo,
+    RateLimit, name_of,
 };
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::destination::Destination;
 use super::list::Item;
-use super::sums::Sums;
+use super::sums::ChecksumList;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
@@ -32,7 +32,7 @@ pub(super) struct Files<'f> {
     pub(super) cancel: &'f AtomicBool,
     pub(super) rate_limit: Arc<RateLimit>,
     /// The digests that they must have.
-    pub(super) sums: Option<Sums>,
+    pub(super) sums: Option<ChecksumList>,
     /// The number of files at once.
     pub(super) parallel: usize,
 }
@@ -110,7 +110,7 @@ fn finish(
     args: &GetArgs,
     url: &Url,
     destination: Destination,
-    outcome: std::result::Result<Done, Failed>,
+    outcome: std::result::Result<DownloadOutcome, Failed>,
     elapsed: Duration,
     new_dir: Option<&Path>,
 ) -> Result<()> {
@@ -134,7 +134,7 @@ fn finish(
             print::file_receipt(args.show, &receipt);
             let to = destination.path().display();
             let mut line = format!("fetching {} to {to}: {failed}", shown(url));
-            if let Some(Kept { name, bytes }) = &failed.kept {
+            if let Some(PartialInfo { name, bytes }) = &failed.kept {
                 // Writing to a string cannot fail.
                 let _ = write!(line, "; {} keeps {}", name.display(), BinaryBytes(*bytes));
             }

@@ -14,7 +14,7 @@ use underpass_engine::hint::Action;
 use super::args::GetArgs;
 use super::file::Files;
 use super::list::{self, Item};
-use super::sums::Sums;
+use super::sums::ChecksumList;
 use super::{progress, tree};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, Meter};
@@ -86,15 +86,15 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 }
 
 /// Reads the digests of --check.
-fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<Sums>> {
+fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<ChecksumList>> {
     let Some(place) = &args.check else { return Ok(None) };
     if !place.contains("://") {
-        return Sums::read(Path::new(place)).map(Some);
+        return ChecksumList::read(Path::new(place)).map(Some);
     }
     let url = input::url_or_object(place)
         .map_err(|reason| Failure::Usage(format!("--check '{place}': {reason}")))?;
     let remote = args.http.remote(&url, tls, cancel)?;
-    Sums::fetch(&remote.client, &remote.url).map(Some)
+    ChecksumList::fetch(&remote.client, &remote.url).map(Some)
 }
 
 /// Fetches files, several at once if so requested.

@@ -15,13 +15,13 @@ use crate::failure::{Failure, Result, WithPath};
 
 /// The digests of files by their paths.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct ChecksumList {
     /// Where they come from, for messages.
     name: String,
     digests: HashMap<Vec<u8>, Vec<Digest>>,
 }
 
-impl Sums {
+impl ChecksumList {
     /// Reads the digests in a file.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let mut text = Vec::new();
@@ -35,7 +35,7 @@ impl Sums {
         let name = underpass_receipt::shown(url);
         let fetched = || {
             let request = Request { method: "GET", fields: &[] };
-            let mut answer = client.ask(None, &request, url)?;
+            let mut answer = client.execute(None, &request, url)?;
             if answer.response.status != 200 {
                 return Err(answer.connection.refusal(&answer.response));
             }
@@ -172,10 +172,10 @@ mod tests {
             assert_eq!(found.as_deref(), name.map(str::as_bytes), "{text}");
         }
         let text = format!("{hex}  x/a\n{hex}  b\n{hex}  y/a\n");
-        let sums = Sums::parse("SUMS", text.as_bytes()).expect("digests");
+        let sums = ChecksumList::parse("SUMS", text.as_bytes()).expect("digests");
         assert!(sums.of(Path::new("b")).is_ok() && sums.of(Path::new("z/b")).is_ok());
         assert!(sums.of(Path::new("x/a")).is_ok());
         assert!(sums.of(Path::new("a")).is_err() && sums.of(Path::new("c")).is_err());
-        assert!(Sums::parse("SUMS", b"nothing").is_err());
+        assert!(ChecksumList::parse("SUMS", b"nothing").is_err());
     }
 }

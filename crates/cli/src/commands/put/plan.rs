@@ -100,7 +100,7 @@ impl Plan {
         roots.into_iter().flat_map(move |(path, url)| Walk {
             recursive,
             follows,
-            waiting: VecDeque::from([Found { path, url, is_named: true, above: Vec::new() }]),
+            waiting: VecDeque::from([WalkEntry { path, url, is_named: true, above: Vec::new() }]),
         })
     }
 }
@@ -110,12 +110,12 @@ impl Plan {
 struct Walk {
     recursive: bool,
     follows: bool,
-    waiting: VecDeque<Found>,
+    waiting: VecDeque<WalkEntry>,
 }
 
 /// An entry found by the walk.
 #[derive(Debug)]
-struct Found {
+struct WalkEntry {
     path: PathBuf,
     url: Url,
     /// Whether the user named it, so that links are followed.
@@ -134,8 +134,8 @@ impl Iterator for Walk {
 }
 
 impl Walk {
-    fn look(&mut self, found: Found) -> Result<PutStep> {
-        let Found { path, url, is_named, above } = found;
+    fn look(&mut self, found: WalkEntry) -> Result<PutStep> {
+        let WalkEntry { path, url, is_named, above } = found;
         if is_named && is_stdin(&path) {
             return Ok(PutStep::File { path, url });
         }
@@ -188,7 +188,7 @@ impl Walk {
         for entry in entries.into_iter().rev() {
             let (path, url) = (entry.path(), beneath(&url, &entry.file_name()));
             let above = above.clone();
-            self.waiting.push_front(Found { path, url, is_named: false, above });
+            self.waiting.push_front(WalkEntry { path, url, is_named: false, above });
         }
         Ok(PutStep::Folder { url })
     }

@@ -9,14 +9,14 @@ use underpass_client::environment::journal_path;
 use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
 use underpass_client::upload::{
-    Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
-    make_folder, upload,
+    Condition, Event, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadFailed,
+    UploadOutcome, make_folder, upload,
 };
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_protocol::digest::Algorithm;
-use underpass_server::digest::{Computed, Stopped, compute, write_digests};
+use underpass_server::digest::{ComputeError, Computed, compute, write_digests};
 
 use super::args::PutArgs;
 use super::plan::PutStep;
@@ -161,7 +161,7 @@ impl<'s> Session<'s> {
         let (made, idle) = make_folder(&self.client, url, self.idle.take())
             .map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
         self.idle = idle;
-        self.makes_no_folders = made == Made::Unknown;
+        self.makes_no_folders = made == MkcolOutcome::Unknown;
         Ok(())
     }
 
@@ -249,12 +249,12 @@ impl<'s> Session<'s> {
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.
-    fn tell_of_condition(&self, name: &str, done: &Uploaded) {
+    fn tell_of_condition(&self, name: &str, done: &UploadOutcome) {
         let at = shown(&done.url);
         if done.was_there && !self.args.show.quiet {
             self.note(&format!("{name}: already there: {at}"));
         }
-        if done.is_suspicious {
+        if done.may_have_replaced {
             let (status, word) = match done.status {
                 201 => (201, "created, not replaced"),
                 status => (status, "replaced"),
@@ -292,7 +292,7 @@ impl<'s> Session<'s> {
                 Ok(Some(Computed { read_bytes: computed.read_bytes * 2, ..computed }))
             }
             Ok(computed) => Ok(Some(computed)),
-            Err(Stopped::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
+            Err(ComputeError::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
             Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),
         }
     }

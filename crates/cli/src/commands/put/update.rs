@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use underpass_client::Url;
-use underpass_client::upload::{MODIFIED, Uploaded, make_parents};
+use underpass_client::upload::{MODIFIED, UploadOutcome, make_parents};
 use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
@@ -39,10 +39,10 @@ impl Session<'_> {
             return Ok(None);
         }
         self.there += 1;
-        let done = Uploaded {
+        let done = UploadOutcome {
             status: 200,
             was_there: true,
-            is_suspicious: false,
+            may_have_replaced: false,
             url: url.clone(),
             report: Report::default(),
             resumed_at: 0,

@@ -25,12 +25,12 @@ enum Source {
     /// PEM files, which may be renewed while the server runs.
     Files { certificates: PathBuf, key: PathBuf },
     /// A certificate that this process has created.
-    Made(Made),
+    SelfSigned(SelfSigned),
 }
 
 /// The data by which clients can verify a self-signed certificate.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct SelfSigned {
     /// SHA-256 of the certificate, as browsers show it.
     pub(crate) fingerprint: String,
     /// SHA-256 of the public key, in the form that curl and `underpass get` accept.
@@ -63,13 +63,13 @@ impl Certificate {
             (None, Some(_), None) => return Err(lacks("--tls-cert", "--tls-key", "its key")),
             (None, None, Some(_)) => return Err(lacks("--tls-key", "--tls-cert", "a certificate")),
         };
-        let made = Made { fingerprint: identity.fingerprint(), pin: identity.pin() };
+        let made = SelfSigned { fingerprint: identity.fingerprint(), pin: identity.pin() };
         let warning = identity.warning().map(str::to_owned);
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
         let acceptor = Acceptor::new(identity, in_kernel)?.zero_copy(*tls_zero_copy);
         let source = match files {
             Some((certificates, key)) => Source::Files { certificates, key },
-            None => Source::Made(made),
+            None => Source::SelfSigned(made),
         };
         Ok(Some(Self { credentials: Credentials::new(acceptor), source, warning }))
     }
@@ -80,9 +80,9 @@ impl Certificate {
     }
 
     /// Returns the data by which clients can verify it, if only this process knows them.
-    pub(crate) fn made(&self) -> Option<&Made> {
+    pub(crate) fn made(&self) -> Option<&SelfSigned> {
         match &self.source {
-            Source::Made(made) => Some(made),
+            Source::SelfSigned(made) => Some(made),
             Source::Files { .. } => None,
         }
     }
@@ -96,7 +96,7 @@ impl Certificate {
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Files { certificates, key } => vec![certificates.clone(), key.clone()],
-            Source::Made(_) => Vec::new(),
+            Source::SelfSigned(_) => Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use underpass_engine::hint::Action;
 
 use super::state::Download;
 use crate::download::check::check;
-use crate::download::error::{DownloadError, Failed, Kept};
+use crate::download::error::{DownloadError, Failed, PartialInfo};
 use crate::download::note;
 use crate::download::options::{IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
@@ -20,7 +20,7 @@ impl Download<'_, '_> {
                 self.partial = Some(stream);
                 return Ok(false);
             }
-            Some(PartialFile::Kept(kept)) => {
+            Some(PartialFile::PartialInfo(kept)) => {
                 // Empty before another journal is written, so that no crash can leave a mixture.
                 let emptied = kept.atomic.file().set_len(0);
                 emptied.map_err(DownloadError::local("emptying"))?;
@@ -57,7 +57,7 @@ impl Download<'_, '_> {
         let (atomic, is_partial) = match partial {
             PartialFile::Stream { .. } => return Ok(()),
             PartialFile::Unnamed(atomic) => (atomic, false),
-            PartialFile::Kept(kept) => (kept.atomic, true),
+            PartialFile::PartialInfo(kept) => (kept.atomic, true),
         };
         if let Some(modified) = self.modified.filter(|_| options.keep_time) {
             // The bytes are right whatever the time.
@@ -90,10 +90,10 @@ impl Download<'_, '_> {
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
             name.forget(true);
         }
-        let is_kept = matches!(self.partial, Some(PartialFile::Kept(_))) && kept > 0;
+        let is_kept = matches!(self.partial, Some(PartialFile::PartialInfo(_))) && kept > 0;
         self.partial = None;
         let name = self.name().filter(|_| is_kept);
-        let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
+        let kept = name.map(|name| PartialInfo { name: name.part_name(), bytes: kept });
         Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }
     }
 }

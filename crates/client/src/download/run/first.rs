@@ -18,12 +18,12 @@ use crate::download::interpret::{
 use crate::download::note;
 use crate::download::options::{Event, IfExists, Target};
 use crate::download::partial_file::PartialFile;
-use crate::download::workers::ask;
-use crate::http::{Answer, Request, Response};
+use crate::download::workers::execute;
+use crate::http::{OpenResponse, Request, Response};
 
 /// The first answer with a body.
-pub(super) struct First<'a> {
-    pub(super) answer: Answer<'a>,
+pub(super) struct FirstResponse<'a> {
+    pub(super) answer: OpenResponse<'a>,
     /// The range that follows; all of the file if that is unknown.
     pub(super) range: Option<Range<u64>>,
 }
@@ -53,7 +53,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 return Ok(false);
             }
         }
-        let answer = self.ask_about()?;
+        let answer = self.request_head()?;
         if !answer.response.is_success() {
             return match if_exists {
                 // The request for the file will fail in the same way.
@@ -68,8 +68,8 @@ impl<'j, 'a> Download<'j, 'a> {
                 None => {
                     let since = modified(&answer.response)
                         .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-                    let said = since.and_then(|since| i64::try_from(since.as_secs()).ok());
-                    fields.number("content-length") == Some(size) && said == Some(time)
+                    let last_modified = since.and_then(|since| i64::try_from(since.as_secs()).ok());
+                    fields.number("content-length") == Some(size) && last_modified == Some(time)
                 }
             };
         if is_same {
@@ -108,12 +108,12 @@ impl<'j, 'a> Download<'j, 'a> {
 
     /// Requests the head of the file: by GET where the server refuses HEAD, and the body is not
     /// read then.
-    pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
+    pub(super) fn request_head(&mut self) -> Result<OpenResponse<'a>, DownloadError> {
         let mut backoff = Backoff::new(self.options.retries);
         let mut method = "HEAD";
         loop {
             let request = Request { method, fields: &[] };
-            let error = match self.client.ask(None, &request, self.url) {
+            let error = match self.client.execute(None, &request, self.url) {
                 Ok(answer) => {
                     self.has_answered = true;
                     self.tls = answer.connection.tls().cloned();
@@ -158,16 +158,16 @@ impl<'j, 'a> Download<'j, 'a> {
 
     /// Requests the first missing range, or the whole file, and creates the file for it; returns
     /// the answer. `None` if nothing is missing.
-    pub(super) fn open(&mut self) -> Result<Option<First<'a>>, DownloadError> {
+    pub(super) fn open(&mut self) -> Result<Option<FirstResponse<'a>>, DownloadError> {
         loop {
             let client = self.client;
             let connection = client.connect(self.url)?;
-            let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
+            let Some(mut asked) = self.next_request(connection.is_local()) else { return Ok(None) };
             asked.wants_digest = wanted(self.options);
             // A part of another version is gone on with.
             let unless = self.unless.as_ref().filter(|_| asked.version.is_none());
             asked.unless = unless.map(|(tag, _)| tag.clone());
-            let answer = ask(client, Some(connection), &asked, self.url, true)?;
+            let answer = execute(client, Some(connection), &asked, self.url, true)?;
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
             let found = interpret_response(&asked, &answer.response)?;
@@ -186,18 +186,18 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Unsatisfiable => self.is_plain = true,
                 Interpretation::Whole { total } => {
                     self.settle(&answer, total)?;
-                    return Ok(Some(First { answer, range: total.map(|total| 0..total) }));
+                    return Ok(Some(FirstResponse { answer, range: total.map(|total| 0..total) }));
                 }
                 Interpretation::Part { range, total } => {
                     self.settle(&answer, Some(total))?;
-                    return Ok(Some(First { answer, range: Some(range) }));
+                    return Ok(Some(FirstResponse { answer, range: Some(range) }));
                 }
             }
         }
     }
 
     /// Returns the next request; `None` if nothing is missing.
-    pub(super) fn question(&self, is_local: bool) -> Option<FileRequest> {
+    pub(super) fn next_request(&self, is_local: bool) -> Option<FileRequest> {
         let is_single = match self.options.connections {
             Some(connections) => connections == 1,
             None => is_local && self.mirrors.is_empty(),
@@ -228,7 +228,7 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Notes what an answer has about the file, and creates the file if there is none.
     pub(super) fn settle(
         &mut self,
-        answer: &Answer<'_>,
+        answer: &OpenResponse<'_>,
         total: Option<u64>,
     ) -> Result<(), DownloadError> {
         let response = &answer.response;
@@ -236,7 +236,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.total = total;
         self.offered = offered(response);
         if self.options.verify && self.client.credentials.store().is_some() {
-            self.offered.extend(self.ask_for_digest(response)?);
+            self.offered.extend(self.request_store_digest(response)?);
         }
         if self.options.verify && self.offered.is_empty() {
             return Err(DownloadError::NoDigest);
@@ -245,17 +245,17 @@ impl<'j, 'a> Download<'j, 'a> {
             self.version = Version::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.partial = Some(self.place(total)?);
-            self.has_partial |= matches!(self.partial, Some(PartialFile::Kept(_)));
+            self.has_partial |= matches!(self.partial, Some(PartialFile::PartialInfo(_)));
         }
         self.gauge.set(self.here(), total);
         self.check_room()
     }
 
     /// Asks a store for the digest of the version that answers: it has none for parts.
-    fn ask_for_digest(&self, answered: &Response) -> Result<Option<Digest>, DownloadError> {
+    fn request_store_digest(&self, answered: &Response) -> Result<Option<Digest>, DownloadError> {
         let fields = [("x-amz-checksum-mode", "ENABLED")];
         let request = Request { method: "HEAD", fields: &fields };
-        let head = self.client.ask(None, &request, self.url)?.response;
+        let head = self.client.execute(None, &request, self.url)?.response;
         let is_same = head.is_success() && Version::of(&head) == Version::of(answered);
         Ok(stored(&head).filter(|_| is_same))
     }

@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::ReceiveOptions;
 
-use super::first::First;
+use super::first::FirstResponse;
 use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
-use crate::download::error::{Done, DownloadError, Failed};
+use crate::download::error::{DownloadError, DownloadOutcome, Failed};
 use crate::download::options::{Event, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::scheduler::SegmentScheduler;
-use crate::download::workers::{Opened, Totals, Workers};
+use crate::download::workers::{OpenSegment, Totals, Workers};
 use crate::error::ClientError;
-use crate::http::Answer;
+use crate::http::OpenResponse;
 
 impl<'a> Download<'_, 'a> {
     /// Runs the download to its end.
-    pub(in super::super) fn run(mut self) -> Result<Done, Failed> {
+    pub(in super::super) fn run(mut self) -> Result<DownloadOutcome, Failed> {
         match self.all() {
-            Ok(was_here) => Ok(Done {
+            Ok(was_here) => Ok(DownloadOutcome {
                 size: self.total.unwrap_or_else(|| self.report.bytes()),
                 report: self.report,
                 resumed_at: self.resumed_at,
@@ -69,7 +69,7 @@ impl<'a> Download<'_, 'a> {
 
     /// Requests and fetches what is missing, until something fails.
     fn round(&mut self) -> Result<(), DownloadError> {
-        let Some(First { answer, range }) = self.open()? else { return Ok(()) };
+        let Some(FirstResponse { answer, range }) = self.open()? else { return Ok(()) };
         match (self.total, range) {
             (Some(_), Some(range)) => self.fetch(answer, range),
             _ => self.fetch_unmeasured(answer),
@@ -77,7 +77,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Fetches what is missing over as many connections as are worth it.
-    fn fetch(&mut self, answer: Answer<'a>, range: Range<u64>) -> Result<(), DownloadError> {
+    fn fetch(&mut self, answer: OpenResponse<'a>, range: Range<u64>) -> Result<(), DownloadError> {
         let missing = self.missing();
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
         let connections = self.connections(&missing, answer.connection.is_local());
@@ -110,7 +110,7 @@ impl<'a> Download<'_, 'a> {
         if let Some(bytes) = self.rate_limit.window() {
             answer.connection.set_window(bytes);
         }
-        workers.run(Opened { answer, range }, first);
+        workers.run(OpenSegment { answer, range }, first);
         let is_done = workers.scheduler.is_done();
         let moved = workers.moved.load(Ordering::Relaxed);
         let Totals { report, error, connections } =
@@ -124,7 +124,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Fetches a body of unknown length.
-    fn fetch_unmeasured(&mut self, mut answer: Answer<'a>) -> Result<(), DownloadError> {
+    fn fetch_unmeasured(&mut self, mut answer: OpenResponse<'a>) -> Result<(), DownloadError> {
         let Some(partial) = &self.partial else { return Ok(()) };
         let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
         let cancel: Vec<_> = self.client.cancel.into_iter().collect();
@@ -177,13 +177,13 @@ impl<'a> Download<'_, 'a> {
     fn receive_options(&self) -> ReceiveOptions<'_> {
         let options = self.options;
         let most = MIN_KEPT - REPORT_EVERY;
-        let portion = self.rate_limit.portion().unwrap_or(most);
-        let step = usize::try_from(most.min(portion)).unwrap_or(usize::MAX);
+        let burst = self.rate_limit.burst().unwrap_or(most);
+        let step = usize::try_from(most.min(burst)).unwrap_or(usize::MAX);
         ReceiveOptions {
             policy: options.policy,
             step: Some(options.step.unwrap_or(step).min(step)),
             pipes: Some(self.pipes),
-            progress_every: Some(REPORT_EVERY.min(portion)),
+            progress_every: Some(REPORT_EVERY.min(burst)),
             limit: None,
             reserve: !matches!(self.partial, Some(PartialFile::Stream { .. })),
         }

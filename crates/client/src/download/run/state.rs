@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::digest::Digest;
-use underpass_transport::digest::Fact;
+use underpass_transport::digest::DigestCheck;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
@@ -54,7 +54,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) resumed_at: u64,
     /// The digests that the server has sent.
     pub(super) offered: Vec<Digest>,
-    pub(super) facts: Vec<Fact>,
+    pub(super) facts: Vec<DigestCheck>,
     pub(super) tls: Option<SessionFacts>,
 }
 
@@ -112,7 +112,7 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Checks whether the download can be resumed from what has arrived.
     pub(super) fn is_resumable(&self) -> bool {
         match &self.partial {
-            None | Some(PartialFile::Kept(_)) => true,
+            None | Some(PartialFile::PartialInfo(_)) => true,
             Some(PartialFile::Unnamed(_)) => false,
             Some(PartialFile::Stream { done, .. }) => {
                 *done == 0 || (self.has_ranges && self.version.is_some())

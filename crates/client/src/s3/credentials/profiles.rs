@@ -41,8 +41,8 @@ impl ProfileFiles {
             false => Err(format!(
                 "there is no profile '{}' in {} and {}",
                 self.profile,
-                shown(self.credentials.as_deref(), "credentials"),
-                shown(self.config.as_deref(), "config")
+                path_or_name(self.credentials.as_deref(), "credentials"),
+                path_or_name(self.config.as_deref(), "config")
             )),
         }
     }
@@ -77,7 +77,7 @@ const OTHER_WAYS: [&str; 5] =
     ["sso_session", "sso_start_url", "credential_process", "role_arn", "login_session"];
 
 /// Returns the path of a file, or its name if it has none.
-fn shown(path: Option<&Path>, name: &str) -> String {
+fn path_or_name(path: Option<&Path>, name: &str) -> String {
     path.map_or_else(|| name.to_owned(), |path| path.display().to_string())
 }
 

@@ -46,12 +46,12 @@ impl Document {
             id: document.access_key_id,
             secret: document.secret_access_key,
             token: document.token,
-            expires: document.expiration.as_deref().and_then(moment),
+            expires: document.expiration.as_deref().and_then(parse_time),
         })
     }
 }
 
-fn moment(text: &str) -> Option<SystemTime> {
+fn parse_time(text: &str) -> Option<SystemTime> {
     Some(text.parse::<Timestamp>().ok()?.into())
 }
 
@@ -69,19 +69,19 @@ fn web_identity(
         body += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
     }
     let kind = [("Content-Type", "application/x-www-form-urlencoded")];
-    let body = ask(client, "POST", service, &kind, body.as_bytes())
+    let body = request(client, "POST", service, &kind, body.as_bytes())
         .map_err(|error| failed("the role of AWS_ROLE_ARN", service, &error))?;
     let (mut keys, mut token) = (Keys::default(), None);
     xml::read(&body, |name, text| match name {
         b"accesskeyid" => text.clone_into(&mut keys.id),
         b"secretaccesskey" => text.clone_into(&mut keys.secret),
         b"sessiontoken" => token = Some(text.to_owned()),
-        b"expiration" => keys.expires = moment(text),
+        b"expiration" => keys.expires = parse_time(text),
         _ => {}
     });
     keys.token = token;
     match keys.id.is_empty() || keys.secret.is_empty() {
-        true => Err(ClientError::Keys(format!("{} has no keys in its answer", shown(service)))),
+        true => Err(ClientError::Keys(format!("{} has no keys in its answer", redacted(service)))),
         false => Ok(keys),
     }
 }
@@ -101,10 +101,10 @@ fn container(
         None => token.map(str::to_owned),
     };
     let fields: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
-    let body = ask(client, "GET", url, &fields, &[])
+    let body = request(client, "GET", url, &fields, &[])
         .map_err(|error| failed("the keys of the container", url, &error))?;
     Document::parse(&body)
-        .ok_or_else(|| ClientError::Keys(format!("{} has no keys in its answer", shown(url))))
+        .ok_or_else(|| ClientError::Keys(format!("{} has no keys in its answer", redacted(url))))
 }
 
 /// Returns whether plain HTTP to an address does not leave the machine.
@@ -125,17 +125,17 @@ fn is_near(url: &Url) -> bool {
 /// Asks the metadata service of a virtual machine, which need not be there.
 fn metadata(client: &HttpClient<'static>, base: &Url) -> Option<Keys> {
     let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", "21600")];
-    let token = ask(client, "PUT", &base.join("/latest/api/token").ok()?, &ttl, &[]).ok()?;
+    let token = request(client, "PUT", &base.join("/latest/api/token").ok()?, &ttl, &[]).ok()?;
     let token = String::from_utf8(token).ok()?;
     let fields = [("X-aws-ec2-metadata-token", token.trim())];
     let roles = base.join("/latest/meta-data/iam/security-credentials/").ok()?;
-    let names = String::from_utf8(ask(client, "GET", &roles, &fields, &[]).ok()?).ok()?;
+    let names = String::from_utf8(request(client, "GET", &roles, &fields, &[]).ok()?).ok()?;
     let name = names.lines().next()?.trim();
-    Document::parse(&ask(client, "GET", &roles.join(name).ok()?, &fields, &[]).ok()?)
+    Document::parse(&request(client, "GET", &roles.join(name).ok()?, &fields, &[]).ok()?)
 }
 
 /// Sends one request, and returns the body of its answer.
-fn ask(
+fn request(
     client: &HttpClient<'static>,
     method: &str,
     url: &Url,
@@ -162,11 +162,11 @@ fn secret(file: &Path) -> Result<String, ClientError> {
 }
 
 fn failed(what: &str, url: &Url, error: &ClientError) -> ClientError {
-    ClientError::Keys(format!("asking {} for {what}: {error}", shown(url)))
+    ClientError::Keys(format!("asking {} for {what}: {error}", redacted(url)))
 }
 
 /// Returns an address without what might be secret in it.
-fn shown(url: &Url) -> String {
+fn redacted(url: &Url) -> String {
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
     format!("{}://{host}", url.scheme())
 }

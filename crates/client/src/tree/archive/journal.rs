@@ -131,14 +131,14 @@ impl Journal {
     }
 
     /// Notes a folder whose permissions and time are still to be set.
-    pub(super) fn note_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
+    pub(super) fn record_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
         let (seconds, nanoseconds) = facts.modified;
         let path = encode_segment(&facts.path);
         self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
     }
 
     /// Notes a large file before its first byte.
-    pub(super) fn note_large(&self, large: &LargeFile) -> io::Result<()> {
+    pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
         let LargeFile { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
         let path = encode_segment(path);
         self.append(&sealed(&format!(
@@ -163,7 +163,7 @@ impl Journal {
 
     /// Syncs the file system from time to time and notes the position on the disk, until the other
     /// end of `stop` is dropped.
-    pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
+    pub(super) fn sync_periodically(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let position = self.written.load(Ordering::Relaxed);
             // If this fails there is nothing safe to note; the next write will tell people.
@@ -365,9 +365,9 @@ mod tests {
         let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();
         assert_eq!(noted, None);
         journal.begin(&origin()).unwrap();
-        journal.note_folder(&folder(b"")).unwrap();
-        journal.note_folder(&folder(b"d/e f")).unwrap();
-        journal.note_large(&large()).unwrap();
+        journal.record_folder(&folder(b"")).unwrap();
+        journal.record_folder(&folder(b"d/e f")).unwrap();
+        journal.record_large_file(&large()).unwrap();
         journal.reach(1_000_000).unwrap();
         let text = std::fs::read(dest.join("j")).unwrap();
         (journal, text)

@@ -11,33 +11,33 @@ use std::thread;
 use underpass_transport::incoming::BodyFraming;
 
 use super::dest::IfExists;
-use super::error::{TreeError, TreeWay};
+use super::error::{TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::retry::Retry;
 use super::task::TreeFetch;
-use crate::http::{Answer, Request};
+use crate::http::{OpenResponse, Request};
 use destination::Destination;
 use journal::{ArchiveId, JournalState};
-use unpack::{Flow, Unpack};
+use unpack::{BodyEnd, Unpack};
 
 /// An archive that a server offers.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct ArchiveOffer {
     url: url::Url,
     origin: ArchiveId,
 }
 
 /// Asks the server for an archive of the folder; `None` if it has none.
-pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<Offer>, TreeError> {
+pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>, TreeError> {
     let mut url = tree.url.clone();
     url.query_pairs_mut().append_pair("archive", "tar");
     let mut retry = Retry::new(tree);
     loop {
         let request = Request { method: "HEAD", fields: &[] };
-        match tree.client.ask(None, &request, &url) {
+        match tree.client.execute(None, &request, &url) {
             Ok(answer) => {
-                tree.note_answer();
-                return Ok(origin(tree, &answer).map(|origin| Offer { url, origin }));
+                tree.mark_answered();
+                return Ok(origin(tree, &answer).map(|origin| ArchiveOffer { url, origin }));
             }
             Err(error) => retry.wait(error.into())?,
         }
@@ -45,7 +45,7 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<Offer>, TreeError
 }
 
 /// Returns the archive that an answer describes; `None` if it cannot be resumed or is not one.
-fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
+fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<ArchiveId> {
     let fields = &answer.response.fields;
     let media_type = fields.text("content-type").unwrap_or_default();
     if !answer.response.is_success() || !media_type.starts_with("application/x-tar") {
@@ -59,13 +59,13 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
     let etag = fields.text("etag").filter(|etag| etag.starts_with('"')).unwrap_or_default();
     let top = fields.get("underpass-top").unwrap_or_default();
     let top = percent_encoding::percent_decode(top).collect();
-    Some(ArchiveId { url: TreeFetch::shown(&tree.url), etag: etag.to_owned(), top, len })
+    Some(ArchiveId { url: TreeFetch::redacted(&tree.url), etag: etag.to_owned(), top, len })
 }
 
 /// Fetches this archive.
-pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), TreeError> {
-    (tree.on_event)(&TreeEvent::Begun(TreeWay::Archive));
-    tree.done.way = TreeWay::Archive;
+pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result<(), TreeError> {
+    (tree.on_event)(&TreeEvent::Begun(TreeMethod::Archive));
+    tree.done.way = TreeMethod::Archive;
     tree.done.connections = 1;
     let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
     let (destination, journal, noted) = Destination::open(tree.path, &offer.origin.url, if_exists)?;
@@ -78,8 +78,8 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), Tr
     loop {
         let before = unpack.position;
         match attempt(&mut unpack, &offer) {
-            Ok(Flow::Done) => return unpack.finish(),
-            Ok(Flow::Jump) => {}
+            Ok(BodyEnd::DownloadOutcome) => return unpack.finish(),
+            Ok(BodyEnd::Jump) => {}
             Err(error) => {
                 if unpack.position > before {
                     retry.renew();
@@ -95,7 +95,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), Tr
 fn go_on(
     unpack: &mut Unpack<'_, '_, '_>,
     noted: JournalState,
-    offer: &Offer,
+    offer: &ArchiveOffer,
 ) -> Result<(), TreeError> {
     // After a power cut a file may have its size and time and not its bytes. In a folder that has its
     // name a log tells which.
@@ -121,16 +121,16 @@ fn go_on(
 }
 
 /// Requests what is missing of the archive, and unpacks it.
-fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeError> {
+fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd, TreeError> {
     let range = format!("bytes={}-", unpack.position);
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
     let fields = if unpack.position > 0 { &fields[..] } else { &[] };
     if unpack.position >= unpack.origin.len && unpack.position > 0 {
-        return Ok(Flow::Done);
+        return Ok(BodyEnd::DownloadOutcome);
     }
     let tree = &*unpack.tree;
     let request = Request { method: "GET", fields };
-    let answer = tree.client.ask(None, &request, &offer.url)?;
+    let answer = tree.client.execute(None, &request, &offer.url)?;
     unpack.tree.done.tls = answer.connection.tls().cloned();
     let tree = &*unpack.tree;
     if !answer.response.is_success() {
@@ -159,24 +159,27 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
 }
 
 /// Unpacks the body of an answer, while another thread syncs the files.
-fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: Answer<'a>) -> Result<Flow, TreeError> {
+fn run<'a>(
+    unpack: &mut Unpack<'_, '_, 'a>,
+    answer: OpenResponse<'a>,
+) -> Result<BodyEnd, TreeError> {
     let journal = std::sync::Arc::clone(&unpack.journal);
     thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
-        scope.spawn(move || journal.keep_safe(&stop));
+        scope.spawn(move || journal.sync_periodically(&stop));
         let outcome = unpack.run(answer);
         drop(running);
         outcome
     })
 }
 
-fn is_range_from(answer: &Answer<'_>, begins: u64) -> bool {
+fn is_range_from(answer: &OpenResponse<'_>, begins: u64) -> bool {
     let range = answer.response.fields.text("content-range").unwrap_or_default();
     let start = range.strip_prefix("bytes ").and_then(|range| range.split_once('-'));
     start.and_then(|(start, _)| start.parse().ok()) == Some(begins)
 }
 
-fn not_an_archive(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> TreeError {
+fn not_an_archive(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> TreeError {
     let media_type = answer.response.fields.text("content-type").unwrap_or("nothing");
-    TreeError::NotAFolder { url: TreeFetch::shown(&tree.url), media_type: media_type.to_owned() }
+    TreeError::NotAFolder { url: TreeFetch::redacted(&tree.url), media_type: media_type.to_owned() }
 }

@@ -103,7 +103,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Converts an error of [`body`](Self::body) that is the connection's.
-    pub(super) fn blamed(&self, error: ReceiveError) -> ClientError {
+    pub(super) fn connection_error(&self, error: ReceiveError) -> ClientError {
         ClientError::receiving(self.connection.address(), error)
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn receive_options<'m>(
         policy: tree.options.policy,
         step: rate_limit.step(tree.options.step),
         pipes: Some(pipes),
-        progress_every: Some(rate_limit.portion().unwrap_or(progress_every).min(progress_every)),
+        progress_every: Some(rate_limit.burst().unwrap_or(progress_every).min(progress_every)),
         reserve: true,
         ..ReceiveOptions::default()
     }

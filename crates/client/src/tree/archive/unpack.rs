@@ -13,8 +13,8 @@ use underpass_protocol::archive::BLOCK;
 use super::destination::Destination;
 use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
 use super::stream::{Stream, receive_options};
-use crate::http::Answer;
-use crate::tree::dest::{DestFolder, FolderAttrs, Made, errno};
+use crate::http::OpenResponse;
+use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs, errno};
 use crate::tree::error::{TreeError, explain, is_about_name, local};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::paths::{Refusal, as_path, check_target, relative};
@@ -41,9 +41,9 @@ pub(super) struct Unpack<'u, 'j, 'a> {
 
 /// How the body of an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum BodyEnd {
     /// The archive is complete.
-    Done,
+    DownloadOutcome,
     /// A large file is here already: another request should begin after it.
     Jump,
 }
@@ -78,7 +78,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.folders.clear();
         self.folder_bytes = 0;
         self.tree.gauge.total.store(origin.len + 1, Ordering::Relaxed);
-        self.journal.begin(origin).map_err(|error| self.unnoted(error))
+        self.journal.begin(origin).map_err(|error| self.journal_error(error))
     }
 
     /// Resumes where an earlier run has stopped.
@@ -92,7 +92,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.tree.gauge.before.store(noted.position, Ordering::Relaxed);
         self.tree.gauge.done.store(noted.position, Ordering::Relaxed);
         self.large = noted.large;
-        self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
+        self.journal.go_on(self.position).map_err(|error| self.journal_error(error))
     }
 
     /// Discards the files of an archive that has changed on the server.
@@ -107,17 +107,17 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
 
     /// Notes the position in the journal.
     pub(super) fn note(&self) -> Result<(), TreeError> {
-        self.journal.reach(self.position).map_err(|error| self.unnoted(error))
+        self.journal.reach(self.position).map_err(|error| self.journal_error(error))
     }
 
     /// Unpacks the body of an answer.
-    pub(super) fn run(&mut self, answer: Answer<'a>) -> Result<Flow, TreeError> {
+    pub(super) fn run(&mut self, answer: OpenResponse<'a>) -> Result<BodyEnd, TreeError> {
         let len = self.origin.len - self.position;
         let mut stream = Stream::new(answer.connection, len, self.tree);
         if let Some(large) = self.large.take()
-            && let Flow::Jump = self.take_large(&mut stream, &large)?
+            && let BodyEnd::Jump = self.take_large(&mut stream, &large)?
         {
-            return Ok(Flow::Jump);
+            return Ok(BodyEnd::Jump);
         }
         let mut decoder = Decoder::default();
         // Where the header at hand begins, which has several blocks.
@@ -128,7 +128,11 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             if stream.left() < needed as u64 {
                 // Some writers leave the end out, which is no loss where the length is known.
                 let is_end = stream.left() == 0 && at == header;
-                return if is_end { Ok(Flow::Done) } else { Err(TarError::Cut.into()) };
+                return if is_end {
+                    Ok(BodyEnd::DownloadOutcome)
+                } else {
+                    Err(TarError::Cut.into())
+                };
             }
             // After the contents of an extension there is always another block.
             let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
@@ -136,13 +140,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             at += needed as u64;
             match step {
                 TarEvent::More => {}
-                TarEvent::End => return Ok(Flow::Done),
+                TarEvent::End => return Ok(BodyEnd::DownloadOutcome),
                 TarEvent::Member(member) => {
                     if stream.left() < member.padded() {
                         return Err(TarError::Cut.into());
                     }
-                    if self.take(&mut stream, &member, header, at)? == Flow::Jump {
-                        return Ok(Flow::Jump);
+                    if self.take(&mut stream, &member, header, at)? == BodyEnd::Jump {
+                        return Ok(BodyEnd::Jump);
                     }
                     at += member.padded();
                     header = at;
@@ -160,7 +164,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         if self.members > MAX_MEMBERS {
             return Err(TreeError::TooMany { limit: MAX_MEMBERS });
         }
-        self.journal.reached(position).map_err(|error| self.unnoted(error))
+        self.journal.reached(position).map_err(|error| self.journal_error(error))
     }
 
     /// Unpacks a member whose header ends at `data`.
@@ -170,7 +174,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         member: &Member,
         header: u64,
         data: u64,
-    ) -> Result<Flow, TreeError> {
+    ) -> Result<BodyEnd, TreeError> {
         let path = match self.path(member) {
             Ok(path) => path,
             Err(refusal) => {
@@ -184,7 +188,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 let large = LargeFile { header, data, size, mode, modified, path };
                 return self.begin_large(stream, &large);
             }
-            return self.take_small(stream, &path, member).map(|()| Flow::Done);
+            return self.take_small(stream, &path, member).map(|()| BodyEnd::DownloadOutcome);
         }
         let dest = &self.destination.dest;
         let made = match &member.kind {
@@ -201,7 +205,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             Ok(_) if member.kind == MemberKind::Folder => {
                 done.folders += 1;
                 let facts = FolderAttrs { path, mode: member.mode, modified: member.modified };
-                self.note_folder(facts)?;
+                self.record_folder(facts)?;
             }
             Ok(_) => done.links += 1,
             Err(errno) => self.failed("creating", &path, errno)?,
@@ -238,12 +242,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    fn note_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
+    fn record_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
         // An archive may name one folder again and again.
         if self.folders.get(&facts.path) == Some(&facts) {
             return Ok(());
         }
-        self.journal.note_folder(&facts).map_err(|error| self.unnoted(error))?;
+        self.journal.record_folder(&facts).map_err(|error| self.journal_error(error))?;
         self.remember_folder(facts)
     }
 
@@ -271,8 +275,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let contents = &stream.take(padded, BLOCK as usize)?[..size];
         let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
         match dest.make_small(path, contents, member.mode, member.modified, report) {
-            Ok(Made::New) => self.tree.done.files += 1,
-            Ok(Made::Same) => self.is_here(path, member.mode)?,
+            Ok(DestOutcome::New) => self.tree.done.files += 1,
+            Ok(DestOutcome::Same) => self.is_here(path, member.mode)?,
             Err(errno) => return self.failed(Action::Writing, path, errno),
         }
         self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
@@ -293,10 +297,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         &mut self,
         stream: &mut Stream<'a>,
         large: &LargeFile,
-    ) -> Result<Flow, TreeError> {
+    ) -> Result<BodyEnd, TreeError> {
         match self.destination.dest.has(&large.path, large.size, large.modified) {
             Ok(false) => {
-                self.journal.note_large(large).map_err(|error| self.unnoted(error))?;
+                self.journal.record_large_file(large).map_err(|error| self.journal_error(error))?;
                 self.take_large(stream, large)
             }
             Ok(true) => {
@@ -316,9 +320,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         &mut self,
         stream: &mut Stream<'a>,
         large: &LargeFile,
-    ) -> Result<Flow, TreeError> {
+    ) -> Result<BodyEnd, TreeError> {
         let done = self.position.saturating_sub(large.data);
-        let atomic = match self.destination.dest.land_partial(&large.path) {
+        let atomic = match self.destination.dest.open_partial(&large.path) {
             Ok(atomic) => atomic,
             Err(errno) => {
                 self.failed(Action::Creating, &large.path, errno)?;
@@ -337,7 +341,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             self.large = Some(large.clone());
             return Err(error);
         }
-        DestFolder::settle_exactly(atomic.file(), Some(large.mode), Some(large.modified))
+        DestFolder::set_exact_attributes(atomic.file(), Some(large.mode), Some(large.modified))
             .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
         match atomic.commit(self.destination.dest.existing()) {
             Ok(()) => self.tree.done.files += 1,
@@ -350,7 +354,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let end = large.data + large.size;
         stream.skip(padded(large.size) - large.size)?;
         self.reached(end + padded(large.size) - large.size)?;
-        Ok(Flow::Done)
+        Ok(BodyEnd::DownloadOutcome)
     }
 
     /// Moves what is missing of a large file by the engine, and notes the position.
@@ -364,34 +368,34 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let receive_options = receive_options(self.tree, &self.pipes, REPORT_EVERY);
         let (journal, gauge) = (&self.journal, self.tree.gauge);
         let begins = large.data + done;
-        let mut unnoted = None;
+        let mut journal_error = None;
         let mut on_progress = |progress: &underpass_engine::Progress| {
             gauge.done.store(begins + progress.bytes, Ordering::Relaxed);
-            unnoted = journal.reached(begins + progress.bytes).err().or(unnoted.take());
+            journal_error = journal.reached(begins + progress.bytes).err().or(journal_error.take());
         };
         let received =
             stream.body(large.size - done, file, done, &receive_options, &mut on_progress);
         self.tree.done.report.add(&received.report);
         self.position = begins + received.report.bytes();
-        if let Some(error) = unnoted {
-            return Err(self.unnoted(error));
+        if let Some(error) = journal_error {
+            return Err(self.journal_error(error));
         }
         received.outcome.map_err(|error| match local(&error) {
             Some(errno) => TreeError::io(Action::Writing, as_path(&large.path), errno),
-            None => stream.blamed(error).into(),
+            None => stream.connection_error(error).into(),
         })
     }
 
     /// Discards bytes, or returns that another request should begin after them.
-    fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<Flow, TreeError> {
+    fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<BodyEnd, TreeError> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
             self.note()?;
-            return Ok(Flow::Jump);
+            return Ok(BodyEnd::Jump);
         }
         stream.skip(len)?;
         self.position = from + len;
-        Ok(Flow::Done)
+        Ok(BodyEnd::DownloadOutcome)
     }
 
     /// Leaves out what cannot be created for a reason of its own; other errors end the run.
@@ -413,7 +417,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         (self.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
 
-    fn unnoted(&self, error: std::io::Error) -> TreeError {
+    fn journal_error(&self, error: std::io::Error) -> TreeError {
         TreeError::io("writing the journal of", self.destination.path(), error)
     }
 
@@ -427,7 +431,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         };
         let settle = |destination: &Destination, tree: &mut TreeFetch<'_, '_>| {
             for facts in &folders {
-                if let Err(errno) = destination.dest.settle_folder(facts) {
+                if let Err(errno) = destination.dest.set_folder_attributes(facts) {
                     tree.done.left_out += 1;
                     (tree.on_event)(&TreeEvent::LeftOut {
                         path: &facts.path,

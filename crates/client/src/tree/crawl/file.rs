@@ -14,7 +14,7 @@ use super::state::Task;
 use super::worker::Worker;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::Answer;
+use crate::http::OpenResponse;
 use crate::tree::dest::{DestFolder, IfExists, errno};
 use crate::tree::error::{TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
@@ -29,7 +29,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             move |errno: Errno| TreeError::io(action, path, errno)
         };
         // If a file is in the place of its folder, creating it fails later.
-        let mut asks = dest.look(path).is_ok_and(|found| found.is_some());
+        let mut asks = dest.stat(path).is_ok_and(|found| found.is_some());
         if asks {
             let facts = match task.entry.facts {
                 facts @ EntryFacts { size: Some(_), modified: Some(_), .. } => facts,
@@ -43,9 +43,9 @@ impl<'a> Worker<'_, '_, '_, 'a> {
                 asks = false;
             }
         }
-        let answer = self.ask("GET", &[], &task.entry.url)?;
+        let answer = self.request("GET", &[], &task.entry.url)?;
         if is_folder_of(&answer.url, &task.entry.url) {
-            return self.turned_out_a_folder(task, answer);
+            return self.queue_folder(task, answer);
         }
         let facts = completed(&answer.response, task.entry.facts);
         if asks && self.is_here(path, facts).map_err(failed(Action::Writing))? {
@@ -93,7 +93,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
-        dest.settle_named(path, facts.mode, facts.modified).map_err(failed)
+        dest.set_named_attributes(path, facts.mode, facts.modified).map_err(failed)
     }
 
     /// Checks whether a file is here already; a different one is an error if it is to be kept.
@@ -113,14 +113,14 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 
     /// Requests the head of a file.
     fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts, TreeError> {
-        let answer = self.ask("HEAD", &[], url)?;
+        let answer = self.request("HEAD", &[], url)?;
         let facts = completed(&answer.response, known);
         self.keep(answer.connection, &answer.response);
         Ok(facts)
     }
 
     /// Queues a name without a slash that redirected to one with a slash.
-    fn turned_out_a_folder(&mut self, task: &Task, answer: Answer<'a>) -> Result<(), TreeError> {
+    fn queue_folder(&mut self, task: &Task, answer: OpenResponse<'a>) -> Result<(), TreeError> {
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
         entry.is_folder = true;
@@ -134,18 +134,18 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         &mut self,
         task: &Task,
         facts: EntryFacts,
-        mut answer: Answer<'a>,
+        mut answer: OpenResponse<'a>,
     ) -> Result<(), TreeError> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |action| {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
-        let atomic = dest.land(path, 0o666).map_err(failed(Action::Creating))?;
+        let atomic = dest.create_temporary(path, 0o666).map_err(failed(Action::Creating))?;
         let receive_options = ReceiveOptions {
             policy: tree.options.policy,
             step: tree.rate_limit.step(tree.options.step),
-            progress_every: tree.rate_limit.portion(),
+            progress_every: tree.rate_limit.burst(),
             pipes: Some(&self.crawl.pipes),
             reserve: true,
             ..ReceiveOptions::default()
@@ -183,7 +183,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         }
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         tree.spend(bytes - reported);
-        DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
+        DestFolder::set_exact_attributes(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
         let existing = dest.existing();
         atomic.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;

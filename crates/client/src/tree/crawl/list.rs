@@ -78,7 +78,7 @@ impl Worker<'_, '_, '_, '_> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
             return self.read_bucket(bucket, url);
         }
-        let answer = self.ask("GET", &[("Accept", listing::ACCEPT)], url)?;
+        let answer = self.request("GET", &[("Accept", listing::ACCEPT)], url)?;
         let (listing, idle) = listing::receive(answer)?;
         self.idle = idle;
         Ok(listing)
@@ -92,7 +92,7 @@ impl Worker<'_, '_, '_, '_> {
         let (mut has_own, mut bytes, mut count) = (false, 0, 0);
         let mut pages = s3::Pages::new(self.idle.take());
         while let Some(page) = pages.next(self.crawl.tree.client, bucket, folder)? {
-            self.crawl.tree.note_answer();
+            self.crawl.tree.mark_answered();
             has_own |= page.has_own;
             count += 1;
             for listed in page.entries {

@@ -10,7 +10,7 @@ mod worker;
 use std::sync::mpsc;
 use std::thread;
 
-use super::error::{TreeDone, TreeError, TreeWay};
+use super::error::{TreeDone, TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::task::TreeFetch;
 use state::Crawl;
@@ -20,11 +20,11 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
     let threads = tree.options.connections.max(1);
     let (outcome, done) = {
         let crawl = Crawl::new(tree)?;
-        (tree.on_event)(&TreeEvent::Begun(TreeWay::Listing));
+        (tree.on_event)(&TreeEvent::Begun(TreeMethod::Listing));
         let done = thread::scope(|scope| {
             let (running, stop) = mpsc::channel();
             if let Some(log) = crawl.dest.log() {
-                scope.spawn(move || log.keep_safe(&stop));
+                scope.spawn(move || log.sync_periodically(&stop));
             }
             let workers: Vec<_> =
                 (0..threads).map(|_| scope.spawn(|| worker::work(&crawl))).collect();
@@ -36,7 +36,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
         crawl.finish(done)
     };
     *tree.done = done;
-    tree.done.way = TreeWay::Listing;
+    tree.done.way = TreeMethod::Listing;
     outcome
 }
 

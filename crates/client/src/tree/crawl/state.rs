@@ -88,7 +88,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
         });
         for (path, facts) in folders {
-            if let Err(errno) = self.dest.settle_what_is_known(&path, facts.mode, facts.modified) {
+            if let Err(errno) = self.dest.set_known_attributes(&path, facts.mode, facts.modified) {
                 done.left_out += 1;
                 (self.tree.on_event)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }

@@ -5,7 +5,7 @@ use url::Url;
 
 use super::state::{Crawl, Task};
 use crate::error::ClientError;
-use crate::http::{Answer, Connection, Request, Response};
+use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{TreeDone, TreeError, explain, is_about_name};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::retry::Retry;
@@ -70,15 +70,15 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         (self.crawl.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
 
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         method: &str,
         fields: &[(&str, &str)],
         url: &Url,
-    ) -> Result<Answer<'a>, TreeError> {
+    ) -> Result<OpenResponse<'a>, TreeError> {
         let request = Request { method, fields };
-        let answer = self.crawl.tree.client.ask(self.idle.take(), &request, url)?;
-        self.crawl.tree.note_answer();
+        let answer = self.crawl.tree.client.execute(self.idle.take(), &request, url)?;
+        self.crawl.tree.mark_answered();
         self.done.tls = answer.connection.tls().cloned();
         if answer.response.is_success() {
             return Ok(answer);

@@ -7,7 +7,7 @@ use underpass_transport::incoming::BodyFraming;
 
 use super::{EntryFacts, Listing, read};
 use crate::error::ClientError;
-use crate::http::{Answer, Connection, Response};
+use crate::http::{Connection, OpenResponse, Response};
 use crate::tree::error::TreeError;
 use crate::tree::task::TreeFetch;
 
@@ -16,13 +16,13 @@ pub(in crate::tree) const ACCEPT: &str = "application/json, text/html;q=0.9, */*
 
 /// Reads the listing that an answer has; returns the connection if it can be used again.
 pub(in crate::tree) fn receive(
-    mut answer: Answer<'_>,
+    mut answer: OpenResponse<'_>,
 ) -> Result<(Listing, Option<Connection<'_>>), TreeError> {
     let response = &answer.response;
     let media_type = response.fields.text("content-type").unwrap_or_default().to_owned();
     let (framing, address) = (response.framing, answer.connection.address().to_owned());
     let not_a_folder = || TreeError::NotAFolder {
-        url: TreeFetch::shown(&answer.url),
+        url: TreeFetch::redacted(&answer.url),
         media_type: media_type.clone(),
     };
     if !media_type.contains("html") && !media_type.contains("json") {

@@ -114,7 +114,7 @@ impl Object {
                 let nanoseconds = u32::try_from(time.rem_euclid(1_000) * 1_000_000).ok()?;
                 Some((time.div_euclid(1_000), nanoseconds))
             }
-            (Some(Time::Text(text)), _) | (None, Some(text)) => moment(&text),
+            (Some(Time::Text(text)), _) | (None, Some(text)) => timestamp(&text),
             (None, None) => None,
         };
         let mode = self.mode.and_then(|mode| match mode {
@@ -127,7 +127,7 @@ impl Object {
 }
 
 /// Parses a time of RFC 3339 or an HTTP date.
-fn moment(text: &str) -> Option<(i64, u32)> {
+fn timestamp(text: &str) -> Option<(i64, u32)> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         let nanoseconds = time.as_nanosecond();
         let seconds = nanoseconds.div_euclid(1_000_000_000);

@@ -12,7 +12,7 @@ use url::Url;
 use super::answer::{ACCEPT, completed, receive};
 use super::{EntryFacts, Listing};
 use crate::error::ClientError;
-use crate::http::{Answer, Connection, HttpClient, Request, Response};
+use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
 /// The folders on the way to the one that files are sent to, as the server lists them.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl RemoteFolders {
     ) -> Found<'a, bool> {
         self.0.retain(|folder| url.path().starts_with(&folder.path));
         let request = Request { method: "GET", fields: &[("Accept", ACCEPT)] };
-        let answer = client.ask(idle, &request, url)?;
+        let answer = client.execute(idle, &request, url)?;
         let mut folder = RemoteFolder {
             path: url.path().to_owned(),
             entries: HashMap::new(),
@@ -102,7 +102,7 @@ impl RemoteFolders {
                 _ => {}
             }
         }
-        let answer = client.ask(idle, &Request { method: "HEAD", fields: &[] }, url)?;
+        let answer = client.execute(idle, &Request { method: "HEAD", fields: &[] }, url)?;
         let response = &answer.response;
         match response.status {
             200 => {
@@ -150,7 +150,7 @@ impl ClockOffset {
 
 /// Returns the connection after a refusal that is about one path: a client that may write need not be
 /// allowed to read.
-fn refused(answer: Answer<'_>) -> Result<Option<Connection<'_>>, ClientError> {
+fn refused(answer: OpenResponse<'_>) -> Result<Option<Connection<'_>>, ClientError> {
     match answer.response.status {
         401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
             Err(answer.connection.refusal(&answer.response))

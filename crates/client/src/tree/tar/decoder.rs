@@ -7,7 +7,7 @@ use tar::{EntryType, Header};
 use underpass_protocol::archive::{BLOCK, padding};
 
 use super::error::TarError;
-use super::pax::Extended;
+use super::pax::PaxHeader;
 
 /// A member, whose contents follow its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum TarEvent {
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// What the headers so far say of the member to come.
-    extended: Extended,
+    extended: PaxHeader,
     /// The extension whose contents are due, with their length.
     due: Option<(Extension, usize)>,
 }
@@ -163,7 +163,7 @@ impl Decoder {
 }
 
 /// Combines a member's own header with those before it.
-fn member(header: &Header, extended: Extended, size: u64) -> Result<Member, TarError> {
+fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<Member, TarError> {
     let path = extended.path.unwrap_or_else(|| header.path_bytes().into_owned());
     let target = || {
         let own = || header.link_name_bytes().unwrap_or_default().into_owned();

@@ -4,7 +4,7 @@ use super::error::TarError;
 
 /// What extension headers say about the next member.
 #[derive(Debug, Default)]
-pub(super) struct Extended {
+pub(super) struct PaxHeader {
     pub(super) path: Option<Vec<u8>>,
     pub(super) target: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
@@ -13,7 +13,7 @@ pub(super) struct Extended {
     pub(super) is_sparse: bool,
 }
 
-impl Extended {
+impl PaxHeader {
     /// Reads the records of a header; later ones win. Whatever `hdrcharset` says, names are bytes.
     pub(super) fn read(&mut self, mut records: &[u8]) -> Result<(), TarError> {
         while !records.is_empty() {

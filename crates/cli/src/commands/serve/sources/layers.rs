@@ -17,7 +17,7 @@ use strsim::damerau_levenshtein;
 
 use super::super::args::ServeArgs;
 use super::config::{self, ConfigKey};
-use crate::failure::{Failure, Result, complaint};
+use crate::failure::{Failure, Result, fmt_reason};
 use crate::output;
 
 /// Adds the options of the environment and the config file to the typed words, which were parsed
@@ -159,7 +159,7 @@ fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()>
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
     match command.clone().try_get_matches_from(words) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Usage(format!("{}: {}", entry.place, complaint(&error)))),
+        Err(error) => Err(Failure::Usage(format!("{}: {}", entry.place, fmt_reason(&error)))),
     }
 }
 
