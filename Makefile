@@ -23,7 +23,7 @@ test:
 
 # The same with many more rounds of what is tried at random.
 test-all:
-	UNDERPASS_KILLS=100 UNDERPASS_CUTS=30 FUZZ_SECONDS=30 $(MAKE) test
+	UNDERPASS_KILLS=100 UNDERPASS_CUTS=30 UNDERPASS_FULL=1 FUZZ_SECONDS=30 $(MAKE) test
 
 # The tests of the wheel alone.
 test-python:

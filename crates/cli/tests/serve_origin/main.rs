@@ -9,6 +9,7 @@ mod rig;
 mod budget;
 mod fills;
 mod freshness;
+mod full_size;
 mod node;
 mod operating;
 mod ranges;

@@ -1,7 +1,7 @@
 //! Three nodes behind a balancer, with the configurations that are offered for that.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use underpass_testkit::{free_port, until_listening};
 
 use crate::node::Node;
-use crate::rig::{Running, folder, has, noise, run, underpass, until};
+use crate::rig::{Running, folder, has, has_rare, noise, run, underpass, until};
 use crate::wicked::{Object, Origin};
 
 const FILES: usize = 12;
@@ -29,7 +29,7 @@ fn origin() -> Origin {
 }
 
 /// An offered configuration, with these nodes and this port.
-fn config(name: &str, nodes: &[Node], port: u16) -> String {
+pub fn config(name: &str, nodes: &[Node], port: u16) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/origin").join(name);
     let mut text = fs::read_to_string(path).unwrap();
     for (index, node) in nodes.iter().enumerate() {
@@ -41,7 +41,7 @@ fn config(name: &str, nodes: &[Node], port: u16) -> String {
         .replace("listen 8080", &format!("listen 127.0.0.1:{port}"))
 }
 
-fn start(program: &str, args: &[&str], port: u16) -> Running {
+pub fn start(program: &str, args: &[&str], port: u16) -> Running {
     let mut command = Command::new(program);
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -122,16 +122,44 @@ fn clients_behind_nginx_lose_nothing_when_a_node_is_killed() {
     });
 }
 
+/// The program, which `scripts/test-peers` installs: no distribution has it.
+fn envoy() -> Option<PathBuf> {
+    // The test's own path is `target/PROFILE/deps/NAME`.
+    let own = std::env::current_exe().unwrap();
+    let path = own.ancestors().nth(3).unwrap().join("peers/envoy");
+    has_rare(path.to_str().unwrap()).then_some(path)
+}
+
 #[test]
 fn envoy_accepts_its_configuration() {
-    // It is in no distribution.
-    if !Command::new("envoy").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        return;
-    }
+    let Some(envoy) = envoy() else { return };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/origin/envoy.yaml");
-    let output = Command::new("envoy").args(["--mode", "validate", "-c"]).arg(path).output();
+    let output = Command::new(envoy).args(["--mode", "validate", "-c"]).arg(path).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn clients_behind_envoy_lose_nothing_when_a_node_is_killed() {
+    let Some(envoy) = envoy() else { return };
+    one_node_is_killed(|here, nodes, port| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/origin/envoy.yaml");
+        let mut text = fs::read_to_string(path).unwrap();
+        for (index, node) in nodes.iter().enumerate() {
+            let example = format!("address: 192.0.2.{}, port_value: 5000", index + 1);
+            let (host, own) = node.address().split_once(':').unwrap();
+            assert!(text.contains(&example), "{example}");
+            text = text.replace(&example, &format!("address: {host}, port_value: {own}"));
+        }
+        let (example, own) =
+            ("0.0.0.0, port_value: 8080", format!("127.0.0.1, port_value: {port}"));
+        assert!(text.contains(example));
+        let path = here.path().join("envoy.yaml");
+        fs::write(&path, text.replace(example, &own)).unwrap();
+        let (path, envoy) = (path.to_str().unwrap(), envoy.to_str().unwrap());
+        let args = ["--disable-hot-restart", "--concurrency", "1", "-l", "error", "-c", path];
+        start(envoy, &args, port)
+    });
 }
 
 /// Fills a node by a list; returns the receipt.
