@@ -40,10 +40,11 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     }
 }
 
-/// Returns the path of a program, if it is in PATH; nginx is also found where only root looks.
+/// Returns the path of a program, if it is in PATH; some servers are also found where only root looks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more: &[&str] = if program == "nginx" { &["/usr/sbin", "/usr/local/sbin"] } else { &[] };
+    let is_for_root = ["nginx", "squid", "varnishd"].contains(&program);
+    let more: &[&str] = if is_for_root { &["/usr/sbin", "/usr/local/sbin"] } else { &[] };
     let mut folders = std::env::split_paths(&path).chain(more.iter().map(PathBuf::from));
     folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }

@@ -1,6 +1,7 @@
 //! How caches in front of an origin are started, and that origin.
 
 mod origin;
+mod others;
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -9,7 +10,6 @@ use std::process::Command;
 
 use crate::error::{Result, WithPath};
 use crate::record::Contender;
-use crate::run::find;
 
 pub(crate) use origin::CountingOrigin;
 
@@ -33,46 +33,32 @@ impl CacheSetup {
         let cache = folder.join(CACHE);
         let _ = fs::remove_dir_all(&cache);
         fs::create_dir(&cache).with_path("creating", &cache)?;
-        let program = self.contender.programs().first().copied().unwrap_or_default();
-        let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
-        let (origin, budget) = (self.origin, self.budget);
-        let template = match self.contender {
-            Contender::NginxCache | Contender::NginxSlice => NGINX,
-            Contender::Varnish => {
-                command.args(["-F", "-j", "none", "-a", &format!("127.0.0.1:{port}")]);
-                command.args(["-b", &origin.to_string(), "-n"]).arg(cache.join("work"));
-                command.arg("-s").arg(format!("file,{}/store,{budget}", cache.display()));
-                return Ok(command);
-            }
+        let program = others::program(self.contender);
+        let command = Command::new(&program);
+        match self.contender {
+            Contender::NginxCache | Contender::NginxSlice => self.nginx(command, &cache, port),
+            Contender::Squid => self.squid(&program, &cache, port),
+            Contender::TrafficServer => self.traffic_server(command, &cache, port),
+            Contender::Varnish => Ok(self.varnish(command, &cache, port)),
             _ => {
                 let mut command = ours;
                 command.args(["serve", "-q", "--workers", "1", "--cache-free", "0"]);
                 command.args(["--port", &port.to_string(), "--max-per-address", "0", "--origin"]);
-                command.arg(format!("http://{origin}/")).arg("--cache").arg(&cache);
-                command.args(["--cache-size", &budget.to_string()]);
-                return Ok(command);
+                command.arg(format!("http://{}/", self.origin)).arg("--cache").arg(&cache);
+                command.args(["--cache-size", &self.budget.to_string()]);
+                Ok(command)
             }
-        };
-        let is_root = rustix::process::geteuid().is_root();
-        let text = template
-            .replace("{user}", if is_root { "user root;" } else { "" })
-            .replace("{slice}", if self.contender == Contender::NginxSlice { SLICE } else { "" })
-            .replace("{port}", &port.to_string())
-            .replace("{origin}", &origin.to_string())
-            .replace("{mebibytes}", &(budget >> 20).to_string());
-        let path = cache.join("conf");
-        fs::write(&path, text).with_path("writing", &path)?;
-        command.arg("-p").arg(&cache).arg("-c").arg(&path).current_dir(&cache);
-        Ok(command)
+        }
     }
 
     /// Returns whether it fetches no more than a range of an object of which it has nothing.
     pub(crate) fn fetches_ranges(contender: Contender) -> bool {
-        matches!(contender, Contender::NginxSlice | Contender::Underpass)
+        matches!(
+            contender,
+            Contender::NginxSlice
+                | Contender::Squid
+                | Contender::TrafficServer
+                | Contender::Underpass
+        )
     }
 }
-
-const NGINX: &str = include_str!("../../../../../peers/nginx-cache.conf");
-
-const SLICE: &str =
-    "slice 1m; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;";

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use rustix::fs::sendfile;
 
 /// The origin. Ended when dropped.
@@ -92,7 +93,10 @@ impl Shared {
             let name = request.path.trim_start_matches('/').split('/').next().unwrap_or_default();
             let file = File::open(self.files.join(name))?;
             let len = file.metadata()?.len();
-            let lines = format!("ETag: \"{name}-{len}\"\r\nCache-Control: max-age=3600");
+            // Squid keeps nothing that has no date.
+            let date = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+            let lines =
+                format!("Date: {date}\r\nETag: \"{name}-{len}\"\r\nCache-Control: max-age=3600");
             let (status, range, more) = match request.range {
                 Some((start, end)) => {
                     let end = end.map_or(len, |end| len.min(end + 1));

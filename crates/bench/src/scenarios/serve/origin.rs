@@ -27,7 +27,7 @@ use crate::run::{Context, Measured, Scenario, Verdict, sparse};
 pub struct OriginArgs {
     /// Measure these caches; those that are not installed are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(CACHES))]
-    #[arg(default_value = "nginx,nginx-slice,underpass,varnish")]
+    #[arg(default_value = "nginx,nginx-slice,squid,ats,underpass,varnish")]
     server: Vec<Contender>,
 
     /// Size of the object that the crowd asks for
@@ -58,8 +58,10 @@ pub struct OriginArgs {
 }
 
 const CACHES: &[Named] = &[
+    ("ats", Contender::TrafficServer, "Apache Traffic Server, read while it writes"),
     ("nginx", Contender::NginxCache, "nginx with proxy_cache and proxy_cache_lock"),
     ("nginx-slice", Contender::NginxSlice, "The same with slices of 1 MiB"),
+    ("squid", Contender::Squid, "Squid with collapsed forwarding"),
     ("underpass", Contender::Underpass, "`underpass serve --origin`"),
     ("varnish", Contender::Varnish, "Varnish with a file as its storage"),
 ];

@@ -1,0 +1,123 @@
+//! The configurations of the caches that other projects make.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::CacheSetup;
+use crate::error::{BenchError, Result, WithPath};
+use crate::record::Contender;
+use crate::run::find;
+
+impl CacheSetup {
+    /// Returns the command that starts nginx.
+    pub(super) fn nginx(&self, mut command: Command, cache: &Path, port: u16) -> Result<Command> {
+        let is_slice = self.contender == Contender::NginxSlice;
+        let text = self
+            .filled(NGINX, cache, port)
+            .replace("{user}", if is_root() { "user root;" } else { "" })
+            .replace("{slice}", if is_slice { SLICE } else { "" });
+        let path = write(cache, "conf", &text)?;
+        command.arg("-p").arg(cache).arg("-c").arg(&path).current_dir(cache);
+        Ok(command)
+    }
+
+    /// Returns the command that starts Varnish.
+    pub(super) fn varnish(&self, mut command: Command, cache: &Path, port: u16) -> Command {
+        command.args(["-F", "-j", "none", "-a", &format!("127.0.0.1:{port}")]);
+        command.args(["-b", &self.origin.to_string(), "-n"]).arg(cache.join("work"));
+        command.arg("-s").arg(format!("file,{}/store,{}", cache.display(), self.budget));
+        command
+    }
+
+    /// Returns the command that starts Squid, whose folder was prepared by another one.
+    pub(super) fn squid(&self, program: &Path, cache: &Path, port: u16) -> Result<Command> {
+        let path = write(cache, "conf", &self.filled(SQUID, cache, port))?;
+        let command = || {
+            // It refuses to be root: it is somebody else in a user namespace, with the same files.
+            let mut command = Command::new(if is_root() { "unshare".as_ref() } else { program });
+            if is_root() {
+                command.args(["--user", "--map-user=13", "--map-group=13", "--"]).arg(program);
+            }
+            command.arg("-N").arg("-f").arg(&path).current_dir(cache);
+            command
+        };
+        let output = command().arg("-z").stdin(Stdio::null()).output();
+        let fail = |why: &str| BenchError::measuring("squid -z", why);
+        let output = output.map_err(|error| fail(&error.to_string()))?;
+        if !output.status.success() {
+            return Err(fail(String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(command())
+    }
+
+    /// Returns the command that starts Traffic Server, with all of its folders in one.
+    pub(super) fn traffic_server(
+        &self,
+        mut command: Command,
+        cache: &Path,
+        port: u16,
+    ) -> Result<Command> {
+        let shown = cache.display();
+        for folder in ["objects", "run"] {
+            let path = cache.join(folder);
+            fs::create_dir(&path).with_path("creating", &path)?;
+        }
+        write(cache, "records.config", &self.filled(TRAFFIC_SERVER, cache, port))?;
+        write(cache, "remap.config", &format!("map / http://{}/\n", self.origin))?;
+        // It has no smaller ones.
+        let mebibytes = (self.budget >> 20).max(MIN_TRAFFIC_SERVER_MIB);
+        write(cache, "storage.config", &format!("{shown}/objects {mebibytes}M\n"))?;
+        let allowed = "ip_allow:\n  - apply: in\n    ip_addrs: 127.0.0.1\n    action: allow\n    methods: ALL\n";
+        write(cache, "ip_allow.yaml", allowed)?;
+        let folders = format!(
+            "prefix: /usr\nexec_prefix: /usr\nbindir: /usr/bin\nsbindir: /usr/sbin\nlibdir: /usr/lib\n\
+             libexecdir: /usr/lib/trafficserver/modules\ndatadir: /usr/share/trafficserver\n\
+             sysconfdir: {shown}\nlocalstatedir: {shown}/run\nruntimedir: {shown}/run\n\
+             logdir: {shown}/run\ncachedir: {shown}/objects\n"
+        );
+        let path = write(cache, "runroot.yaml", &folders)?;
+        command.arg(format!("--run-root={}", path.display()));
+        Ok(command)
+    }
+
+    /// Fills in a configuration.
+    fn filled(&self, template: &str, cache: &Path, port: u16) -> String {
+        template
+            .replace("{port}", &port.to_string())
+            .replace("{origin}", &self.origin.to_string())
+            .replace("{origin_host}", &self.origin.ip().to_string())
+            .replace("{origin_port}", &self.origin.port().to_string())
+            .replace("{cache}", &cache.display().to_string())
+            .replace("{mebibytes}", &(self.budget >> 20).to_string())
+    }
+}
+
+/// Returns the path of a program that may be where only root looks.
+pub(super) fn program(contender: Contender) -> std::path::PathBuf {
+    let name = contender.programs().first().copied().unwrap_or_default();
+    find(name).unwrap_or_else(|| name.into())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Writes a file of the cache's folder; returns its path.
+fn write(cache: &Path, name: &str, text: &str) -> Result<std::path::PathBuf> {
+    let path = cache.join(name);
+    fs::write(&path, text).with_path("writing", &path)?;
+    Ok(path)
+}
+
+const NGINX: &str = include_str!("../../../../../peers/nginx-cache.conf");
+
+const SLICE: &str =
+    "slice 1m; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;";
+
+const SQUID: &str = include_str!("../../../../../peers/squid-cache.conf");
+
+const TRAFFIC_SERVER: &str = include_str!("../../../../../peers/trafficserver-cache.config");
+
+/// The least that Traffic Server keeps.
+const MIN_TRAFFIC_SERVER_MIB: u64 = 256;
