@@ -58,7 +58,7 @@ fn a_refusal_has_its_own_reason_and_no_wrong_advice() {
         let line = complaint(&client(here.path(), &["put", "small", &url]).failed(1, &[reason]));
         assert!(!line.contains("--allow-upload"), "{line}");
     }
-    let said = ask(&server, "PROPFIND");
+    let said = ask(&server, "POST");
     assert!(said.starts_with("HTTP/1.1 405 ") && !said.contains("written"), "{said}");
     let closed = serve(served.path(), &[]);
     assert!(ask(&closed, "DELETE").contains("--allow-delete"));

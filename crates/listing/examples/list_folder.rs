@@ -58,6 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         archive: true,
         walks: true,
         is_wanted: &|| true,
+        describe: None,
     };
     let prepared = listing.prepare()?;
     if let Some(next) = prepared.next_page() {

@@ -17,7 +17,7 @@ use underpass_protocol::listing::{Format, ListingQuery};
 use super::Listing;
 use super::entry::Entries;
 use super::format::form::{Incomplete, Tally};
-use super::scan::{BUF_LEN, Found, Scan, complete, path_below_root, reopen};
+use super::scan::{BUF_LEN, Found, Scan, complete, reopen};
 
 /// The maximum number of entries that a search finds.
 pub const MAX_FOUND: usize = 1_000;
@@ -45,7 +45,7 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
             return ControlFlow::Break(());
         }
         if let Some(known) = complete(folder, &entry) {
-            let path = path_below_root(folder, &entry.name);
+            let path = folder.path_of(&entry.name);
             let above = listing.path.len() + usize::from(!listing.path.is_empty());
             found.push(Found {
                 name: path[above..].to_vec().into(),

@@ -32,6 +32,7 @@ pub use below::MAX_FOUND;
 pub use entry::{Attributes, Entries, NamedEntries, NamedEntry, Resolve};
 pub use format::change::May;
 pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
+pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
 pub use underpass_protocol::listing::{
     BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
@@ -72,6 +73,8 @@ pub struct Listing<'a> {
     /// Returns whether anybody still waits for the listing; a walk through all folders below ends
     /// soon after nobody does.
     pub is_wanted: &'a dyn Fn() -> bool,
+    /// Writes the properties of entries, for [`Format::Multistatus`]; that is empty without it.
+    pub describe: Option<&'a dyn Describe>,
 }
 
 impl<'a> Listing<'a> {
@@ -84,6 +87,14 @@ impl<'a> Listing<'a> {
     /// The errors of reading the folder.
     pub fn prepare(self) -> io::Result<Prepared<'a>> {
         Prepared::new(self)
+    }
+
+    /// Returns the path of an entry below the root.
+    fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        if self.path.is_empty() {
+            return name.to_vec();
+        }
+        [self.path, name].join(&b'/')
     }
 
     /// Returns the maximum number of entries, or `None` for all.

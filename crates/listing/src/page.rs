@@ -13,6 +13,7 @@ use super::format::html::HtmlForm;
 use super::format::icon::is_picture;
 use super::format::index::IndexForm;
 use super::format::json::{JsonForm, SizeForm};
+use super::format::multistatus::MultistatusForm;
 use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
 use super::readme;
@@ -106,7 +107,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// Returns the maximum number of bytes that [`write`](Self::write) gives for a listing that is
-    /// not held, as long as no entries are added to the folder.
+    /// not held, as long as no entries are added to the folder. That of properties is not known.
     ///
     /// # Errors
     ///
@@ -116,6 +117,7 @@ impl<'a> Prepared<'a> {
             Format::Html | Format::Index => (HTML_ROW, HTML_BYTE),
             Format::Json | Format::Ndjson => (JSON_OBJECT, JSON_BYTE),
             Format::Simple | Format::Size => (SIMPLE_LINE, SIMPLE_BYTE),
+            Format::Multistatus => return Ok(u64::MAX),
         };
         let rows = add_up(&self.listing, |name| entry + byte * name.len() as u64)?;
         Ok(rows.saturating_add(FRAME))
@@ -231,6 +233,7 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
         Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),
         Format::Size => Box::new(SizeForm::new(outline)),
+        Format::Multistatus => Box::new(MultistatusForm::new(listing)),
     }
 }
 

@@ -258,7 +258,7 @@ impl<'l> Wanted<'l> {
     }
 
     fn hides_name(&self, name: &[u8], is_folder: bool) -> bool {
-        (self.listing.hides)(&path_below_root(self.listing, name), is_folder)
+        (self.listing.hides)(&self.listing.path_of(name), is_folder)
     }
 }
 
@@ -270,19 +270,10 @@ fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
     let attributes = Attributes::from(&stat);
     let is_symlink = attributes.file_type == FileType::Symlink;
     let attributes =
-        if is_symlink { root.resolve(&path_below_root(listing, name)).ok()? } else { attributes };
-    let shows_time =
-        !attributes.is_folder() || (listing.shows_times)(&path_below_root(listing, name));
+        if is_symlink { root.resolve(&listing.path_of(name)).ok()? } else { attributes };
+    let shows_time = !attributes.is_folder() || (listing.shows_times)(&listing.path_of(name));
     let attributes = if shows_time { attributes } else { attributes.timeless() };
     attributes.is_served().then_some((is_symlink, attributes))
-}
-
-/// Returns the path of an entry below the root.
-pub(super) fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
-    if listing.path.is_empty() {
-        return name.to_vec();
-    }
-    [listing.path, name].join(&b'/')
 }
 
 /// Opens the folder again for a cursor of its own, because the descriptor may be in use elsewhere.

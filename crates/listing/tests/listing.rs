@@ -120,6 +120,7 @@ impl Root {
             archive: true,
             walks: true,
             is_wanted: &|| true,
+            describe: None,
         };
         read(listing.prepare()?)
     }
@@ -139,6 +140,7 @@ impl Root {
             archive: true,
             walks: true,
             is_wanted: &|| true,
+            describe: None,
         };
         let (mut body, prepared) = (Vec::new(), listing.prepare()?);
         let longest = prepared.longest()?;

@@ -7,4 +7,5 @@ pub(crate) mod icon;
 pub(crate) mod index; // as nginx writes it, for programs
 pub(crate) mod json;
 pub(crate) mod markdown;
+pub(crate) mod multistatus; // properties, for WebDAV
 pub(crate) mod simple; // names alone

@@ -27,6 +27,8 @@ pub enum Format {
     Simple,
     /// The number of files and folders below the folder and their bytes, as one JSON object.
     Size,
+    /// The properties of the folder and of each entry in XML, for WebDAV.
+    Multistatus,
 }
 
 impl Format {
@@ -37,19 +39,20 @@ impl Format {
             Self::Json | Self::Size => "application/json",
             Self::Ndjson => "application/x-ndjson",
             Self::Simple => "text/plain; charset=utf-8",
+            Self::Multistatus => "application/xml; charset=utf-8",
         }
     }
 
-    /// Returns whether the form shows more of an entry than its name and kind.
+    /// Returns whether a listing shows more of an entry than its name and kind, or passes on no more.
     pub fn shows_attributes(self) -> bool {
-        self != Self::Simple
+        !matches!(self, Self::Simple | Self::Multistatus)
     }
 
-    /// Returns the key in a query that requests this form; `None` if the client's `Accept` field
-    /// requests it.
+    /// Returns the key in a query that requests this form; `None` if something else requests it: the
+    /// client's `Accept` field, or the method.
     fn token(self) -> Option<&'static str> {
         match self {
-            Self::Html | Self::Index => None,
+            Self::Html | Self::Index | Self::Multistatus => None,
             Self::Json => Some("json"),
             Self::Ndjson => Some("ndjson"),
             Self::Simple => Some("simple"),

@@ -42,9 +42,7 @@ impl Destination {
     pub fn read(request: &Request<'_, '_>, prefix: &[u8]) -> Result<Self, BadDestination> {
         let value = request.single("destination").ok_or(BadDestination::Missing)?;
         // 10.3: an absolute URL or a path.
-        if let Some((authority, _)) = split_absolute(value)
-            && !is_same_authority(value, authority, request.authority().unwrap_or_default())
-        {
+        if !is_here(request, value) {
             return Err(BadDestination::Elsewhere);
         }
         let target = Target::parse(value, prefix).map_err(|error| match error {
@@ -62,6 +60,14 @@ impl Destination {
         };
         Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrites })
     }
+}
+
+/// Returns whether a whole URL names the server that the request is for; a path always does.
+#[must_use]
+pub fn is_here(request: &Request<'_, '_>, url: &[u8]) -> bool {
+    split_absolute(url).is_none_or(|(authority, _)| {
+        is_same_authority(url, authority, request.authority().unwrap_or_default())
+    })
 }
 
 impl BadDestination {

@@ -31,6 +31,14 @@ pub enum Method {
     Move,
     /// COPY: the file or folder is copied (RFC 4918 9.8).
     Copy,
+    /// PROPFIND: the properties of a file, or of a folder and its entries (RFC 4918 9.1).
+    Propfind,
+    /// PROPPATCH: properties of the file or folder are set (RFC 4918 9.2).
+    Proppatch,
+    /// LOCK: only this client may change the file or folder (RFC 4918 9.10).
+    Lock,
+    /// UNLOCK: the lock ends (RFC 4918 9.11).
+    Unlock,
     /// Any other method; [`Request::verb`] has its name.
     Other,
 }
@@ -299,14 +307,14 @@ impl Method {
     /// support it.
     #[must_use]
     pub fn is_known(verb: &str) -> bool {
-        let known = ["POST", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK"];
+        let known = ["POST", "CONNECT", "TRACE"];
         Self::of(verb) != Self::Other || known.contains(&verb)
     }
 
     /// Returns whether the method may change files.
     #[must_use]
     pub fn changes(self) -> bool {
-        !matches!(self, Self::Get | Self::Head | Self::Options | Self::Other)
+        !matches!(self, Self::Get | Self::Head | Self::Options | Self::Propfind | Self::Other)
     }
 
     /// Returns the method of this name; names are case-sensitive (RFC 9110 9.1).
@@ -321,6 +329,10 @@ impl Method {
             "MKCOL" => Self::Mkcol,
             "MOVE" => Self::Move,
             "COPY" => Self::Copy,
+            "PROPFIND" => Self::Propfind,
+            "PROPPATCH" => Self::Proppatch,
+            "LOCK" => Self::Lock,
+            "UNLOCK" => Self::Unlock,
             _ => Self::Other,
         }
     }

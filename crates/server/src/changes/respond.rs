@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use rustix::fs::fstat;
 use tokio::task::spawn_blocking;
+use underpass_dav::locks::Reach;
 use underpass_engine::Version;
 
 use crate::auth::Right;
 use crate::changes::change::{Action, Change, Changed};
+use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::Refusal;
 use crate::files::links;
 use crate::files::lookup::{Resource, find_current};
@@ -36,6 +38,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let should_continue = target.query.has("upload");
     let is_allowed = match ctx.request.method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
+        Method::Proppatch | Method::Lock | Method::Unlock => changes.upload,
         // Cancelling an upload takes nothing away from other clients.
         Method::Delete if should_continue => changes.upload,
         Method::Delete => changes.delete,
@@ -48,18 +51,41 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     if let Some(refusal) = refuse_foreign(ctx) {
         return refusal;
     }
-    if ctx.request.has("if") {
-        return ctx.error(412, "conditions of WebDAV's If are not evaluated here: use If-Match");
-    }
-    let takes_body = matches!(ctx.request.method, Method::Put | Method::Patch);
+    let takes_body = matches!(
+        ctx.request.method,
+        Method::Put | Method::Patch | Method::Proppatch | Method::Lock
+    );
     // RFC 4918 8.4: a body that would be ignored must be refused.
     if !takes_body && !matches!(ctx.request.body(), Ok(BodyLength::None | BodyLength::Length(0))) {
         return ctx.error(415, "this method takes no body");
     }
+    run(ctx, target, should_continue).await.unwrap_or_else(|refusal| refusal)
+}
+
+/// Answers a request that is allowed as such, unless the locks of other clients or the conditions of
+/// this one forbid it.
+async fn run(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    should_continue: bool,
+) -> Result<Response, Response> {
     match ctx.request.method {
-        Method::Delete if should_continue => uploads::respond(ctx, target).await,
-        Method::Put | Method::Patch => uploads::respond(ctx, target).await,
-        _ => change(ctx, target).await.unwrap_or_else(|refusal| refusal),
+        Method::Lock => return Ok(lock::respond(ctx, target).await),
+        Method::Unlock => return Ok(lock::unlock(ctx, target).await),
+        _ => {}
+    }
+    let tokens = guard::conditions(ctx, target).await?;
+    match ctx.request.method {
+        Method::Delete if should_continue => Ok(uploads::respond(ctx, target).await),
+        Method::Put | Method::Patch => match guard::check_write(ctx, &tokens, &target.path).await {
+            Some(refusal) => Err(refusal),
+            None => Ok(uploads::respond(ctx, target).await),
+        },
+        Method::Proppatch => match guard::check_write(ctx, &tokens, &target.path).await {
+            Some(refusal) => Err(refusal),
+            None => Ok(proppatch::respond(ctx, target).await),
+        },
+        _ => change(ctx, target, &tokens).await,
     }
 }
 
@@ -83,9 +109,13 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
 /// Returns why a known method is not allowed.
 fn not_allowed_reason(method: Method) -> &'static str {
     match method {
-        Method::Put | Method::Patch | Method::Mkcol | Method::Copy => {
-            "nothing can be written here: serve --allow-upload allows it"
-        }
+        Method::Put
+        | Method::Patch
+        | Method::Mkcol
+        | Method::Copy
+        | Method::Proppatch
+        | Method::Lock
+        | Method::Unlock => "nothing can be written here: serve --allow-upload allows it",
         Method::Delete => "nothing can be deleted here: serve --allow-delete allows it",
         Method::Move => "nothing can be moved here: serve --allow-all allows it",
         _ => "this server does not use the method",
@@ -95,10 +125,15 @@ fn not_allowed_reason(method: Method) -> &'static str {
 /// Returns the methods for files and folders.
 pub(crate) fn methods(changes: &Changes) -> &'static str {
     match (changes.upload, changes.delete) {
-        (false, false) => "GET, HEAD, OPTIONS",
-        (true, false) => "GET, HEAD, OPTIONS, PUT, PATCH, MKCOL, COPY",
-        (false, true) => "GET, HEAD, OPTIONS, DELETE",
-        (true, true) => "GET, HEAD, OPTIONS, PUT, PATCH, DELETE, MKCOL, MOVE, COPY",
+        (false, false) => "GET, HEAD, OPTIONS, PROPFIND",
+        (true, false) => {
+            "GET, HEAD, OPTIONS, PROPFIND, PUT, PATCH, MKCOL, COPY, PROPPATCH, LOCK, UNLOCK"
+        }
+        (false, true) => "GET, HEAD, OPTIONS, PROPFIND, DELETE",
+        (true, true) => {
+            "GET, HEAD, OPTIONS, PROPFIND, PUT, PATCH, DELETE, MKCOL, MOVE, COPY, PROPPATCH, LOCK, \
+             UNLOCK"
+        }
     }
 }
 
@@ -107,7 +142,11 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
 /// # Errors
 ///
 /// The refusal, if nothing was changed.
-async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Response, Response> {
+async fn change(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    tokens: &[&str],
+) -> Result<Response, Response> {
     let refused = |refusal: Refusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
     if let Action::Move(to, _) | Action::Copy(to, _) = &mut what
@@ -119,6 +158,10 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
+    if let Some(refusal) = check_locks(ctx, &target.path, &what, tokens) {
+        return Err(refusal);
+    }
+    let leaves = matches!(what, Action::Delete(_) | Action::Move(..));
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
     let shared = Arc::clone(ctx.shared());
@@ -126,7 +169,14 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
     let _turn = shared.changing.acquire().await;
     let helper_shared = Arc::clone(&shared);
     match spawn_blocking(move || change.run(&helper_shared)).await {
-        Ok(changed) => changed.map(|changed| made(ctx, &changed)).map_err(refused),
+        Ok(Ok(changed)) => {
+            if leaves {
+                // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
+                describe::locks(&shared).forget(&target.path);
+            }
+            Ok(made(ctx, &changed))
+        }
+        Ok(Err(refusal)) => Err(refused(refusal)),
         Err(_) => Err(ctx.error(500, "")),
     }
 }
@@ -145,6 +195,24 @@ fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
         Method::Move => depth().and_then(|depth| Ok(Action::Move(destination()?, depth))),
         Method::Copy => depth().and_then(|depth| Ok(Action::Copy(destination()?, depth))),
         _ => Ok(Action::MakeFolder),
+    }
+}
+
+/// Refuses a change that meets the lock of another client.
+fn check_locks(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    what: &Action,
+    tokens: &[&str],
+) -> Option<Response> {
+    let whole = Reach { names: true, is_deep: true };
+    match what {
+        Action::Delete(_) | Action::MakeFolder => guard::check(ctx, tokens, path, whole),
+        Action::Copy(to, _) => guard::check(ctx, tokens, &to.path, whole),
+        Action::Move(to, _) => {
+            let at_source = guard::check(ctx, tokens, path, whole);
+            at_source.or_else(|| guard::check(ctx, tokens, &to.path, whole))
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use underpass_copy::{self as copy, CopyError, CopyObserver, CopyOptions, copy_fo
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
+use crate::changes::dav::dead_properties;
 use crate::changes::refusal::Refusal;
 use underpass_protocol::upload::is_partial_name;
 
@@ -242,6 +243,7 @@ impl<'a> TreeCopy<'a> {
         let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);
         self.report.add(&transfer.run()?);
         fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        dead_properties::copy(&from, &to);
         Ok(futimens(&to, &times(&stat))?)
     }
 }

@@ -11,12 +11,12 @@ use crate::archive::{self, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
-use crate::listing::jobs::{FolderSource, ListTask, ListingRequest};
-use crate::listing::make::list;
+use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
+use crate::listing::make::{Pieces, list};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::settings::Changes;
+use crate::server::settings::{Changes, Settings};
 use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Query, Target, encode_segment};
@@ -66,25 +66,61 @@ pub(crate) async fn listing(
     if query.is_walk() && matches!(folder, FolderSource::Store(_)) {
         return ctx.error(400, "folders of a store are neither searched below nor measured");
     }
-    let is_chunked = ctx.request.minor_version > 0;
-    let is_gzipped = acceptable(&ctx.request).any(|coding| coding == Coding::Gzip);
-    let what = ListingRequest {
-        path: target.path.to_vec(),
-        query,
-        is_browser,
-        is_head: ctx.request.method == Method::Head,
-        may: may(ctx, &target.path),
-        user: ctx.user.clone(),
-        is_partial: ctx.is_partial,
-        is_gzipped,
-        is_chunked,
-    };
+    let what = request(ctx, &target.path, query, is_browser);
+    let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
     let task = ListTask { folder, what };
     let client = ClientNet::of(ctx.peer.address());
     let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
     };
+    let is_page = head.media_type == Format::Html.media_type();
+    let mut response = text(head, pieces, is_gzipped, is_chunked);
+    response.add_field("Vary", "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode");
+    if is_page {
+        response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+    }
+    response
+}
+
+/// Returns whether a folder may be listed. Where one has a page of its own, it is that what is shown.
+pub(crate) fn is_listed(settings: &Settings, path: &[u8]) -> bool {
+    settings.listing && !is_page(settings, path)
+}
+
+/// Returns whether a request for a folder is answered with its `index.html`.
+pub(crate) fn is_page(settings: &Settings, path: &[u8]) -> bool {
+    settings.renders_index || (settings.renders_spa && path.is_empty())
+}
+
+/// Returns the request for a listing.
+pub(crate) fn request(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    query: ListingQuery,
+    is_browser: bool,
+) -> ListingRequest {
+    ListingRequest {
+        path: path.to_vec(),
+        query,
+        is_browser,
+        is_head: ctx.request.method == Method::Head,
+        may: may(ctx, path),
+        user: ctx.user.clone(),
+        is_partial: ctx.is_partial,
+        is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
+        is_chunked: ctx.request.minor_version > 0,
+        properties: None,
+    }
+}
+
+/// Returns the response with the text of a listing.
+pub(crate) fn text(
+    head: ListingHead,
+    pieces: Option<Pieces>,
+    is_gzipped: bool,
+    is_chunked: bool,
+) -> Response {
     let is_stream = pieces.is_some();
     let body = match pieces {
         Some(pieces) => Body::Stream { pieces, is_chunked },
@@ -100,10 +136,6 @@ pub(crate) async fn listing(
         response.add_field("Content-Encoding", Coding::Gzip.token());
     }
     response.add_field("Cache-Control", "no-cache");
-    response.add_field("Vary", "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode");
-    if head.media_type == Format::Html.media_type() {
-        response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
-    }
     if head.is_incomplete {
         response.add_field("Underpass-Incomplete", "?1");
     }

@@ -260,8 +260,18 @@ impl Root {
     ///
     /// The errors of [`open`](Self::open).
     pub(crate) fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
+        fstat(self.open_path(path)?)
+    }
+
+    /// Opens a path for its attributes alone. Whether it is hidden is not checked.
+    ///
+    /// # Errors
+    ///
+    /// The errors of openat2(2).
+    pub(crate) fn open_path(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let (flags, path) =
+            (OFlags::PATH | OFlags::CLOEXEC, if path.is_empty() { b"." } else { path });
+        openat2(&self.folder, path, flags, Mode::empty(), self.resolve())
     }
 
     /// Opens the parent folder of a path for the names in it, and returns it with the last name;

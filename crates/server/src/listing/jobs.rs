@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tokio::sync::{Semaphore, watch};
 use underpass_cache::FolderListing;
+use underpass_dav::request::Propfind;
 use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry};
 
 use crate::server::limits::batches::Batches;
@@ -72,6 +73,8 @@ pub(crate) struct ListingRequest {
     pub(crate) is_gzipped: bool,
     /// Whether the listing is made and sent in chunks (RFC 9112, section 7.1).
     pub(crate) is_chunked: bool,
+    /// The properties that are listed, for [`Format::Multistatus`](underpass_listing::Format).
+    pub(crate) properties: Option<Arc<Propfind>>,
 }
 
 /// The values that the response head of a listing needs.

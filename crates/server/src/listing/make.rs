@@ -14,6 +14,7 @@ use underpass_engine::Memory;
 use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
+use crate::changes::dav::describe::Describer;
 use crate::files::root::is_reserved;
 use crate::listing::jobs::{
     FolderId, FolderSource, Key, ListTask, ListedFolder, ListingHead, ListingRequest,
@@ -278,6 +279,8 @@ fn with_listing<T>(
 ) -> T {
     let ListingRequest { path, query, is_browser, may, user, is_partial, .. } = &folder.request;
     let (access, user) = (&shared.settings.access, user.as_deref());
+    let properties = folder.request.properties.as_deref();
+    let describer = properties.map(|request| Describer { shared, request, user });
     let is_store = matches!(folder.source, FolderSource::Store(_));
     let (entries, reached) = match &folder.source {
         FolderSource::Disk(opened) => (
@@ -306,6 +309,7 @@ fn with_listing<T>(
         archive: shared.settings.archive && !is_partial && !is_store,
         walks: !is_store,
         is_wanted,
+        describe: describer.as_ref().map(|describer| describer as _),
     })
 }
 

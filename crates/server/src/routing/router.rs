@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::auth::access;
+use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
 use crate::files::file;
 use crate::files::folder;
@@ -97,6 +98,9 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     {
         return operate::respond(ctx, cache, target).await;
     }
+    if ctx.request.method == Method::Propfind && !is_reserved(&target.path) {
+        return propfind::respond(ctx, target).await;
+    }
     if ctx.is_partial {
         return partial(ctx, target).await;
     }
@@ -166,7 +170,9 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         }
         Ok(Resource::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
         Ok(Resource::Folder(_)) if !target.is_folder => slash(ctx, target),
-        Ok(Resource::Folder(_)) if is_page(ctx, target) && !target.query.has("archive") => {
+        Ok(Resource::Folder(_))
+            if folder::is_page(ctx.settings(), &target.path) && !target.query.has("archive") =>
+        {
             index(ctx, target).await
         }
         Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
@@ -180,7 +186,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
     let is_folder = !ctx.shared().root.is_file() && !is_reserved(&target.path);
-    let is_listed = is_read && is_folder && ctx.settings().listing && !is_page(ctx, target);
+    let is_listed = is_read && is_folder && folder::is_listed(ctx.settings(), &target.path);
     if !is_listed || target.query.has("archive") {
         return access::denied(ctx);
     }
@@ -189,12 +195,6 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
         _ => access::denied(ctx),
     }
-}
-
-/// Returns whether a request for a folder is answered with its `index.html`.
-fn is_page(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
-    let settings = ctx.settings();
-    settings.renders_index || (settings.renders_spa && target.path.is_empty())
 }
 
 /// Answers with the page of a folder.
@@ -242,7 +242,15 @@ fn slash(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 fn options(ctx: &RequestContext<'_>) -> Response {
     let mut response = Response::empty(204);
     let changes = &ctx.settings().changes;
-    response.add_field("Allow", changes::methods(changes));
+    if ctx.settings().cache.is_some() {
+        response.add_field("Allow", "GET, HEAD, OPTIONS");
+    } else {
+        response.add_field("Allow", changes::methods(changes));
+        // Class 2 are the locks, which only those need that can write.
+        response.add_field("DAV", if changes.upload { "1, 2" } else { "1" });
+        // Clients of Windows prefer another protocol otherwise.
+        response.add_field("MS-Author-Via", "DAV");
+    }
     if changes.upload {
         // draft-ietf-httpbis-resumable-upload 4.1.4: this shows clients that uploads can be
         // resumed.

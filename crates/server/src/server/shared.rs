@@ -4,11 +4,12 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use underpass_cache::{CacheError, CacheEvent, FillReport};
+use underpass_dav::locks::LockTable;
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) names: RwLock<()>,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
+    /// The locks of WebDAV.
+    pub(crate) locks: Mutex<LockTable>,
     /// Limits the changes to files and folders under way.
     pub(crate) changing: Semaphore,
     /// Limits the connections.
@@ -134,6 +137,7 @@ impl Shared {
             uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
+            locks: Mutex::default(),
             changing: Semaphore::new(MAX_CHANGES),
             admission: Admission::new(&settings),
             evictions: Evictions::new(settings.workers),

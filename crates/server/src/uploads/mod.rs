@@ -16,9 +16,11 @@ mod respond;
 mod state;
 mod verify;
 
+pub(crate) use interim::{CONTINUE, write as write_interim};
 pub(crate) use parts::stale_uploads::watch as watch_stale_uploads;
 pub(crate) use received::{BodyState, Received};
 pub(crate) use refusal::limits;
 pub(crate) use respond::{respond, tick};
 pub(crate) use state::Uploads;
 pub(crate) use state::disk_space::has_room;
+pub(crate) use state::random::random_bytes;

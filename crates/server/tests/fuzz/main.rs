@@ -12,6 +12,7 @@ mod caching;
 mod chunked_body;
 mod conditional;
 mod credentials;
+mod dav;
 mod destination;
 mod digest_fields;
 mod input;
@@ -51,6 +52,11 @@ fn a_chunked_body_is_the_same_in_all_pieces() {
 #[test]
 fn nobody_is_taken_for_a_user_without_the_password() {
     search("credentials", credentials::SEEDS, credentials::check);
+}
+
+#[test]
+fn xml_of_webdav_is_refused_or_means_the_same_when_it_is_written_again() {
+    search("dav", dav::SEEDS, dav::check);
 }
 
 #[test]

@@ -10,11 +10,11 @@ fn site() -> Running {
 fn what_cannot_be_done_is_refused_with_what_can() {
     let site = site();
     let mut client = site.connect();
-    for verb in ["PUT", "POST", "DELETE", "PATCH", "MKCOL", "TRACE", "PROPFIND"] {
+    for verb in ["PUT", "POST", "DELETE", "PATCH", "MKCOL", "TRACE", "PROPPATCH", "LOCK"] {
         for path in ["/a", "/nothing", "/"] {
             let reply = client.ask(verb, path, &[]);
             assert_eq!(reply.status, 405, "{verb} {path}");
-            assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS"), "{verb} {path}");
+            assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS, PROPFIND"), "{verb} {path}");
         }
     }
     for verb in ["get", "BREW", "M-SEARCH"] {

@@ -166,7 +166,7 @@ fn options_says_what_can_be_asked() {
     for target in ["*", "/a", "/folder/", "/nothing"] {
         let reply = client.ask("OPTIONS", target, &[]);
         assert_eq!(reply.status, 204, "{target}");
-        assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS"), "{target}");
+        assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS, PROPFIND"), "{target}");
         assert_eq!(reply.field("Content-Length"), None, "RFC 9110, section 8.6");
     }
 }

@@ -15,6 +15,8 @@ mod changes_rights;
 mod conditions;
 mod connections;
 mod crowded;
+mod dav;
+mod dav_locks;
 mod deep_trees;
 mod digests;
 mod disk_work;

@@ -359,7 +359,7 @@ fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
 fn only_those_may_write_who_have_the_right() {
     let closed = Site::new().start();
     let reply = put(&closed, "/file", &[], b"x");
-    assert_eq!((reply.status, reply.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!((reply.status, reply.field("Allow")), (405, Some("GET, HEAD, OPTIONS, PROPFIND")));
     let server = open_site().auth(&["me:secret@/:rw", "you:secret@/:ro"]).start();
     // "me:secret" and "you:secret" in base64.
     let me = "Authorization: Basic bWU6c2VjcmV0";

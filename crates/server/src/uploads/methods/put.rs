@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, openat};
 use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
+use crate::changes::dav::dead_properties;
 use crate::files::open_files;
 use crate::files::version::facts;
 use crate::routing::response::Response;
@@ -128,6 +129,11 @@ fn name(
     if let Some(present) = &present {
         // The new file gets the mode of the old one. A file system without modes ignores it.
         let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
+        // RFC 4918 9.7.1: and its stored properties.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if let Ok(old) = openat(&target.folder, &target.name, flags, Mode::empty()) {
+            dead_properties::copy(&old, new_file.file());
+        }
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;

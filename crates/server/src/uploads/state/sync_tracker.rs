@@ -37,7 +37,7 @@ impl SyncTracker {
     /// Reads the id of this boot of the machine, before the server is confined.
     pub(crate) fn new() -> Self {
         // Without such an id, parts are trusted for as long as this server runs.
-        let own = || format!("{:x?}", random_bytes().unwrap_or_default());
+        let own = || format!("{:x?}", random_bytes::<12>().unwrap_or_default());
         let started = SystemTime::now() - MAX_TIME_STEP;
         Self { boot: session::boot_id().unwrap_or_else(own), started }
     }

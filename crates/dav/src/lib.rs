@@ -1,0 +1,16 @@
+//! What WebDAV (RFC 4918) means: the XML of its requests and responses, the `If` field, and the rules
+//! of locks. It opens no file, reads no clock and owns no socket.
+//!
+//! Everything is bounded: the depth, the number and the names of elements, the properties of a
+//! request, and the number of locks. XML has no document types here, so no entities of its own and
+//! nothing external.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod condition;
+pub mod locks;
+pub mod multistatus;
+pub mod property;
+pub mod request;
+pub mod xml;

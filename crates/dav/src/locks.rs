@@ -1,0 +1,279 @@
+//! The write locks of clients (RFC 4918 6 and 7).
+//!
+//! A lock holds for a path, which need not be a file: whoever changes it names the token of a lock
+//! there. Locks are kept in memory and end with the server.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::xml::{close, escape, open};
+
+/// A lock.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// The name by which its client uses it, a URN.
+    pub token: Arc<str>,
+    /// The locked path.
+    pub root: Arc<[u8]>,
+    /// Whether a folder was there when it was locked.
+    pub is_folder: bool,
+    /// Whether everything below the path is locked, too.
+    pub is_deep: bool,
+    /// Whether no other client can have a lock.
+    pub is_exclusive: bool,
+    /// What the client says about itself, as XML.
+    pub owner: Arc<str>,
+    /// The user that holds it; for `None`, everyone who knows the token can use it.
+    pub user: Option<Arc<str>>,
+    /// Whose share of the table it takes.
+    pub client: Arc<str>,
+    /// The time at which it ends.
+    pub expires: Instant,
+}
+
+/// The reason why a lock cannot be given.
+#[derive(Clone, Debug)]
+pub enum LockError {
+    /// Another lock is there.
+    Conflict(Lock),
+    /// The client has too many locks, or all clients together have.
+    TooMany,
+}
+
+/// What a change does to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Whether the name appears in its folder, or leaves it.
+    pub names: bool,
+    /// Whether everything below the path changes, too.
+    pub is_deep: bool,
+}
+
+/// The tokens that a client has named, and the user it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Submitted<'a> {
+    /// The tokens.
+    pub tokens: &'a [&'a str],
+    /// The user.
+    pub user: Option<&'a str>,
+}
+
+impl Submitted<'_> {
+    fn opens(&self, lock: &Lock) -> bool {
+        let is_user = lock.user.is_none() || lock.user.as_deref() == self.user;
+        is_user && self.tokens.contains(&&*lock.token)
+    }
+}
+
+/// The locks of all clients.
+#[derive(Debug, Default)]
+pub struct LockTable {
+    /// The locks of each path; none of the lists is empty.
+    by_path: BTreeMap<Arc<[u8]>, Vec<Lock>>,
+    count: usize,
+}
+
+impl LockTable {
+    /// Adds a lock.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`].
+    pub fn add(&mut self, lock: Lock, now: Instant) -> Result<(), LockError> {
+        let conflicts = |other: &&Lock| lock.is_exclusive || other.is_exclusive;
+        let below = self.below(&lock.root, now).filter(|_| lock.is_deep);
+        if let Some(other) = self.covering(&lock.root, now).chain(below).find(conflicts) {
+            return Err(LockError::Conflict(other.clone()));
+        }
+        if !self.has_room(&lock.client) {
+            self.retain(|lock| lock.expires > now);
+            if !self.has_room(&lock.client) {
+                return Err(LockError::TooMany);
+            }
+        }
+        self.count += 1;
+        self.by_path.entry(Arc::clone(&lock.root)).or_default().push(lock);
+        Ok(())
+    }
+
+    /// Returns the locks that hold for a path, of which some may be at a folder above it.
+    pub fn covering<'t>(
+        &'t self,
+        path: &'t [u8],
+        now: Instant,
+    ) -> impl Iterator<Item = &'t Lock> + 't {
+        let above = std::iter::successors(Some(path), |path| parent(path));
+        let locks = above.filter(|_| self.count > 0).filter_map(|path| self.by_path.get(path));
+        let covers =
+            move |lock: &&Lock| lock.expires > now && (lock.is_deep || *lock.root == *path);
+        locks.flatten().filter(covers)
+    }
+
+    /// Checks that the client has named a token for each lock that a change meets.
+    ///
+    /// # Errors
+    ///
+    /// A lock of which it has not.
+    pub fn check(
+        &self,
+        path: &[u8],
+        reach: Reach,
+        submitted: Submitted<'_>,
+        now: Instant,
+    ) -> Result<(), Lock> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let open = |locks: Vec<&Lock>| match locks.first() {
+            Some(first) if !locks.iter().any(|lock| submitted.opens(lock)) => Err((*first).clone()),
+            _ => Ok(()),
+        };
+        open(self.covering(path, now).collect())?;
+        if let Some(parent) = parent(path).filter(|_| reach.names) {
+            open(self.covering(parent, now).collect())?;
+        }
+        if reach.is_deep {
+            let mut below: Vec<_> = self.below(path, now).collect();
+            while let Some(root) = below.first().map(|lock| Arc::clone(&lock.root)) {
+                let (here, rest) = below.into_iter().partition(|lock| lock.root == root);
+                open(here)?;
+                below = rest;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a lock that holds for a path last longer; returns it, if the client may use it.
+    pub fn refresh(
+        &mut self,
+        path: &[u8],
+        submitted: Submitted<'_>,
+        timeout: Duration,
+        now: Instant,
+    ) -> Option<Lock> {
+        let found = self.covering(path, now).find(|lock| submitted.opens(lock))?.clone();
+        let locks = self.by_path.get_mut(&found.root)?;
+        let lock = locks.iter_mut().find(|lock| lock.token == found.token)?;
+        lock.expires = now + timeout;
+        Some(lock.clone())
+    }
+
+    /// Ends a lock that holds for a path; returns whether there was one that the client may use.
+    pub fn remove(&mut self, path: &[u8], submitted: Submitted<'_>, now: Instant) -> bool {
+        let found = self.covering(path, now).find(|lock| submitted.opens(lock));
+        let Some(token) = found.map(|lock| Arc::clone(&lock.token)) else { return false };
+        self.end(&token);
+        true
+    }
+
+    /// Ends the lock of this token.
+    pub fn end(&mut self, token: &str) {
+        self.retain(|lock| &*lock.token != token);
+    }
+
+    /// Returns whether there are no locks.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Ends all locks at a path and below it, because nothing is there any more.
+    pub fn forget(&mut self, path: &[u8]) {
+        self.retain(|lock| !is_beneath(&lock.root, path));
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&Lock) -> bool) {
+        if self.count > 0 {
+            self.by_path.values_mut().for_each(|locks| locks.retain(&keeps));
+            self.by_path.retain(|_, locks| !locks.is_empty());
+            self.count = self.by_path.values().map(Vec::len).sum();
+        }
+    }
+
+    /// Returns whether one more lock of a client can be kept.
+    fn has_room(&self, client: &str) -> bool {
+        let own = self.by_path.values().flatten().filter(|lock| &*lock.client == client);
+        self.count < MAX_LOCKS && own.count() < MAX_OWN_LOCKS
+    }
+
+    /// Returns the locks at paths below this one.
+    fn below<'t>(&'t self, path: &'t [u8], now: Instant) -> impl Iterator<Item = &'t Lock> + 't {
+        let from: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Excluded(path), Bound::Unbounded);
+        let after = self.by_path.range::<[u8], _>(from);
+        let after = after.take_while(move |(root, _)| root.starts_with(path));
+        let after = after.filter(move |(root, _)| is_beneath(root, path));
+        after.flat_map(|(_, locks)| locks).filter(move |lock| lock.expires > now)
+    }
+}
+
+impl Lock {
+    /// Writes it as an `activelock` (RFC 4918 14.1).
+    pub(crate) fn write(&self, root: &str, seconds: u64, out: &mut Vec<u8>) {
+        let scope = if self.is_exclusive { "exclusive" } else { "shared" };
+        let depth = if self.is_deep { "infinity" } else { "0" };
+        let begin = format!(
+            "<D:activelock><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
+             <D:depth>{depth}</D:depth>{}<D:timeout>Second-{seconds}</D:timeout>",
+            self.owner
+        );
+        out.extend_from_slice(begin.as_bytes());
+        for (element, link) in [("locktoken", &*self.token), ("lockroot", root)] {
+            open(out, element);
+            open(out, "href");
+            escape(out, link);
+            close(out, "href");
+            close(out, element);
+        }
+        close(out, "activelock");
+    }
+}
+
+/// Returns a token with these random bytes (RFC 9562 5.4).
+#[must_use]
+pub fn token(mut random: [u8; 16]) -> String {
+    random[6] = random[6] & 0x0f | 0x40;
+    random[8] = random[8] & 0x3f | 0x80;
+    let number = u128::from_be_bytes(random);
+    let (a, b, c) = (number >> 96, number >> 80 & 0xffff, number >> 64 & 0xffff);
+    let (d, e) = (number >> 48 & 0xffff, number & 0xffff_ffff_ffff);
+    format!("urn:uuid:{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+}
+
+/// Returns how long a lock lasts for this `Timeout` field (RFC 4918 10.7): the first time that it
+/// names, at most [`MAX_TIMEOUT`].
+#[must_use]
+pub fn timeout(field: Option<&[u8]>) -> Duration {
+    let first = field.and_then(|value| str::from_utf8(value).ok()).unwrap_or_default();
+    let first = first.split(',').next().unwrap_or_default().trim();
+    let seconds = first.strip_prefix("Second-").and_then(|seconds| seconds.parse::<u32>().ok());
+    seconds.map_or(MAX_TIMEOUT, |seconds| {
+        Duration::from_secs(seconds.into()).clamp(MIN_TIMEOUT, MAX_TIMEOUT)
+    })
+}
+
+/// Returns the path of the folder of a path; `None` for the root.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    if path.is_empty() {
+        return None;
+    }
+    Some(path.iter().rposition(|&byte| byte == b'/').map_or(b"", |slash| &path[..slash]))
+}
+
+/// Returns whether a path is this one or lies below it.
+fn is_beneath(path: &[u8], above: &[u8]) -> bool {
+    let rest = path.strip_prefix(above);
+    above.is_empty() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+}
+
+/// The maximum number of locks.
+const MAX_LOCKS: usize = 4096;
+
+/// The maximum number of locks of one client.
+const MAX_OWN_LOCKS: usize = 256;
+
+/// The longest time for which a lock lasts without being refreshed.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+const MIN_TIMEOUT: Duration = Duration::from_secs(1);

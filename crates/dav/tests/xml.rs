@@ -1,0 +1,139 @@
+//! XML that clients send, and XML that is meant to do harm.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use underpass_dav::property::Live;
+use underpass_dav::request::{LockInfo, Patch, Propfind};
+use underpass_dav::xml::{BadXml, Element, Name};
+
+fn named(space: &str, local: &str) -> Name {
+    Name { space: space.into(), local: local.into() }
+}
+
+#[test]
+fn a_propfind_says_what_it_wants() {
+    assert_eq!(Propfind::parse(b""), Ok(Propfind::All(vec![])));
+    let body = b"<?xml version='1.0'?><propfind xmlns='DAV:'><allprop/></propfind>";
+    assert_eq!(Propfind::parse(body), Ok(Propfind::All(vec![])));
+    let body = b"\xef\xbb\xbf<a:propfind xmlns:a='DAV:'><a:propname/></a:propfind>\n";
+    assert_eq!(Propfind::parse(body), Ok(Propfind::Names));
+    let body =
+        b"<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'><D:prop><D:getetag/><x:y/><z xmlns=''/>\
+        </D:prop></D:propfind>";
+    let names = vec![Name::dav("getetag"), named("urn:x", "y"), named("", "z")];
+    let some = Propfind::parse(body).unwrap();
+    assert_eq!(some, Propfind::Some(names));
+    assert!(some.wants(Live::Etag) && !some.wants(Live::LastModified) && some.wants_stored());
+    let body =
+        b"<propfind xmlns='DAV:'><allprop/><include><quota-used-bytes/></include></propfind>";
+    let all = Propfind::parse(body).unwrap();
+    assert!(all.wants(Live::QuotaUsed) && !all.wants(Live::QuotaAvailable));
+}
+
+#[test]
+fn what_is_no_propfind_is_refused() {
+    use BadXml::{Entity, Malformed, Namespace, TooLarge, Unexpected};
+    let deep = format!("{}{}", "<a>".repeat(33), "</a>".repeat(33));
+    let wide = format!("<a>{}</a>", "<b/>".repeat(2000));
+    let many: String = (0..65).map(|number| format!("<D:p{number}/>")).collect();
+    let many = format!("<D:propfind xmlns:D='DAV:'><D:prop>{many}</D:prop></D:propfind>");
+    let attributes: String = (0..33).map(|number| format!(" a{number}=''")).collect();
+    let attributes = format!("<a{attributes}/>");
+    let long = format!("<a xmlns='{}'/>", "x".repeat(256));
+    let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;'>]><a>&c;</a>";
+    let cases: &[(&str, BadXml)] = &[
+        ("<propfind xmlns='DAV:'/>", Unexpected),
+        ("<propfind><allprop/></propfind>", Unexpected),
+        ("<propfind xmlns='DAV:'><allprop/><propname/></propfind>", Unexpected),
+        ("<lockinfo xmlns='DAV:'><allprop/></lockinfo>", Unexpected),
+        ("<propfind xmlns='DAV:'><allprop/>", Malformed),
+        ("<propfind xmlns='DAV:'><allprop></propfind></allprop>", Malformed),
+        ("<a/><b/>", Malformed),
+        ("text", Malformed),
+        ("<a/>text", Malformed),
+        ("", Malformed),
+        ("<a>\u{1}</a>", Malformed),
+        ("<a>&#0;</a>", Malformed),
+        ("<a b='' b=''/>", Malformed),
+        ("<a xmlns:x='u' xmlns:y='u' x:b='' y:b=''/>", Malformed),
+        ("<1/>", Malformed),
+        ("<a½/>", Malformed),
+        ("<a xmlns='u\"'/>", Malformed),
+        ("<a xmlns='u\n'/>", Malformed),
+        ("<D:propfind xmlns:D='DAV:'><D:prop><x:y/></D:prop></D:propfind>", Namespace),
+        ("<D:propfind xmlns:D='DAV:' xmlns:x=''><D:allprop/></D:propfind>", Namespace),
+        (bomb, Entity),
+        ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", Entity),
+        ("<a>&b;</a>", Entity),
+        ("<a b='&c;'/>", Entity),
+        (&deep, TooLarge),
+        (&wide, TooLarge),
+        (&many, TooLarge),
+        (&attributes, TooLarge),
+        (&long, TooLarge),
+    ];
+    for (body, expected) in cases {
+        let refused = match body.is_empty() {
+            true => Element::parse(b"").map(drop),
+            false => Propfind::parse(body.as_bytes()).map(drop),
+        };
+        assert_eq!(refused, Err(*expected), "{body}");
+    }
+    assert_eq!(Element::parse(b"<a>\xff</a>"), Err(Malformed));
+}
+
+#[test]
+fn a_patch_keeps_its_order() {
+    let body = b"<D:propertyupdate xmlns:D='DAV:' xmlns:x='urn:x'>\
+        <D:remove><D:prop><x:a/></D:prop></D:remove>\
+        <D:set><D:prop><x:a>1</x:a><x:b/></D:prop></D:set></D:propertyupdate>";
+    let patches = Patch::parse(body).unwrap();
+    let names: Vec<_> = patches.iter().map(|patch| &*patch.name().local).collect();
+    assert_eq!(names, ["a", "a", "b"]);
+    assert!(matches!(&patches[0], Patch::Remove(_)));
+    assert!(matches!(&patches[1], Patch::Set(property) if property.text() == "1"));
+    assert_eq!(Patch::parse(b"<D:propertyupdate xmlns:D='DAV:'/>"), Err(BadXml::Unexpected));
+}
+
+#[test]
+fn a_lock_has_one_scope() {
+    let lock = |inside: &str| {
+        LockInfo::parse(format!("<D:lockinfo xmlns:D='DAV:'>{inside}</D:lockinfo>").as_bytes())
+    };
+    let write = "<D:locktype><D:write/></D:locktype>";
+    let exclusive = "<D:lockscope><D:exclusive/></D:lockscope>";
+    let shared = "<D:lockscope><D:shared/></D:lockscope>";
+    let info = lock(&format!("{exclusive}{write}<D:owner>me &amp; <D:href>x</D:href></D:owner>"));
+    let info = info.unwrap();
+    assert!(info.is_exclusive);
+    assert_eq!(info.owner, "<D:owner>me &amp; <D:href>x</D:href></D:owner>");
+    assert!(!lock(&format!("{shared}{write}")).unwrap().is_exclusive);
+    assert_eq!(lock(exclusive), Err(BadXml::Unexpected));
+    assert_eq!(lock(write), Err(BadXml::Unexpected));
+    let both = "<D:lockscope><D:shared/><D:exclusive/></D:lockscope>";
+    assert_eq!(lock(&format!("{both}{write}")), Err(BadXml::Unexpected));
+    let owner = format!("<D:owner>{}</D:owner>", "x".repeat(1024));
+    assert_eq!(lock(&format!("{exclusive}{write}{owner}")), Err(BadXml::TooLarge));
+}
+
+#[test]
+fn what_is_stored_is_read_again() {
+    let values = [
+        "<x:a xmlns:x='urn:x'>text &lt;&#13;&quot;&amp;amp;</x:a>",
+        "<a>none</a>",
+        "<D:known xmlns:D='DAV:'/>",
+        "<x:a xmlns:x='urn:&quot;'/>",
+        "<a xmlns='u' xml:lang='de' b='&lt;1&gt;' xmlns:z='v' z:c='&quot;'><b xmlns=''>x</b> y </a>",
+        "<a><![CDATA[<b> & ]]><![CDATA[]]></a>",
+        "<a><![CDATA[]]></a>",
+        "<é.1-·><b/>\r\n</é.1-·>",
+        "<a>\u{10000}\u{85}</a>",
+    ];
+    let read = |value: &&str| Element::parse(value.as_bytes());
+    let elements: Vec<_> = values.iter().filter_map(|value| read(value).ok()).collect();
+    assert_eq!(elements.len(), 8, "a namespace with an entity is refused");
+    let mut stored = Vec::new();
+    Element::stored(elements.clone()).write(&mut stored);
+    let again: Vec<_> = Element::parse(&stored).unwrap().into_elements().collect();
+    assert_eq!(again, elements, "{}", String::from_utf8_lossy(&stored));
+}

@@ -1,0 +1,47 @@
+//! A listing as the properties of the folder and its entries. What these are, and their XML, is
+//! known to the caller.
+
+use super::form::{Form, Tally};
+use crate::Listing;
+use crate::entry::Entry;
+
+/// Writes the properties of files and folders.
+pub trait Describe {
+    /// Writes the part before the first one.
+    fn begin(&self, out: &mut Vec<u8>);
+    /// Writes those of a path below the root, which is a folder or a file; nothing if it is gone.
+    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>);
+    /// Writes the part after the last one.
+    fn end(&self, out: &mut Vec<u8>);
+}
+
+/// Writes the properties of the folder itself, and then those of its entries.
+pub(crate) struct MultistatusForm<'l> {
+    listing: &'l Listing<'l>,
+}
+
+impl<'l> MultistatusForm<'l> {
+    pub(crate) fn new(listing: &'l Listing<'_>) -> Self {
+        Self { listing }
+    }
+}
+
+impl Form for MultistatusForm<'_> {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if let Some(describe) = self.listing.describe {
+            describe.begin(out);
+            describe.describe(self.listing.path, true, out);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        if let Some(describe) = self.listing.describe {
+            let path = self.listing.path_of(&entry.name);
+            describe.describe(&path, entry.attributes.is_folder(), out);
+        }
+    }
+
+    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+        self.listing.describe.into_iter().for_each(|describe| describe.end(out));
+    }
+}

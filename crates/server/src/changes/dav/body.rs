@@ -1,0 +1,128 @@
+//! Reads the small XML bodies of requests into memory.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use crate::connection::peer::Activity;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::uploads::{BodyState, CONTINUE, Received, write_interim};
+use underpass_protocol::chunked::Chunked;
+use underpass_protocol::request::BodyLength;
+
+/// Reads the body of a request; empty if it has none.
+///
+/// # Errors
+///
+/// The refusal, if it is too long, malformed or does not come.
+pub(crate) async fn read(ctx: &RequestContext<'_>) -> Result<Vec<u8>, Response> {
+    let length = ctx.request.body().map_err(|fault| ctx.error(400, &fault.to_string()))?;
+    match length {
+        BodyLength::None | BodyLength::Length(0) => return Ok(Vec::new()),
+        BodyLength::Length(len) if len > MAX_BODY as u64 => return Err(too_long(ctx)),
+        _ => {}
+    }
+    ctx.peer.set_activity(Activity::Discarding, Instant::now());
+    let mut received = Received::nothing(BodyState::IncompleteBody);
+    let outcome = match invite(ctx, &mut received) {
+        Ok(()) => receive(ctx, length).await,
+        Err(()) => Err(ctx.error(400, "the body of the request did not come")),
+    };
+    if outcome.is_ok() {
+        received.body = BodyState::Read;
+    }
+    ctx.received.set(Some(received));
+    ctx.peer.set_activity(Activity::Waiting, Instant::now());
+    outcome
+}
+
+/// Sends `100 Continue`, if the client waits for it.
+fn invite(ctx: &RequestContext<'_>, received: &mut Received) -> Result<(), ()> {
+    if !ctx.request.expects_continue() {
+        return Ok(());
+    }
+    received.interim = CONTINUE.len() as u64;
+    // Nothing else is on its way, so that the socket has room.
+    let session = ctx.peer.session().map(|session| &**session);
+    write_interim(ctx.peer.socket.as_fd(), session, CONTINUE, Duration::ZERO).map_err(drop)
+}
+
+/// Receives a body, and keeps the bytes after it for the next request.
+async fn receive(ctx: &RequestContext<'_>, length: BodyLength) -> Result<Vec<u8>, Response> {
+    let mut buffer = ctx.ahead.take();
+    let mut body = Vec::new();
+    let mut chunks = Chunked::default();
+    loop {
+        let (consumed, is_all) = match length {
+            BodyLength::Length(len) => {
+                let missing = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
+                let consumed = missing.min(buffer.len());
+                body.extend_from_slice(&buffer[..consumed]);
+                (consumed, consumed == missing)
+            }
+            BodyLength::None | BodyLength::Chunked => take_chunks(&mut chunks, &buffer, &mut body)
+                .map_err(|()| ctx.error(400, "the body of the request is not chunked right"))?,
+        };
+        buffer.drain(..consumed);
+        if body.len() > MAX_BODY {
+            return Err(too_long(ctx));
+        }
+        if is_all {
+            ctx.ahead.set(buffer);
+            return Ok(body);
+        }
+        if !ctx.shared().requests.hold(&ctx.peer.requests, 2 * body.len() + READ_LEN) {
+            return Err(ctx.busy(503, "too many large requests at once; try again soon"));
+        }
+        if !read_more(ctx, &mut buffer).await {
+            return Err(ctx.error(400, "the body of the request is not complete"));
+        }
+    }
+}
+
+/// Takes the data of all chunks that are there; returns how many bytes they took, and whether the body
+/// ends with them.
+fn take_chunks(
+    chunks: &mut Chunked,
+    buffer: &[u8],
+    body: &mut Vec<u8>,
+) -> Result<(usize, bool), ()> {
+    let mut used = 0;
+    while used < buffer.len() && body.len() <= MAX_BODY {
+        let step = chunks.step(&buffer[used..]).map_err(drop)?;
+        body.extend_from_slice(&buffer[used..][step.data]);
+        used += step.consumed;
+        if step.is_done {
+            return Ok((used, true));
+        }
+    }
+    Ok((used, false))
+}
+
+/// Waits for more bytes; returns false at the end of the connection.
+async fn read_more(ctx: &RequestContext<'_>, buffer: &mut Vec<u8>) -> bool {
+    loop {
+        if ctx.peer.readable().await.is_err() {
+            return false;
+        }
+        let mut scratch = ctx.worker.scratch.borrow_mut();
+        match ctx.peer.take(&mut scratch) {
+            Ok(Some(0)) | Err(_) => return false,
+            Ok(Some(read)) => {
+                buffer.extend_from_slice(&scratch[..read]);
+                return true;
+            }
+            Ok(None) => {}
+        }
+    }
+}
+
+fn too_long(ctx: &RequestContext<'_>) -> Response {
+    ctx.error(413, "the XML of a request has at most 64 KiB")
+}
+
+/// The maximum length of a body.
+const MAX_BODY: usize = 64 << 10;
+
+/// The number of bytes that one read may add.
+const READ_LEN: usize = 64 << 10;

@@ -1,0 +1,53 @@
+//! Properties that clients store with files and folders, in the extended attribute
+//! `user.underpass.properties`: an XML element with all of them.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+use underpass_dav::xml::Element;
+
+/// Returns the properties of an open file or folder; none if they cannot be read.
+pub(super) fn load(file: impl AsFd) -> Vec<Element> {
+    let stored = read(file).and_then(|bytes| Element::parse(&bytes).ok());
+    stored.map(|stored| stored.into_elements().collect()).unwrap_or_default()
+}
+
+/// Stores all properties of an open file or folder.
+///
+/// # Errors
+///
+/// `ENOSPC` if they are too long; otherwise the errors of fsetxattr(2).
+pub(super) fn store(file: impl AsFd, properties: Vec<Element>) -> Result<(), Errno> {
+    if properties.is_empty() {
+        return match fremovexattr(file, NAME) {
+            Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+            removed => removed,
+        };
+    }
+    let mut bytes = Vec::new();
+    Element::stored(properties).write(&mut bytes);
+    if bytes.len() > MAX_BYTES {
+        return Err(Errno::NOSPC);
+    }
+    fsetxattr(file, NAME, &bytes, XattrFlags::empty())
+}
+
+/// Gives a file the properties of another one, as far as its file system can keep them.
+pub(crate) fn copy(from: impl AsFd, to: impl AsFd) {
+    if let Some(bytes) = read(from) {
+        let _ = fsetxattr(to, NAME, &bytes, XattrFlags::empty());
+    }
+}
+
+fn read(file: impl AsFd) -> Option<Vec<u8>> {
+    let mut bytes = [0; MAX_BYTES];
+    let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
+    bytes.get(..len).map(<[u8]>::to_vec)
+}
+
+/// The name of the attribute.
+const NAME: &str = "user.underpass.properties";
+
+/// The maximum length of the attribute: with others, it has to fit into a block of ext4.
+const MAX_BYTES: usize = 3 << 10;

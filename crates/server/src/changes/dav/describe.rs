@@ -1,0 +1,145 @@
+//! The properties of files and folders, as a `PROPFIND` requests them.
+
+use std::borrow::Cow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
+use underpass_dav::locks::{Lock, LockTable};
+use underpass_dav::multistatus;
+use underpass_dav::property::{HeldLock, Live, Resource};
+use underpass_dav::request::Propfind;
+use underpass_engine::Version;
+use underpass_listing::Describe;
+
+use crate::auth::Right;
+use crate::changes::dav::dead_properties;
+use crate::digest::stored;
+use crate::files::open_files::modified;
+use crate::files::root::DiskWait;
+use crate::server::shared::Shared;
+use underpass_protocol::request::target::encode_segment;
+
+/// Writes the properties that one request wants. It may wait for the disk.
+pub(crate) struct Describer<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) request: &'a Propfind,
+    pub(crate) user: Option<&'a str>,
+}
+
+impl Describe for Describer<'_> {
+    fn begin(&self, out: &mut Vec<u8>) {
+        multistatus::begin(out);
+    }
+
+    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) {
+        if let Some(resource) = self.resource(path) {
+            let link = link(self.shared, path, is_folder);
+            multistatus::push_properties(&link, &resource, self.request, out);
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        multistatus::end(out);
+    }
+}
+
+impl Describer<'_> {
+    /// Returns what the request needs of the file or folder at a path; `None` if there is none.
+    fn resource<'p>(&'p self, path: &'p [u8]) -> Option<Resource<'p>> {
+        let root = &self.shared.root;
+        let needs_contents = self.request.wants(Live::Etag) || self.request.wants_stored();
+        let opened = needs_contents.then(|| root.open(path, DiskWait::Allowed).ok()).flatten();
+        // Attributes are also had of what cannot be read.
+        let file = opened.or_else(|| root.open_path(path).ok())?;
+        let stat = fstat(&file).ok()?;
+        let is_folder = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => true,
+            FileType::RegularFile => false,
+            _ => return None,
+        };
+        let access = &self.shared.settings.access;
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let version = Version::from_stat(&stat);
+        // Of a folder on the way to something that the client may read, it learns no more than that.
+        let is_readable = access.can(self.user, path, Right::Read);
+        let wants = |live| is_readable && self.request.wants(live);
+        Some(Resource {
+            is_folder,
+            name,
+            len: version.size(),
+            modified: is_readable.then(|| modified(&version)),
+            created: wants(Live::CreationDate).then(|| created(&file)).flatten(),
+            etag: (!is_folder && wants(Live::Etag)).then(|| stored::etag(&file, &version)),
+            media_type: match is_folder {
+                true => Cow::default(),
+                false => root.media_type(name),
+            },
+            is_lockable: self.shared.settings.changes.upload
+                && access.can(self.user, path, Right::Write),
+            locks: if wants(Live::LockDiscovery) { self.locks(path) } else { Vec::new() },
+            quota: (is_folder && (wants(Live::QuotaAvailable) || wants(Live::QuotaUsed)))
+                .then(|| quota(&file))
+                .flatten(),
+            stored: match is_readable && self.request.wants_stored() {
+                true => dead_properties::load(&file),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    /// Returns the locks that hold for a path.
+    fn locks(&self, path: &[u8]) -> Vec<HeldLock> {
+        let now = Instant::now();
+        let table = locks(self.shared);
+        let covering = table.covering(path, now);
+        covering.map(|lock| held(self.shared, lock.clone(), now)).collect()
+    }
+}
+
+/// Locks the table of locks, also if another thread has panicked: nothing in it is half-written.
+pub(crate) fn locks(shared: &Shared) -> MutexGuard<'_, LockTable> {
+    shared.locks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a lock as it is described.
+pub(super) fn held(shared: &Shared, lock: Lock, now: Instant) -> HeldLock {
+    let root = link(shared, &lock.root, lock.is_folder);
+    let left = lock.expires.saturating_duration_since(now);
+    // A lock that was just given has all of its time.
+    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    HeldLock { lock, root, seconds }
+}
+
+/// Returns the link to a path.
+pub(crate) fn link(shared: &Shared, path: &[u8], is_folder: bool) -> String {
+    let prefix = shared.settings.path_prefix.as_bytes();
+    let mut link = String::new();
+    let names = prefix.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/'));
+    for name in names.filter(|name| !name.is_empty()) {
+        link.push('/');
+        link.push_str(&encode_segment(name));
+    }
+    if is_folder || link.is_empty() {
+        link.push('/');
+    }
+    link
+}
+
+/// Returns when a file was created, if its file system knows.
+fn created(file: impl AsFd) -> Option<SystemTime> {
+    let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    if facts.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return None;
+    }
+    let since = Duration::from_secs(facts.stx_btime.tv_sec.try_into().ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+/// Returns the bytes that are available and used in the file system of a folder.
+fn quota(folder: &OwnedFd) -> Option<(u64, u64)> {
+    let facts = fstatvfs(folder).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+    Some((bytes(facts.f_bavail), bytes(facts.f_blocks.saturating_sub(facts.f_bfree))))
+}

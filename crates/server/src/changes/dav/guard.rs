@@ -1,0 +1,104 @@
+//! Checks that a change meets no lock of another client, and the conditions of `If` (RFC 4918 10.4).
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use underpass_dav::condition::{IfField, State};
+use underpass_dav::locks::{Lock, Reach, Submitted};
+
+use crate::auth::Right;
+use crate::changes::dav::describe::{link, locks};
+use crate::changes::dav::propfind::rule;
+use crate::files::lookup::{Resource, find, find_current};
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use underpass_protocol::request::Method;
+use underpass_protocol::request::destination::is_here;
+use underpass_protocol::request::target::Target;
+
+/// Reads the `If` field of a request, and checks that its conditions hold.
+///
+/// # Errors
+///
+/// The refusal, if they do not, or cannot be read.
+pub(crate) async fn conditions<'r>(
+    ctx: &RequestContext<'r>,
+    target: &Target<'_>,
+) -> Result<Vec<&'r str>, Response> {
+    if !ctx.request.has("if") {
+        return Ok(Vec::new());
+    }
+    let field = ctx.request.single("if").and_then(IfField::parse);
+    let Some(field) = field else { return Err(ctx.error(400, "the If field is malformed")) };
+    let mut resources = HashMap::new();
+    for list in field.lists() {
+        let path = path_of(ctx, target, list.resource);
+        let has_etag = list.conditions.iter().any(|one| matches!(one.state, State::Etag(_)));
+        let etag = match &path {
+            Some(path) if has_etag && ctx.can(path, Right::Read) => etag(ctx, path).await,
+            _ => None,
+        };
+        let known = resources.entry(list.resource).or_insert((path, None));
+        known.1 = known.1.take().or(etag);
+    }
+    let now = Instant::now();
+    let table = locks(ctx.shared());
+    let holds = field.holds(|resource, state| {
+        let Some((Some(path), etag)) = resources.get(&resource) else { return false };
+        match state {
+            State::Locked(token) => table.covering(path, now).any(|lock| &*lock.token == token),
+            State::Etag(expected) => etag.as_deref() == Some(expected),
+        }
+    });
+    match holds {
+        true => Ok(field.tokens()),
+        false => Err(ctx.error(412, "the conditions of If do not hold")),
+    }
+}
+
+/// Returns the path that a resource of an `If` field has here.
+fn path_of(ctx: &RequestContext<'_>, own: &Target<'_>, resource: Option<&str>) -> Option<Vec<u8>> {
+    let Some(resource) = resource else { return Some(own.path.to_vec()) };
+    if !is_here(&ctx.request, resource.as_bytes()) {
+        return None;
+    }
+    let prefix = ctx.settings().path_prefix.as_bytes();
+    Target::parse(resource.as_bytes(), prefix).ok().map(|target| target.path.into_owned())
+}
+
+async fn etag(ctx: &RequestContext<'_>, path: &[u8]) -> Option<String> {
+    match find_current(ctx, path).await {
+        Ok(Resource::File(served)) => Some(served.etag.clone()),
+        _ => None,
+    }
+}
+
+/// Refuses a change at a path, if the client has not named the tokens of all locks that it meets.
+pub(crate) fn check(
+    ctx: &RequestContext<'_>,
+    tokens: &[&str],
+    path: &[u8],
+    reach: Reach,
+) -> Option<Response> {
+    let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+    let checked = locks(ctx.shared()).check(path, reach, submitted, Instant::now());
+    checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
+}
+
+/// Refuses the same for a request that writes one file, or its properties.
+pub(crate) async fn check_write(
+    ctx: &RequestContext<'_>,
+    tokens: &[&str],
+    path: &[u8],
+) -> Option<Response> {
+    if locks(ctx.shared()).is_empty() {
+        return None;
+    }
+    let names = ctx.request.method != Method::Proppatch && find(ctx, path).await.is_err();
+    check(ctx, tokens, path, Reach { names, is_deep: false })
+}
+
+/// Returns the response to a request that meets the lock of another client.
+pub(super) fn locked(ctx: &RequestContext<'_>, lock: &Lock, broken: &str) -> Response {
+    rule(423, broken, &[&link(ctx.shared(), &lock.root, lock.is_folder)])
+}

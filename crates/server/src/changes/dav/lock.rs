@@ -1,0 +1,185 @@
+//! LOCK and UNLOCK (RFC 4918 9.10, 9.11).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use underpass_dav::locks::{Lock, LockError, Reach, Submitted, timeout, token};
+use underpass_dav::multistatus;
+use underpass_dav::property::Resource as Properties;
+use underpass_dav::request::LockInfo;
+
+use crate::auth::Right;
+use crate::changes::dav::body;
+use crate::changes::dav::describe::{held, locks};
+use crate::changes::dav::guard::{check, conditions, locked};
+use crate::changes::dav::propfind::{rule, xml};
+use crate::changes::refusal::Refusal;
+use crate::files::lookup::{Resource, find};
+use crate::files::open_files::is_missing;
+use crate::files::root::sync_folder;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::limits::disk_queue::ClientNet;
+use crate::server::shared::Shared;
+use crate::uploads::random_bytes;
+use underpass_protocol::request::destination::Depth;
+use underpass_protocol::request::target::Target;
+
+/// Answers a LOCK. The caller must have checked the right to write.
+pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let body = match body::read(ctx).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let tokens = match conditions(ctx, target).await {
+        Ok(tokens) => tokens,
+        Err(refusal) => return refusal,
+    };
+    if body.is_empty() {
+        return refresh(ctx, target, &tokens);
+    }
+    match LockInfo::parse(&body) {
+        Ok(info) => create(ctx, target, &tokens, info).await.unwrap_or_else(|refusal| refusal),
+        Err(fault) => ctx.error(400, &fault.to_string()),
+    }
+}
+
+/// Lets a lock last longer.
+fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
+    let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+    let wanted = timeout(ctx.request.field("timeout"));
+    let lock = locks(ctx.shared()).refresh(&target.path, submitted, wanted, Instant::now());
+    match lock {
+        Some(lock) => granted(ctx, 200, lock),
+        None => ctx.error(412, "If has to name a lock of this path, which may have ended"),
+    }
+}
+
+/// Makes a lock, and an empty file if there is nothing.
+async fn create(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    tokens: &[&str],
+    info: LockInfo,
+) -> Result<Response, Response> {
+    let (shared, path) = (ctx.shared(), &*target.path);
+    let depth =
+        Depth::read(&ctx.request).ok_or_else(|| ctx.error(400, "Depth is 0 or infinity"))?;
+    if shared.root.is_file() {
+        return Err(ctx.error(403, "only one file is served, and it stays as it is"));
+    }
+    if shared.root.hides(path) {
+        return Err(ctx.error(403, "names like this are hidden here"));
+    }
+    let (is_new, is_folder) = match find(ctx, path).await {
+        Ok(Resource::Folder(_)) => (false, true),
+        Ok(_) => (false, false),
+        Err(errno) if is_missing(errno) => (true, false),
+        Err(errno) => return Err(ctx.refused(errno)),
+    };
+    if target.is_folder && !is_folder {
+        return Err(ctx.error(409, "there is no such folder"));
+    }
+    let is_deep = depth == Depth::Infinity;
+    if is_deep && !ctx.settings().access.can_all(ctx.user.as_deref(), path, Right::Write) {
+        return Err(ctx.error(403, "there is something in it that you may not change"));
+    }
+    let names = Reach { names: true, is_deep: false };
+    if let Some(refusal) = is_new.then(|| check(ctx, tokens, path, names)).flatten() {
+        return Err(refusal);
+    }
+    let lock = lock(ctx, path, (is_deep, is_folder), info).map_err(|_| ctx.error(500, ""))?;
+    let added = locks(shared).add(lock.clone(), Instant::now());
+    added.map_err(|error| match error {
+        LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
+        LockError::TooMany => ctx.busy(503, "too many locks are held"),
+    })?;
+    if is_new {
+        let made = make_file(shared, path).await;
+        made.map_err(|refusal| {
+            locks(shared).end(&lock.token);
+            ctx.error(refusal.status, &refusal.detail)
+        })?;
+    }
+    Ok(granted(ctx, if is_new { 201 } else { 200 }, lock))
+}
+
+/// Returns a new lock.
+fn lock(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    (is_deep, is_folder): (bool, bool),
+    info: LockInfo,
+) -> Result<Lock, Errno> {
+    let client = match &ctx.user {
+        Some(user) => format!("user {user}"),
+        None => format!("{:?}", ClientNet::of(ctx.peer.address()).address()),
+    };
+    Ok(Lock {
+        token: token(random_bytes()?).into(),
+        root: path.into(),
+        is_folder,
+        is_deep,
+        is_exclusive: info.is_exclusive,
+        owner: info.owner.into(),
+        user: ctx.user.clone(),
+        client: client.into(),
+        expires: Instant::now() + timeout(ctx.request.field("timeout")),
+    })
+}
+
+/// Makes an empty file, unless there is one by now.
+async fn make_file(shared: &Arc<Shared>, path: &[u8]) -> Result<(), Refusal> {
+    let (helper, path) = (Arc::clone(shared), path.to_vec());
+    let made = spawn_blocking(move || {
+        let parent = helper.root.parent_of(&path).map_err(Refusal::at_target)?;
+        let (folder, name) = parent.ok_or(Errno::ISDIR)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let created = openat(&folder, name, flags, Mode::from_raw_mode(0o666));
+        helper.names_changed();
+        match created {
+            Ok(_) if helper.settings.changes.sync => Ok(sync_folder(&folder)?),
+            Ok(_) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(Refusal::at_target(errno)),
+        }
+    });
+    made.await.unwrap_or_else(|_| Err(Errno::IO.into()))
+}
+
+/// Returns the response with a lock that the client has now.
+fn granted(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
+    let token = format!("<{}>", lock.token);
+    let held = held(ctx.shared(), lock, Instant::now());
+    let properties = Properties { locks: vec![held], ..Properties::default() };
+    let mut response = xml(status, multistatus::locked(&properties));
+    response.add_field("Lock-Token", &token);
+    response
+}
+
+/// Answers an UNLOCK. The caller must have checked the right to write.
+pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if let Err(refusal) = conditions(ctx, target).await {
+        return refusal;
+    }
+    let field = ctx.request.single("lock-token").and_then(|value| str::from_utf8(value).ok());
+    let token = field.and_then(|value| value.trim().strip_prefix('<')?.strip_suffix('>'));
+    let Some(token) = token else {
+        return ctx.error(400, "Lock-Token has to name the lock in angle brackets");
+    };
+    let submitted = Submitted { tokens: &[token], user: ctx.user.as_deref() };
+    let mut table = locks(ctx.shared());
+    if table.remove(&target.path, submitted, Instant::now()) {
+        return Response::empty(204);
+    }
+    // RFC 4918 9.11.1.
+    let is_anothers =
+        table.covering(&target.path, Instant::now()).any(|lock| &*lock.token == token);
+    drop(table);
+    match is_anothers {
+        true => ctx.error(403, "this is the lock of another user"),
+        false => rule(409, "lock-token-matches-request-uri", &[]),
+    }
+}

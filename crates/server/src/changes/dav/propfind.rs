@@ -1,0 +1,141 @@
+//! PROPFIND: the properties of a file, or of a folder and its entries.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+use underpass_dav::multistatus;
+use underpass_dav::request::Propfind;
+use underpass_listing::{Describe, Format, ListingQuery};
+
+use crate::auth::access;
+use crate::changes::dav::body;
+use crate::changes::dav::describe::{Describer, link};
+use crate::files::folder;
+use crate::files::lookup::{Resource, find};
+use crate::listing::jobs::{FolderSource, ListTask};
+use crate::listing::make::list;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::target::Target;
+
+/// Answers a PROPFIND. The caller must have checked the right to read, or that something below the
+/// path may be read.
+pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let request = match body::read(ctx).await {
+        Ok(body) => Propfind::parse(&body),
+        Err(refusal) => return refusal,
+    };
+    let request = match request {
+        Ok(request) => Arc::new(request),
+        Err(fault) => return ctx.error(400, &fault.to_string()),
+    };
+    let only = ctx.shared().root.only(&target.path);
+    let path = only.unwrap_or(&target.path);
+    let found = match find(ctx, path).await {
+        Ok(found) => found,
+        Err(_) if ctx.is_partial => return access::denied(ctx),
+        Err(errno) => return ctx.refused(errno),
+    };
+    let folder = match found {
+        Resource::Folder(folder) => Some(folder),
+        _ if ctx.is_partial => return access::denied(ctx),
+        _ if target.is_folder && only.is_none() => return ctx.error(404, ""),
+        _ => None,
+    };
+    let is_folder = folder.is_some();
+    let mut response = match (depth(ctx), folder) {
+        (None, _) => return ctx.error(400, "Depth is 0, 1 or infinity"),
+        (Some(Depth::Infinity), Some(_)) => return rule(403, "propfind-finite-depth", &[]),
+        (Some(Depth::One), Some(_)) if !folder::is_listed(ctx.settings(), path) => {
+            return ctx.error(403, "this folder is not listed");
+        }
+        (Some(Depth::One), Some(folder)) => entries(ctx, path, folder, request).await,
+        _ => one(ctx, path, is_folder, request).await,
+    };
+    if is_folder && !target.is_folder && response.status == 207 {
+        // RFC 4918 5.2: the client may leave out the slash, and learns of it.
+        response.add_field("Content-Location", &link(ctx.shared(), path, true));
+    }
+    response
+}
+
+/// How much of a folder is requested.
+enum Depth {
+    Zero,
+    One,
+    Infinity,
+}
+
+/// Reads the `Depth` of a request (RFC 4918 9.1): without the field, everything is meant. `None` if it
+/// is none or repeated.
+fn depth(ctx: &RequestContext<'_>) -> Option<Depth> {
+    match ctx.request.single("depth") {
+        None if !ctx.request.has("depth") => Some(Depth::Infinity),
+        Some(b"0") => Some(Depth::Zero),
+        Some(b"1") => Some(Depth::One),
+        Some(value) if value.eq_ignore_ascii_case(b"infinity") => Some(Depth::Infinity),
+        _ => None,
+    }
+}
+
+/// Answers with the properties of one file or folder.
+async fn one(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    is_folder: bool,
+    request: Arc<Propfind>,
+) -> Response {
+    let (shared, path, user) = (Arc::clone(ctx.shared()), path.to_vec(), ctx.user.clone());
+    let described = spawn_blocking(move || {
+        let describer = Describer { shared: &shared, request: &request, user: user.as_deref() };
+        let (mut out, mut properties) = (Vec::new(), Vec::new());
+        describer.describe(&path, is_folder, &mut properties);
+        describer.begin(&mut out);
+        out.extend_from_slice(&properties);
+        describer.end(&mut out);
+        (!properties.is_empty()).then_some(out)
+    });
+    match described.await {
+        Ok(Some(body)) => xml(207, body),
+        // It was removed meanwhile.
+        Ok(None) => ctx.error(404, ""),
+        Err(_) => ctx.error(500, ""),
+    }
+}
+
+/// Answers with the properties of a folder and its entries, as they are read.
+async fn entries(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    folder: OwnedFd,
+    request: Arc<Propfind>,
+) -> Response {
+    let query = ListingQuery { format: Format::Multistatus, ..ListingQuery::default() };
+    let mut what = folder::request(ctx, path, query, false);
+    what.properties = Some(request);
+    let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
+    let client = ClientNet::of(ctx.peer.address());
+    let task = ListTask { folder: FolderSource::Disk(folder), what };
+    let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
+        Ok((head, Some(pieces))) => (head, pieces),
+        Ok((_, None)) => return ctx.error(500, ""),
+        Err(error) => return ctx.failed(&error),
+    };
+    let mut response = folder::text(head, Some(pieces), is_gzipped, is_chunked);
+    response.status = 207;
+    response
+}
+
+/// Returns a response whose body is XML.
+pub(super) fn xml(status: u16, body: Vec<u8>) -> Response {
+    let mut response = Response::memory(status, multistatus::MEDIA_TYPE, body, false);
+    response.add_field("Cache-Control", "no-cache");
+    response
+}
+
+/// Returns an error that names the broken rule (RFC 4918 16).
+pub(super) fn rule(status: u16, rule: &str, links: &[&str]) -> Response {
+    xml(status, multistatus::error(rule, links))
+}

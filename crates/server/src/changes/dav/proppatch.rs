@@ -1,0 +1,175 @@
+//! PROPPATCH: sets the times of a file, and stores properties with it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fsync, futimens, openat};
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use underpass_dav::multistatus;
+use underpass_dav::property::Live;
+use underpass_dav::request::Patch;
+use underpass_dav::xml::Element;
+
+use crate::changes::dav::describe::link;
+use crate::changes::dav::propfind::xml;
+use crate::changes::dav::{body, dead_properties};
+use crate::changes::refusal::Refusal;
+use crate::files::lookup::{Resource, find};
+use crate::files::root::DiskWait;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::shared::Shared;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::response::validator::parse_date;
+
+/// Answers a PROPPATCH. The caller must have checked the right to write, and the locks.
+pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let patches = match body::read(ctx).await {
+        Ok(body) => Patch::parse(&body),
+        Err(refusal) => return refusal,
+    };
+    let patches = match patches {
+        Ok(patches) => patches,
+        Err(fault) => return ctx.error(400, &fault.to_string()),
+    };
+    if ctx.shared().root.is_file() {
+        return ctx.error(403, "only one file is served, and it stays as it is");
+    }
+    let is_folder = match find(ctx, &target.path).await {
+        Ok(Resource::Folder(_)) => true,
+        Ok(_) if target.is_folder => return ctx.error(404, ""),
+        Ok(_) => false,
+        Err(errno) => return ctx.refused(errno),
+    };
+    let shared = Arc::clone(ctx.shared());
+    // The semaphore is never closed.
+    let _turn = shared.changing.acquire().await;
+    let (helper, path) = (Arc::clone(&shared), target.path.to_vec());
+    let work = move || {
+        let changed = change(&helper, &path, &patches);
+        helper.names_changed();
+        changed
+            .map(|faults| multistatus::patched(&link(&helper, &path, is_folder), &patches, &faults))
+    };
+    match spawn_blocking(work).await {
+        Ok(Ok(body)) => xml(207, body),
+        Ok(Err(refusal)) => ctx.error(refusal.status, &refusal.detail),
+        Err(_) => ctx.error(500, ""),
+    }
+}
+
+/// Makes all changes or none; returns the status of each that cannot be made.
+fn change(shared: &Shared, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, Refusal> {
+    let file = open(shared, path)?;
+    // No other request changes the properties meanwhile.
+    let alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
+    let before = dead_properties::load(&file);
+    let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
+    let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();
+    if faults.iter().any(Option::is_some) {
+        return Ok(faults);
+    }
+    if change.stored != before
+        && let Err(errno) = dead_properties::store(&file, change.stored.clone())
+    {
+        let status = Some(if errno == Errno::NOSPC { 507 } else { 403 });
+        faults = patches.iter().map(|patch| status.filter(|_| !is_time(patch))).collect();
+        return Ok(faults);
+    }
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps {
+        last_access: change.accessed.unwrap_or(omitted),
+        last_modification: change.modified.unwrap_or(omitted),
+    };
+    if change.has_times()
+        && let Err(_denied) = futimens(&file, &times)
+    {
+        // All is as it was before.
+        dead_properties::store(&file, before)?;
+        return Ok(patches.iter().map(|patch| is_time(patch).then_some(403)).collect());
+    }
+    drop(alone);
+    if shared.settings.changes.sync {
+        fsync(&file)?;
+    }
+    Ok(faults)
+}
+
+/// Opens what is at a path. A link is not followed: what it leads to has a path of its own.
+fn open(shared: &Shared, path: &[u8]) -> Result<OwnedFd, Refusal> {
+    let Some((folder, name)) = shared.root.parent_of(path)? else {
+        return Ok(shared.root.open(path, DiskWait::Allowed)?);
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::LOOP => Refusal::new(403, "this is a link; what it leads to can be changed"),
+        errno => errno.into(),
+    })
+}
+
+/// The changes of one request.
+#[derive(Default)]
+struct PropertyChange {
+    stored: Vec<Element>,
+    modified: Option<Timespec>,
+    accessed: Option<Timespec>,
+}
+
+impl PropertyChange {
+    /// Adds a change.
+    ///
+    /// # Errors
+    ///
+    /// The status of one that cannot be made.
+    fn add(&mut self, patch: &Patch) -> Result<(), u16> {
+        if let (true, Patch::Set(property)) = (is_time(patch), patch) {
+            let time = Some(time(&property.text()).ok_or(409_u16)?);
+            match &*property.name.local {
+                ACCESSED => self.accessed = time,
+                _ => self.modified = time,
+            }
+            return Ok(());
+        }
+        if is_time(patch) || Live::of(patch.name()).is_some() {
+            return Err(403);
+        }
+        self.stored.retain(|property| property.name != *patch.name());
+        if let Patch::Set(property) = patch {
+            self.stored.push(property.clone());
+        }
+        Ok(())
+    }
+
+    fn has_times(&self) -> bool {
+        self.modified.is_some() || self.accessed.is_some()
+    }
+}
+
+/// Returns whether a property is a time of the file, under one of the names that clients use.
+fn is_time(patch: &Patch) -> bool {
+    let name = patch.name();
+    match &*name.space {
+        MICROSOFT => [MODIFIED, ACCESSED].contains(&&*name.local),
+        // Nextcloud's clients call it `lastmodified`.
+        _ => name.is_dav(Live::LastModified.name()) || name.is_dav("lastmodified"),
+    }
+}
+
+/// Reads a time: a date of HTTP, or the number of seconds since 1970.
+fn time(text: &str) -> Option<Timespec> {
+    let seconds = match text.parse::<u32>() {
+        Ok(seconds) => Duration::from_secs(seconds.into()),
+        Err(_) => parse_date(text.as_bytes())?.duration_since(UNIX_EPOCH).ok()?,
+    };
+    SystemTime::UNIX_EPOCH.checked_add(seconds)?;
+    Some(Timespec { tv_sec: seconds.as_secs().try_into().ok()?, tv_nsec: 0 })
+}
+
+/// The namespace of the properties that Windows sets.
+const MICROSOFT: &str = "urn:schemas-microsoft-com:";
+
+const MODIFIED: &str = "Win32LastModifiedTime";
+
+const ACCESSED: &str = "Win32LastAccessTime";

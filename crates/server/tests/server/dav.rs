@@ -1,0 +1,269 @@
+//! Properties of files and folders: what clients of WebDAV learn and set, and who may.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::{Reply, Running, Site, age, request};
+
+const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
+const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
+
+/// Sends a request with a body.
+pub(crate) fn send(site: &Running, verb: &str, path: &str, fields: &[&str], body: &str) -> Reply {
+    let length = format!("Content-Length: {}", body.len());
+    let mut client = site.connect();
+    client.send(request(verb, path, &[fields, &[length.as_str()]].concat()) + body);
+    client.reply()
+}
+
+/// The links that a PROPFIND of a folder and its entries has, in order.
+fn links(site: &Running, path: &str, fields: &[&str]) -> Vec<String> {
+    let reply = site.ask("PROPFIND", path, &[&["Depth: 1"], fields].concat());
+    assert_eq!(reply.status, 207, "{path}: {}", reply.text());
+    let text = reply.text();
+    let links = text.split("<D:response><D:href>").skip(1);
+    let mut links: Vec<_> = links.map(|rest| rest.split_once('<').unwrap().0.to_owned()).collect();
+    links.sort();
+    links
+}
+
+/// The value of a property in a reply.
+fn value(reply: &Reply, name: &str) -> String {
+    let text = reply.text();
+    let (_, rest) = text.split_once(&format!("<D:{name}>")).unwrap_or_else(|| panic!("{text}"));
+    rest.split_once("</").unwrap().0.replace("&quot;", "\"")
+}
+
+fn patch(site: &Running, path: &str, changes: &str) -> Reply {
+    let body = format!(
+        "<D:propertyupdate xmlns:D='DAV:' xmlns:x='urn:x' \
+         xmlns:w='urn:schemas-microsoft-com:'>{changes}</D:propertyupdate>"
+    );
+    send(site, "PROPPATCH", path, &[], &body)
+}
+
+#[test]
+fn properties_are_those_that_get_tells() {
+    let site = Site::of(&[("dir/a b&c.txt", b"hello"), ("dir/sub/x", b"")]).start();
+    age(&site.path("dir/a b&c.txt"), 3600);
+    let path = "/dir/a%20b%26c.txt";
+    let (head, found) = (site.ask("HEAD", path, &[]), site.ask("PROPFIND", path, &["Depth: 0"]));
+    assert_eq!(found.status, 207, "{}", found.text());
+    assert_eq!(found.field("Content-Type"), Some("application/xml; charset=utf-8"));
+    for (property, field) in [
+        ("getetag", "ETag"),
+        ("getlastmodified", "Last-Modified"),
+        ("getcontentlength", "Content-Length"),
+        ("getcontenttype", "Content-Type"),
+    ] {
+        assert_eq!(Some(&*value(&found, property)), head.field(field), "{property}");
+    }
+    assert_eq!(value(&found, "displayname"), "a b&amp;c.txt");
+    assert_eq!(value(&found, "href"), path);
+    // A digest that is kept with the file does not change its tag, here either.
+    assert_eq!(site.get(&format!("{path}?hash")).status, 200);
+    let (head, found) = (site.ask("HEAD", path, &[]), site.ask("PROPFIND", path, &["Depth: 1"]));
+    assert_eq!(Some(&*value(&found, "getetag")), head.field("ETag"));
+    let folder = site.ask("PROPFIND", "/dir", &["Depth: 0"]);
+    assert!(folder.text().contains("<D:collection/>") && !folder.text().contains("getetag"));
+    assert_eq!(folder.field("Content-Location"), Some("/dir/"));
+    assert_eq!(links(&site, "/dir", &[]), ["/dir/", path, "/dir/sub/"]);
+}
+
+#[test]
+fn what_is_asked_for_is_told_and_what_is_missing_is_named() {
+    let site = Site::of(&[("file", b"x")]).start();
+    let ask = |inside: &str| {
+        let body = format!("<propfind xmlns='DAV:'>{inside}</propfind>");
+        send(&site, "PROPFIND", "/file", &["Depth: 0"], &body)
+    };
+    let reply = ask("<prop><getcontentlength/><nothing xmlns='urn:n'/></prop>").text();
+    let (there, missing) = reply.split_once("200 OK").unwrap();
+    assert!(there.contains("<D:getcontentlength>1</D:getcontentlength>"), "{reply}");
+    assert!(missing.contains("<x:nothing xmlns:x=\"urn:n\"/>") && missing.contains("404"));
+    let names = ask("<propname/>").text();
+    assert!(names.contains("<D:getetag/>") && !names.contains("404"), "{names}");
+    let quota = "<propfind xmlns='DAV:'><prop><quota-available-bytes/></prop></propfind>";
+    let quota = send(&site, "PROPFIND", "/", &["Depth: 0"], quota);
+    assert!(value(&quota, "quota-available-bytes").parse::<u64>().unwrap() > 0);
+    for bad in ["", "<a/>", "<prop><x:y/></prop>", "<allprop>"] {
+        assert_eq!(ask(bad).status, 400, "{bad}");
+    }
+    let bomb = "<!DOCTYPE a [<!ENTITY e 'x'>]><propfind xmlns='DAV:'><allprop/></propfind>";
+    assert_eq!(send(&site, "PROPFIND", "/file", &["Depth: 0"], bomb).status, 400);
+    assert_eq!(send(&site, "PROPFIND", "/file", &["Depth: 0"], &" ".repeat(70_000)).status, 413);
+}
+
+#[test]
+fn depth_is_bounded_and_bodies_come_in_any_form() {
+    let site = Site::of(&[("file", b"x"), ("dir/file", b"x")]).start();
+    for (depth, path, status) in [
+        (Some("Depth: infinity"), "/dir/", 403),
+        (None, "/dir/", 403),
+        (Some("Depth: 2"), "/dir/", 400),
+        (Some("Depth: infinity"), "/file", 207),
+        (None, "/file", 207),
+        (Some("Depth: 0"), "/nothing", 404),
+        (Some("Depth: 0"), "/file/", 404),
+    ] {
+        let fields: Vec<_> = depth.into_iter().collect();
+        let reply = site.ask("PROPFIND", path, &fields);
+        assert_eq!(reply.status, status, "{path} {depth:?}");
+        assert_eq!(reply.text().contains("propfind-finite-depth"), status == 403);
+    }
+    let mut client = site.connect();
+    let chunks = ["<propfind xmlns='DAV:'>", "<propname/>", "</propfind>"];
+    let body: String = chunks.iter().map(|one| format!("{:x}\r\n{one}\r\n", one.len())).collect();
+    let fields = ["Depth: 0", "Transfer-Encoding: chunked"];
+    client.send(request("PROPFIND", "/file", &fields) + &body + "0\r\n\r\n");
+    client.send(request("GET", "/file", &[]));
+    assert!(client.reply().text().contains("<D:getetag/>"));
+    assert_eq!(client.reply().text(), "x", "the next request follows the body");
+    let fields = ["Depth: 0", "Content-Length: 45", "Expect: 100-continue"];
+    client.send(request("PROPFIND", "/file", &fields));
+    assert_eq!(client.head().unwrap().status, 100);
+    client.send(chunks.concat());
+    assert_eq!(client.reply().status, 207);
+    assert_eq!(client.get("/file").text(), "x");
+}
+
+#[test]
+fn nothing_is_told_that_no_listing_tells() {
+    let files: &[(&str, &[u8])] =
+        &[(".hidden", b"x"), ("kept/file", b"x"), ("secret.key", b"x"), ("open/file", b"x")];
+    let site = Site::of(files).with(|settings| settings.hide = vec!["*.key".to_owned()]).start();
+    symlink("/etc/passwd", site.path("out")).unwrap();
+    symlink("open/file", site.path("in")).unwrap();
+    assert_eq!(links(&site, "/", &[]), ["/", "/in", "/kept/", "/open/"]);
+    statuses(
+        &site,
+        &[
+            ("PROPFIND", "/.hidden", &["Depth: 0"], 404),
+            ("PROPFIND", "/secret.key", &["Depth: 0"], 404),
+            ("PROPFIND", "/out", &["Depth: 0"], 404),
+            ("PROPFIND", "/.underpass/metrics", &["Depth: 0"], 405),
+        ],
+    );
+    for change in [
+        |settings: &mut underpass_server::server::Settings| settings.listing = false,
+        |settings: &mut underpass_server::server::Settings| settings.renders_index = true,
+    ] {
+        let site = Site::of(files).with(change).start();
+        let rows: [(&str, &str, &[&str], u16); 3] = [
+            ("PROPFIND", "/", &["Depth: 1"], 403),
+            ("PROPFIND", "/", &["Depth: 0"], 207),
+            ("PROPFIND", "/kept/file", &["Depth: 1"], 207),
+        ];
+        statuses(&site, &rows);
+    }
+}
+
+#[test]
+fn users_see_what_they_may_read() {
+    let files: &[(&str, &[u8])] = &[("bob/deep/file", b"x"), ("alice/file", b"x"), ("top", b"x")];
+    let rules = ["alice:secret1@/:rw", "bob:secret2@/bob/deep"];
+    let site = open_site(files).auth(&rules).start();
+    assert_eq!(links(&site, "/", &[BOB]), ["/", "/bob/"]);
+    assert_eq!(links(&site, "/", &[ALICE]), ["/", "/alice/", "/bob/", "/top"]);
+    let depth = "Depth: 0";
+    statuses(
+        &site,
+        &[
+            ("PROPFIND", "/", &[depth], 401),
+            ("PROPFIND", "/top", &[depth, BOB], 403),
+            ("PROPFIND", "/alice/", &[depth, BOB], 403),
+            ("PROPFIND", "/bob/deep/file", &[depth, BOB], 207),
+            ("PROPPATCH", "/bob/deep/file", &[BOB], 403),
+            ("LOCK", "/bob/deep/file", &[BOB], 403),
+            ("UNLOCK", "/bob/deep/file", &[BOB], 403),
+        ],
+    );
+    // The time of a folder that only leads on would tell of changes that the user may not see.
+    let reply = site.ask("PROPFIND", "/bob/", &[depth, BOB]);
+    assert!(!reply.text().contains("getlastmodified"), "{}", reply.text());
+}
+
+#[test]
+fn a_server_that_is_read_only_has_properties_and_takes_none() {
+    let site = Site::of(&[("file", b"x")]).start();
+    assert_eq!(site.ask("OPTIONS", "/", &[]).field("DAV"), Some("1"));
+    for verb in ["PROPPATCH", "LOCK", "UNLOCK"] {
+        assert_eq!(site.ask(verb, "/file", &[]).status, 405, "{verb}");
+    }
+    let site = open_site(&[("file", b"x")]).start();
+    let reply = site.ask("OPTIONS", "/", &[]);
+    assert_eq!((reply.field("DAV"), reply.field("MS-Author-Via")), (Some("1, 2"), Some("DAV")));
+    assert!(reply.field("Allow").unwrap().ends_with("PROPPATCH, LOCK, UNLOCK"));
+    for verb in ["PROPPATCH", "LOCK", "UNLOCK"] {
+        let reply = site.ask(verb, "/file", &["Origin: http://example.org"]);
+        assert_eq!(reply.status, 403, "{verb}");
+    }
+    let file = site.path("file");
+    let single = Site::of(&[]).with(|settings| settings.root = file).start();
+    assert_eq!(value(&single.ask("PROPFIND", "/", &["Depth: 1"]), "getcontentlength"), "1");
+}
+
+#[test]
+fn times_are_set_and_other_computed_properties_are_not() {
+    let site = open_site(&[("file", b"x")]).start();
+    let time = "Thu, 02 Jan 2020 03:04:05 GMT";
+    for (property, seconds) in [
+        ("<D:getlastmodified>Thu, 02 Jan 2020 03:04:05 GMT</D:getlastmodified>", 1_577_934_245),
+        (
+            "<w:Win32LastModifiedTime>Fri, 03 Jan 2020 00:00:00 GMT</w:Win32LastModifiedTime>\
+          <w:Win32FileAttributes>00000020</w:Win32FileAttributes>",
+            1_578_009_600,
+        ),
+        ("<D:lastmodified>1577934245</D:lastmodified>", 1_577_934_245),
+    ] {
+        let reply = patch(&site, "/file", &format!("<D:set><D:prop>{property}</D:prop></D:set>"));
+        assert_eq!(reply.status, 207);
+        assert!(reply.text().contains("200 OK"), "{}", reply.text());
+        assert_eq!(fs::metadata(site.path("file")).unwrap().mtime(), seconds, "{property}");
+    }
+    let found = site.ask("PROPFIND", "/file", &["Depth: 0"]);
+    assert_eq!(value(&found, "getlastmodified"), time);
+    assert!(found.text().contains(">00000020</x:Win32FileAttributes>"), "{}", found.text());
+    let both = "<D:set><D:prop><D:getetag>x</D:getetag><x:a>1</x:a>\
+        <D:getlastmodified>yesterday</D:getlastmodified></D:prop></D:set>";
+    let reply = patch(&site, "/file", both).text();
+    for status in ["403 Forbidden", "409 Conflict", "424 Failed Dependency"] {
+        assert!(reply.contains(status), "{reply}");
+    }
+    assert!(!site.ask("PROPFIND", "/file", &["Depth: 0"]).text().contains("urn:x"));
+}
+
+#[test]
+fn stored_properties_stay_with_their_file() {
+    let site = open_site(&[("file", b"x"), ("dir/x", b"x")]).start();
+    let set = "<D:set><D:prop><x:color xml:lang='de'>blau &amp; <x:b/></x:color></D:prop></D:set>";
+    let stored = "<x:color xmlns:x=\"urn:x\" xml:lang=\"de\">blau &amp; ";
+    let has = |path: &str| site.ask("PROPFIND", path, &["Depth: 0"]).text().contains(stored);
+    for path in ["/file", "/dir/"] {
+        let reply = patch(&site, path, set);
+        if !reply.text().contains("200 OK") {
+            return super::rig::skip("this file system has no extended attributes");
+        }
+        assert!(has(path), "{path}");
+    }
+    statuses(
+        &site,
+        &[
+            ("COPY", "/file", &["Destination: /copy"], 201),
+            ("MOVE", "/file", &["Destination: /moved"], 201),
+        ],
+    );
+    assert!(has("/copy") && has("/moved"));
+    assert_eq!(send(&site, "PUT", "/moved", &[], "new").status, 204);
+    assert!(has("/moved"), "a new version of the same file");
+    assert_eq!(site.get("/moved").text(), "new");
+    let large = format!("<D:set><D:prop><x:l>{}</x:l></D:prop></D:set>", "x".repeat(4000));
+    assert!(patch(&site, "/moved", &large).text().contains("507 Insufficient Storage"));
+    assert!(has("/moved"));
+    patch(&site, "/moved", "<D:remove><D:prop><x:color/><x:none/></D:prop></D:remove>");
+    assert!(!has("/moved") && has("/copy"));
+    symlink("copy", site.path("link")).unwrap();
+    assert_eq!(patch(&site, "/link", set).status, 403);
+    assert_eq!(patch(&site, "/nothing", set).status, 404);
+}

@@ -1,0 +1,168 @@
+//! Locks of WebDAV: who holds one may change a file, and others may not.
+
+use std::fs;
+
+use super::changes_delete::{open_site, statuses};
+use super::dav::send;
+use super::rig::{Reply, Running};
+
+const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
+const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
+
+/// Asks for a lock of this scope.
+fn lock(site: &Running, path: &str, scope: &str, fields: &[&str]) -> Reply {
+    let body = format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope>\
+         <D:locktype><D:write/></D:locktype><D:owner>me</D:owner></D:lockinfo>"
+    );
+    send(site, "LOCK", path, fields, &body)
+}
+
+/// Takes a lock, and returns its token in angle brackets.
+fn token(site: &Running, path: &str, fields: &[&str]) -> String {
+    let reply = lock(site, path, "exclusive", fields);
+    assert!(matches!(reply.status, 200 | 201), "{path}: {} {}", reply.status, reply.text());
+    reply.field("Lock-Token").unwrap().to_owned()
+}
+
+#[test]
+fn every_change_honours_a_lock() {
+    let site = open_site(&[("file", b"x"), ("other", b"y"), ("dir/a", b"a")]).start();
+    let token = token(&site, "/file", &["Depth: 0"]);
+    let (own, wrong) = (format!("If: ({token})"), "If: (<urn:uuid:1>) (Not <DAV:no-lock>)");
+    let (to, from) = ("Destination: /file", "Destination: /new");
+    let empty = "Content-Length: 0";
+    statuses(
+        &site,
+        &[
+            ("PUT", "/file", &[empty], 423),
+            ("PUT", "/file", &[wrong, empty], 423),
+            ("PATCH", "/file", &["X-Update-Range: append", empty], 423),
+            ("DELETE", "/file", &[], 423),
+            ("MOVE", "/file", &[from], 423),
+            ("MOVE", "/other", &[to], 423),
+            ("COPY", "/other", &[to], 423),
+            ("PROPPATCH", "/file", &[empty], 423),
+            ("COPY", "/file", &[from], 201),
+            ("GET", "/file", &[], 200),
+            ("PUT", "/file", &[&own, empty], 204),
+            ("COPY", "/other", &[to, &own], 412), // it is the other that is not locked
+            ("COPY", "/other", &[to, &format!("If: </file> ({token})")], 204),
+        ],
+    );
+    assert_eq!(fs::read(site.path("file")).unwrap(), b"y");
+    let found = site.ask("PROPFIND", "/file", &["Depth: 0"]).text();
+    assert!(found.contains(&token[1..token.len() - 1]) && found.contains("Second-3600"), "{found}");
+    assert!(found.contains("<D:lockroot><D:href>/file</D:href>"), "{found}");
+    statuses(
+        &site,
+        &[
+            ("UNLOCK", "/file", &["Lock-Token: <urn:uuid:1>"], 409),
+            ("UNLOCK", "/file", &[], 400),
+            ("UNLOCK", "/file", &[&format!("Lock-Token: {token}")], 204),
+            ("UNLOCK", "/file", &[&format!("Lock-Token: {token}")], 409),
+            ("DELETE", "/file", &[], 204),
+        ],
+    );
+}
+
+#[test]
+fn a_locked_folder_keeps_its_names() {
+    let site = open_site(&[("flat/a", b"a"), ("deep/er/a", b"a")]).start();
+    let flat = token(&site, "/flat/", &["Depth: 0"]);
+    let deep = token(&site, "/deep/", &[]);
+    let (own_flat, own_deep) = (format!("If: </flat/> ({flat})"), format!("If: </deep/> ({deep})"));
+    let empty = "Content-Length: 0";
+    statuses(
+        &site,
+        &[
+            ("PUT", "/flat/a", &[empty], 204),
+            ("PUT", "/flat/new", &[empty], 423),
+            ("MKCOL", "/flat/new", &[], 423),
+            ("DELETE", "/flat/a", &[], 423),
+            ("PUT", "/flat/new", &[&own_flat, empty], 201),
+            ("PUT", "/deep/er/a", &[empty], 423),
+            ("MKCOL", "/deep/er/new", &[], 423),
+            ("PUT", "/deep/er/a", &[&own_deep, empty], 204),
+            ("DELETE", "/deep", &[], 423),
+            ("DELETE", "/deep/", &[&own_deep], 204),
+            ("MKCOL", "/deep", &[], 201), // the lock has ended with the folder
+            ("PUT", "/deep/a", &[empty], 201),
+        ],
+    );
+}
+
+#[test]
+fn a_lock_excludes_others_and_a_shared_one_only_exclusive_ones() {
+    let site = open_site(&[("file", b"x"), ("dir/a", b"a")]).start();
+    assert_eq!(lock(&site, "/file", "shared", &[]).status, 200);
+    assert_eq!(lock(&site, "/file", "shared", &[]).status, 200);
+    let reply = lock(&site, "/file", "exclusive", &[]);
+    assert_eq!(reply.status, 423);
+    assert!(reply.text().contains("no-conflicting-lock><D:href>/file<"), "{}", reply.text());
+    assert_eq!(lock(&site, "/dir/", "exclusive", &["Depth: infinity"]).status, 200);
+    assert_eq!(lock(&site, "/dir/a", "exclusive", &[]).status, 423);
+    assert_eq!(lock(&site, "/dir/a", "shared", &[]).status, 423);
+    assert_eq!(lock(&site, "/file", "exclusive", &["Depth: 1"]).status, 400);
+}
+
+#[test]
+fn a_lock_makes_an_empty_file_where_there_is_none() {
+    let site = open_site(&[("dir/a", b"a")]).start();
+    let reply = lock(&site, "/dir/new", "exclusive", &["Timeout: Second-600"]);
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    assert!(reply.text().contains("Second-600"), "{}", reply.text());
+    assert_eq!(fs::read(site.path("dir/new")).unwrap(), b"");
+    let token = reply.field("Lock-Token").unwrap();
+    let own = format!("If: ({token})");
+    let longer = site.ask("LOCK", "/dir/new", &[&own, "Timeout: Second-1200"]);
+    assert_eq!(longer.status, 200);
+    assert!(longer.text().contains("Second-1200"), "{}", longer.text());
+    for (path, status) in [("/none/new", 409), ("/.hidden", 403), ("/new/", 409)] {
+        assert_eq!(lock(&site, path, "exclusive", &[]).status, status, "{path}");
+        assert_eq!(site.ask("LOCK", path, &[]).status, 412, "{path}: nothing to refresh");
+    }
+    assert!(!site.path("new").exists() && !site.path(".hidden").exists());
+}
+
+#[test]
+fn a_lock_is_that_of_its_user_and_ends_by_itself() {
+    let rules = ["alice:secret1@/:rw", "bob:secret2@/:rw"];
+    let site = open_site(&[("file", b"x")]).auth(&rules).start();
+    let held = token(&site, "/file", &[ALICE, "Timeout: Second-2"]);
+    let (own, empty) = (format!("If: ({held})"), "Content-Length: 0");
+    let unlock = format!("Lock-Token: {held}");
+    statuses(
+        &site,
+        &[
+            ("PUT", "/file", &[BOB, &own, empty], 423),
+            ("UNLOCK", "/file", &[BOB, &unlock], 403),
+            ("PUT", "/file", &[ALICE, &own, empty], 204),
+        ],
+    );
+    super::rig::wait_for("the end of the lock", || {
+        (site.ask("PUT", "/file", &[BOB, empty]).status == 204).then_some(())
+    });
+    assert_eq!(site.ask("UNLOCK", "/file", &[ALICE, &unlock]).status, 409);
+}
+
+#[test]
+fn conditions_of_if_are_looked_at() {
+    let site = open_site(&[("file", b"x"), ("other", b"y")]).start();
+    let etag = site.ask("HEAD", "/other", &[]).field("ETag").unwrap().to_owned();
+    let (right, wrong) = (format!("If: </other> ([{etag}])"), "If: </other> ([\"x\"])");
+    let elsewhere = format!("If: <http://elsewhere/other> ([{etag}])");
+    let empty = "Content-Length: 0";
+    statuses(
+        &site,
+        &[
+            ("PUT", "/file", &[wrong, empty], 412),
+            ("PUT", "/file", &[&elsewhere, empty], 412),
+            ("PUT", "/file", &["If: ()", empty], 400),
+            ("PUT", "/file", &["If: (<DAV:no-lock>)", empty], 412),
+            ("PUT", "/file", &["If: (Not <DAV:no-lock>)", empty], 204),
+            ("PUT", "/file", &[&right, empty], 204),
+            ("DELETE", "/other", &[&format!("If: ([{etag}])")], 204),
+        ],
+    );
+}
