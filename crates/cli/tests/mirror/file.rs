@@ -1,6 +1,7 @@
 //! `get --update`: one file.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -160,5 +161,24 @@ fn servers_that_people_run_send_nothing_twice() {
         assert_eq!(modified(&here.path().join("file")), time, "{name}");
         let again = get(here.path(), &["-N", &url, "--json"]).succeeded().receipt();
         assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()), "{name}");
+    }
+}
+
+#[test]
+fn a_private_file_stays_private() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    // Large ones are in a file of their own until they are complete.
+    for (number, bytes) in [b"new".to_vec(), noise(2 << 20)].iter().enumerate() {
+        for option in ["-N", "-f", "-ofile"] {
+            let path = here.path().join("file");
+            fs::write(&path, "older").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+            let tag = format!("ETag: \"{number}{option}\"");
+            origin.set("/file", Page::new(bytes, &[&tag]));
+            get(here.path(), &[option, &url]).succeeded();
+            assert!(fs::read(&path).unwrap() == *bytes, "{option}");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        }
     }
 }

@@ -32,6 +32,7 @@ use run::Download;
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadOptions, Event, Gauge, IfExists, Target};
+pub(crate) use partial_file::keep_mode;
 pub use rate_limit::RateLimit;
 
 /// Fetches files.

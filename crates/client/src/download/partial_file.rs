@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, flock,
-    futimens, openat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod,
+    flock, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened};
@@ -123,6 +123,12 @@ impl<'t> TargetName<'t> {
         Ok(File::from(file.map_err(DownloadError::local("opening"))?))
     }
 
+    /// Gives a file the permissions of the one that it replaces, and its owner where that is allowed:
+    /// what others could not read must not become readable by an update.
+    pub(super) fn keep_mode(&self, file: &File) {
+        keep_mode(self.folder.as_fd(), self.name, file);
+    }
+
     /// Creates a file that disappears with this process.
     pub(super) fn unnamed(&self) -> Result<PartialFile<'t>, DownloadError> {
         let atomic = AtomicFile::create_in(self.folder()?, self.name, 0o666);
@@ -201,9 +207,12 @@ impl<'t> TargetName<'t> {
     /// Opens or creates the partial file and locks it.
     fn locked(&self) -> Result<AtomicFile, DownloadError> {
         let name = self.part_name();
+        // What it may replace limits who can read it.
+        let old = statat(self.folder, self.name, AtFlags::empty());
+        let mode = old.map_or(0o666, |old| (old.st_mode & 0o666) | 0o600);
         for _ in 0..MAX_ATTEMPTS {
             let atomic =
-                AtomicFile::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
+                AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
             let atomic = atomic.map_err(DownloadError::local(Action::Creating))?;
             let locked = flock(atomic.file(), FlockOperation::NonBlockingLockExclusive);
             // Any other error is that of a file system that knows no locks.
@@ -246,6 +255,25 @@ impl<'t> TargetName<'t> {
         name.push(".journal");
         name
     }
+}
+
+/// Gives a file the permissions of the one of this name, if there is one, and its owner where that is
+/// allowed.
+pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
+    let Ok(old) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+    if FileType::from_raw_mode(old.st_mode) != FileType::RegularFile {
+        return;
+    }
+    let ids = file.metadata().map(|new| (new.uid(), new.gid()));
+    let mut mode = old.st_mode & 0o777;
+    if ids.is_ok_and(|ids| ids != (old.st_uid, old.st_gid))
+        && std::os::unix::fs::fchown(file, Some(old.st_uid), Some(old.st_gid)).is_err()
+    {
+        // The rights of its group are not for another one.
+        mode &= 0o707;
+    }
+    // It fails only on file systems without permissions.
+    let _ = fchmod(file, Mode::from_raw_mode(mode));
 }
 
 /// Sets the modification time of a file to that of the server's.

@@ -21,6 +21,7 @@ use underpass_sys::open_beneath;
 
 use super::paths::PARTIAL;
 use super::write_log::WriteLog;
+use crate::download::keep_mode;
 
 /// Permissions and time of a folder, which are set when everything is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,6 +344,14 @@ impl DestFolder {
     /// Checks whether a file has the bytes that were written to it.
     fn is_complete(&self, stat: &Stat) -> bool {
         self.trusts && self.log.as_ref().is_none_or(|log| log.is_complete(stat))
+    }
+
+    /// Gives a new file the permissions of the one that it replaces.
+    pub(super) fn keep_mode(&self, path: &[u8], file: &File) -> Result<(), Errno> {
+        self.within(path, |parent, name| {
+            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
+            Ok(())
+        })
     }
 
     /// Removes a file, a link or an empty folder.

@@ -63,6 +63,9 @@ impl Download<'_, '_> {
             // The bytes are right whatever the time.
             let _ = set_time(atomic.file(), modified);
         }
+        if let (Some(name), true) = (self.name(), self.replaces()) {
+            name.keep_mode(atomic.file());
+        }
         let atomic = if options.durable { atomic.durable() } else { atomic };
         let existing = match self.target {
             Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
@@ -82,6 +85,12 @@ impl Download<'_, '_> {
             name.forget(!is_partial);
         }
         Ok(())
+    }
+
+    /// Checks whether an existing file is replaced.
+    fn replaces(&self) -> bool {
+        let Target::Named { if_exists, .. } = self.target else { return false };
+        matches!(if_exists, IfExists::Replace | IfExists::Update)
     }
 
     /// Returns the failure, with what is kept.

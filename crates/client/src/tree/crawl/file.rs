@@ -198,6 +198,9 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 }
 
 /// Checks whether the URL that answered is that of a folder of the same name.
+        if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
+            dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
+        }
 fn is_folder_of(answered: &Url, asked: &Url) -> bool {
     answered.origin() == asked.origin() && answered.path().strip_suffix('/') == Some(asked.path())
 }
