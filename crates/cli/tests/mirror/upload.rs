@@ -160,6 +160,10 @@ fn missing_folders_are_created() {
         let deep = format!("{}x/y/", peer.url);
         put(here.path(), &["-r", "-N", "dir", &deep, "--create-parents"]).succeeded();
         assert_eq!(fs::read(root.path().join("x/y/dir/sub/file")).unwrap(), b"two", "{name}");
+        // A file is where a folder would have to be.
+        fs::write(root.path().join("plain"), "plain").unwrap();
+        let below = format!("{}plain/a/b/", peer.url);
+        put(here.path(), &["file", &below, "--create-parents"]).failed(1, &["a/b"]);
         put(here.path(), &["file", &format!("{}no/x", peer.url), "--retries", "0"]);
         let _ = fs::remove_dir_all(root.path().join("no"));
     }

@@ -50,16 +50,21 @@ pub fn make_parents<'a>(
     mut idle: Option<Connection<'a>>,
 ) -> Result<Option<Connection<'a>>, ClientError> {
     let mut missing = vec![url.clone()];
+    let mut made = None;
     while let Some(next) = missing.last().filter(|next| next.path() != "/") {
         match make_folder(client, next, idle.take()) {
             Ok((_, rest)) => {
                 idle = rest;
-                missing.pop();
+                made = missing.pop();
             }
             Err(error @ ClientError::Status { status: 409, .. }) => {
                 let above = next.join("..").ok().filter(|above| above.path() != "/");
-                // One that is created, and another still missing below it.
-                let is_new = |above: &Url| missing.len() <= MAX_DEPTH && !missing.contains(above);
+                // If it is there and this one cannot be created in it, it is no folder.
+                let is_new = |above: &Url| {
+                    missing.len() <= MAX_DEPTH
+                        && !missing.contains(above)
+                        && made.as_ref() != Some(above)
+                };
                 missing.push(above.filter(is_new).ok_or(error)?);
             }
             Err(error) => return Err(error),

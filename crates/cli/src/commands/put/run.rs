@@ -19,7 +19,13 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     }
     let mut failures = Vec::new();
     let mut total = 0;
+    let mut is_cancelled = false;
     for step in plan.steps() {
+        // A signal between two files is no failure of either.
+        is_cancelled = failures.is_empty() && cancel.load(Ordering::Relaxed);
+        if is_cancelled {
+            break;
+        }
         let outcome = step.map_err(Stop::from).and_then(|step| {
             if let PutStep::Skipped { path, reason } = &step {
                 if !args.show.quiet {
@@ -39,7 +45,12 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     }
     session.finish();
     let failed = failures.len();
-    let Some(last) = failures.pop() else { return Ok(()) };
+    let Some(last) = failures.pop() else {
+        return match is_cancelled {
+            true => Err(Failure::line("cancelled: not everything was sent".to_owned())),
+            false => Ok(()),
+        };
+    };
     if failed == 1 {
         return Err(last.with_receipt(args.show));
     }
