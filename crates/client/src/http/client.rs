@@ -49,7 +49,14 @@ impl Default for HttpClient<'_> {
     }
 }
 
-impl HttpClient<'_> {
+impl<'a> HttpClient<'a> {
+    /// Returns the same settings without credentials and added fields, for a server that the user
+    /// has not named.
+    pub(crate) fn without_credentials(&self) -> HttpClient<'a> {
+        let (headers, credentials) = (Vec::new(), Credentials::default());
+        HttpClient { headers, credentials, ..self.clone() }
+    }
+
     /// Checks whether the requests were cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

@@ -233,7 +233,7 @@ pub(super) fn explain(errno: Errno) -> String {
         Errno::ISDIR => "a folder of that name exists".to_owned(),
         Errno::NOTDIR => "a file is where its folder should be".to_owned(),
         Errno::LOOP => "a link is where its folder should be".to_owned(),
-        errno => errno.to_string(),
+        errno => Plain(&errno.into()).to_string(),
     }
 }
 

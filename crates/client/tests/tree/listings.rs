@@ -171,8 +171,7 @@ fn names_that_lead_elsewhere_are_refused() {
     let refused = |name| listing(JSON, named(name)).refused;
     assert_eq!(refused("../x"), [(b"../x".to_vec(), Refusal::Slash)]);
     assert_eq!(refused("a/b"), [(b"a/b".to_vec(), Refusal::Slash)]);
-    let empty = Listing { is_whole: true, ..Listing::default() };
-    assert_eq!(listing(JSON, named("..")), empty);
+    assert_eq!(listing(JSON, named("..")), Listing::default());
 }
 
 #[test]
@@ -196,7 +195,23 @@ fn a_page_is_whole_if_it_calls_itself_a_listing() {
         ("<title>My index of things</title><a href=x>x</a>", false),
         ("<title></title>Index of /<a href=x>x</a>", false),
         ("<script>'<title>Index of /'</script><a href=x>x</a>", false),
+        // The links of a server behind a proxy that does not know its own address.
+        ("<title>Index of /a</title><a href='https://h/a%20b/x'>x</a>", false),
+        ("<title>Index of /a</title><a href='https://elsewhere/'>made by</a>", true),
     ] {
         assert_eq!(listing(HTML, page).is_whole, is_whole, "{page}");
+    }
+}
+
+#[test]
+fn json_is_whole_if_each_object_is_an_entry() {
+    for (json, is_whole) in [
+        (r#"[{"name":"x","type":"file"}]"#, true),
+        (r#"[{"name":"x","type":"file"},{"error":"log in"}]"#, false),
+        (r#"[{"name":"x","url":"https://elsewhere/x"}]"#, false),
+        (r#"{"kind":"Index","paths":[]}"#, true),
+        (r#"{"error":"log in","paths":[]}"#, false),
+    ] {
+        assert_eq!(listing(JSON, json).is_whole, is_whole, "{json}");
     }
 }

@@ -1,6 +1,7 @@
 //! Fetches one file of a listing, unless it is here.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,6 +48,14 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         if is_folder_of(&answer.url, &task.entry.url) {
             return self.queue_folder(task, answer);
         }
+        if is_elsewhere(&answer.url, &task.entry.url)
+            && let (Some(listed), BodyFraming::Length(sent)) =
+                (task.entry.facts.size, answer.response.framing)
+            && listed != sent
+        {
+            self.leave_out(path, &Redirected { listed, sent });
+            return Ok(());
+        }
         let facts = completed(&answer.response, task.entry.facts);
         if asks && self.is_here(path, facts).map_err(failed(Action::Writing))? {
             self.idle = answer.connection.finish(&answer.response);
@@ -76,8 +85,12 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             step: tree.options.step,
             ..DownloadOptions::default()
         };
-        let downloader = Downloader::new(tree.client.clone(), options)
-            .with_rate_limit(Arc::clone(&tree.rate_limit));
+        let client = match tree.trusts(&task.entry.url) {
+            true => tree.client.clone(),
+            false => tree.client.without_credentials(),
+        };
+        let downloader =
+            Downloader::new(client, options).with_rate_limit(Arc::clone(&tree.rate_limit));
         let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
         let done = match outcome {
             Ok(done) => done,
@@ -185,6 +198,9 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         tree.spend(bytes - reported);
         DestFolder::set_exact_attributes(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
+        if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
+            dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
+        }
         let existing = dest.existing();
         atomic.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
         self.done.files += 1;
@@ -197,10 +213,26 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     }
 }
 
+/// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
+pub(super) fn is_elsewhere(answered: &Url, asked: &Url) -> bool {
+    answered.host() != asked.host() || answered.path() != asked.path()
+}
+
+/// Why a file is left out that a redirect has led away from, such as to a page to log in.
+#[derive(Debug)]
+struct Redirected {
+    listed: u64,
+    sent: u64,
+}
+
+impl fmt::Display for Redirected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listed, sent } = self;
+        write!(f, "a redirect leads to {sent} bytes, and the listing has {listed}")
+    }
+}
+
 /// Checks whether the URL that answered is that of a folder of the same name.
-        if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
-            dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
-        }
 fn is_folder_of(answered: &Url, asked: &Url) -> bool {
     answered.origin() == asked.origin() && answered.path().strip_suffix('/') == Some(asked.path())
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use url::Url;
 
+use super::file::is_elsewhere;
 use super::queue::lock;
 use super::state::Task;
 use super::worker::Worker;
@@ -11,6 +12,7 @@ use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
 use crate::tree::paths::{as_path, joined};
+use crate::tree::task::TreeFetch;
 
 impl Worker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
@@ -24,12 +26,13 @@ impl Worker<'_, '_, '_, '_> {
             self.leave_out(&task.entry.path, &"folders lie too deep within each other");
             return Ok(());
         }
-        let mut read = self.read(&url);
+        let is_root = task.depth == 0;
+        let mut read = self.read(&url, is_root);
         if let Ok(listing) = &read
             && listing.is_scripted
         {
             url.set_query(Some("json"));
-            read = self.read(&url);
+            read = self.read(&url, is_root);
         }
         let listing = read.inspect_err(|_| {
             lock(&crawl.seen).remove(task.entry.url.as_str());
@@ -74,13 +77,23 @@ impl Worker<'_, '_, '_, '_> {
     }
 
     /// Reads a listing.
-    fn read(&mut self, url: &Url) -> Result<listing::Listing, TreeError> {
+    fn read(&mut self, url: &Url, is_root: bool) -> Result<listing::Listing, TreeError> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
             return self.read_bucket(bucket, url);
         }
         let answer = self.request("GET", &[("Accept", listing::ACCEPT)], url)?;
-        let (listing, idle) = listing::receive(answer)?;
+        let is_elsewhere = is_elsewhere(&answer.url, url);
+        let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
+        let answered = TreeFetch::redacted(&answer.url);
+        let (mut listing, idle) = listing::receive(answer)?;
         self.idle = idle;
+        // Such as a page to log in, which is no empty folder.
+        let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
+        if is_elsewhere && is_empty && !listing.is_whole && !listing.is_scripted {
+            return Err(TreeError::NotAFolder { url: answered, media_type });
+        }
+        // Only that of the whole folder may be at another place.
+        listing.is_whole &= is_root || !is_elsewhere;
         Ok(listing)
     }
 

@@ -77,7 +77,14 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         url: &Url,
     ) -> Result<OpenResponse<'a>, TreeError> {
         let request = Request { method, fields };
-        let answer = self.crawl.tree.client.execute(self.idle.take(), &request, url)?;
+        // The listing may be that of another server, to which a redirect led.
+        let is_trusted = self.crawl.tree.trusts(url);
+        let answer = self.crawl.tree.client.execute_with_trust(
+            self.idle.take(),
+            &request,
+            url,
+            is_trusted,
+        )?;
         self.crawl.tree.mark_answered();
         self.done.tls = answer.connection.tls().cloned();
         if answer.response.is_success() {

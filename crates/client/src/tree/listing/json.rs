@@ -9,18 +9,26 @@ use underpass_protocol::response::validator::parse_date;
 
 use super::{EntryFacts, MAX_LINKS};
 
-/// Returns the entries of a listing: a link, whether it is a folder, and what else is known.
-pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, EntryFacts)>> {
+/// Returns a listing.
+pub(super) fn entries(body: &[u8]) -> Option<Entries> {
     // A type that is either could only be read by way of text, which names need not be.
-    let entries: Entries = match body.trim_ascii_start().first()? {
-        b'[' => serde_json::from_slice(body).ok()?,
-        _ => serde_json::from_slice::<Dufs>(body).ok()?.paths,
-    };
-    Some(entries.0)
+    match body.trim_ascii_start().first()? {
+        b'[' => serde_json::from_slice(body).ok(),
+        _ => {
+            let Dufs { paths, kind } = serde_json::from_slice(body).ok()?;
+            let is_whole = paths.is_whole && kind.as_deref() == Some("Index");
+            Some(Entries { is_whole, ..paths })
+        }
+    }
 }
 
 /// Entries, of which one more than [`MAX_LINKS`] are kept.
-struct Entries(Vec<(String, bool, EntryFacts)>);
+pub(super) struct Entries {
+    /// A link, whether it is a folder, and what else is known.
+    pub(super) entries: Vec<(String, bool, EntryFacts)>,
+    /// Whether every object was an entry.
+    pub(super) is_whole: bool,
+}
 
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -33,13 +41,15 @@ impl<'de> Deserialize<'de> for Entries {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
-                let mut entries = Vec::new();
+                let (mut entries, mut is_whole) = (Vec::new(), true);
                 while let Some(object) = list.next_element::<Object>()? {
                     if entries.len() <= MAX_LINKS {
-                        entries.extend(object.entry());
+                        let entry = object.entry();
+                        is_whole &= entry.is_some();
+                        entries.extend(entry);
                     }
                 }
-                Ok(Entries(entries))
+                Ok(Entries { entries, is_whole })
             }
         }
         deserializer.deserialize_seq(Visit)
@@ -50,6 +60,8 @@ impl<'de> Deserialize<'de> for Entries {
 #[derive(Deserialize)]
 struct Dufs {
     paths: Entries,
+    /// `Index` for the listing of a folder.
+    kind: Option<String>,
 }
 
 /// An entry as any of them writes it.

@@ -83,14 +83,16 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     let mut listing = Listing::default();
     if media_type.eq_ignore_ascii_case("application/json") {
         let mut collector = LinkCollector::new(base);
-        let entries = json::entries(body)?;
-        listing.is_whole = true;
+        let json::Entries { entries, is_whole } = json::entries(body)?;
         if entries.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
+        let count = entries.len();
         for (link, is_folder, facts) in entries {
             collector.take(&mut listing, &link, is_folder, facts);
         }
+        // A link to another place stands for a file that is not known.
+        listing.is_whole = is_whole && count == listing.entries.len() + listing.refused.len();
     } else if ["text/html", "application/xhtml+xml"]
         .iter()
         .any(|html| media_type.eq_ignore_ascii_case(html))
@@ -105,6 +107,11 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         for link in links.links {
             // RFC 3986 5: relative to the page, unless that says otherwise.
             if let Ok(url) = links.base.join(&link) {
+                // A proxy in front of the server may have another scheme or port.
+                let is_misled = url.host() == base.host()
+                    && url.origin() != base.origin()
+                    && url.path().strip_prefix(base.path()).is_some_and(|rest| !rest.is_empty());
+                listing.is_whole &= !is_misled;
                 collector.take_url(&mut listing, url, false, EntryFacts::default());
             }
         }
