@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
-use crate::rig::{Finished, Running, folder, has, names, noise, underpass};
+use crate::rig::{Finished, Running, folder, has, names, noise, underpass, until};
 
 fn get_in(here: &Path, args: &[&str]) -> Command {
     let mut command = underpass();
@@ -148,4 +148,70 @@ fn digests_of_coreutils_are_understood() {
         let fetched = get(here.path(), &args).succeeded();
         assert_eq!(fetched.text().matches("\"matches\":true").count(), count, "{option}");
     }
+}
+
+#[test]
+fn two_urls_do_not_become_one_file() {
+    let (origin, here) = (Origin::start(), folder());
+    let old = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    // Size and time do not tell them apart.
+    origin.set("/a/f", Page::new(b"one", &[old]));
+    origin.set("/b/f", Page::new(b"two", &[old]));
+    let (a, b) = (origin.url("/a/f"), origin.url("/b/f"));
+    let has = |name: &str| String::from_utf8(fs::read(here.path().join(name)).unwrap()).unwrap();
+    for options in [&[][..], &["-f"], &["-N"], &["-f", "--parallel", "2"]] {
+        let args = [&[a.as_str(), &b, "-d", "new"], options].concat();
+        get(here.path(), &args).failed(1, &["has that name already"]);
+        assert!(["one", "two"].contains(&has("new/f").as_str()));
+        fs::remove_dir_all(here.path().join("new")).unwrap();
+    }
+    fs::write(here.path().join("list"), format!("{a}\n{b}\n out=g\n{a}\n")).unwrap();
+    get(here.path(), &["-i", "list", "-d", "new", "--parallel", "1"]).succeeded();
+    assert_eq!((has("new/f"), has("new/g")), ("one".to_owned(), "two".to_owned()));
+}
+
+#[test]
+fn a_signal_between_two_files_is_no_success() {
+    let (origin, here) = (Origin::start(), folder());
+    for path in ["/a", "/b"] {
+        origin.set(path, Page::new(b"one", &[]));
+    }
+    let mut command = get_in(here.path(), &["--json", &origin.url("/a"), &origin.url("/b")]);
+    // It waits with the receipt of the first file until there is room for it.
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let room = rustix::pipe::fcntl_setpipe_size(&writer, 4_096).unwrap();
+    writer.write_all(&vec![b'\n'; room]).unwrap();
+    command.stdout(writer);
+    let running = Running::start(command);
+    // The command has an end of the pipe until it is dropped with this.
+    let pid = running.child.id();
+    until("the first file is there, and it waits", || {
+        let state = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        here.path().join("a").exists() && state.starts_with("1 0x1 ")
+    });
+    running.signal("INT");
+    let drain = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    running.finish().failed(1, &["cancelled: 1 URL was not fetched"]);
+    drain.join().unwrap().unwrap();
+    assert_eq!(names(here.path()), ["a"]);
+}
+
+#[test]
+fn lists_that_are_not_what_they_seem_are_told() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/a", Page::new(b"one", &[]));
+    let url = origin.url("/a");
+    let list = |bytes: &[u8]| {
+        fs::write(here.path().join("list"), bytes).unwrap();
+        get(here.path(), &["-i", "list"])
+    };
+    let said = list(b"# none\n").succeeded().stderr;
+    assert_eq!(said, "underpass: list has no URLs: nothing was fetched\n");
+    list(&[b"# \n", url.as_bytes(), b"\xff"].concat()).failed(2, &["list:2", "UTF-8"]);
+    list(format!("\u{feff}{url}\r\n").as_bytes()).succeeded();
+    assert_eq!(names(here.path()), ["a", "list"]);
+    // Digests that are not all read could lack those of a file.
+    let sums = fs::File::create(here.path().join("list")).unwrap();
+    sums.set_len((64 << 20) + 1).unwrap();
+    get(here.path(), &["--check", "list", &url]).failed(1, &["longer than 64 MiB"]);
 }

@@ -1,13 +1,13 @@
 //! `get -r --update`: folders by their listings, and what is removed here.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
-use crate::rig::{Finished, folder, names, noise, run};
+use crate::rig::{Finished, Running, folder, names, noise, run, underpass};
 
 /// `get -r --update` of a folder into `dir`.
 fn update(url: &str, dir: &Path, args: &[&str]) -> Finished {
@@ -258,4 +258,122 @@ fn an_update_that_was_broken_off_goes_on() {
     assert_eq!(origin.log()[1..], ["GET /b 200 200000"]);
     assert!(fs::read(here.path().join("b")).unwrap() == two);
     assert_eq!(names(here.path()), ["a", "b"]);
+}
+
+#[test]
+fn credentials_stay_with_the_server_that_was_named() {
+    let (named, other, here) = (Origin::start(), Origin::start(), folder());
+    let location = format!("Location: {}", other.url("/new/"));
+    named.set("/old/", Page { status: Some(302), ..Page::new(b"", &[&location]) });
+    let index = "<title>Index of /new/</title><a href=a>a</a><a href=big>b</a><a href=sub/>s</a>";
+    let html = |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]);
+    other.set("/new/", html(index));
+    other.set("/new/sub/", html("<title>Index of /new/sub/</title>"));
+    other.set("/new/a", Page::new(b"one", &[]));
+    // Large files have requests of their own.
+    let big = noise(17 << 20);
+    other.set("/new/big", Page::new(&big, &["ETag: \"1\""]));
+    let secrets = ["-u", "me:pw", "-H", "X-Key: pw"];
+    update(&named.url("/old/"), here.path(), &secrets).succeeded();
+    assert!(fs::read(here.path().join("old/big")).unwrap() == big);
+    let is_secret = |head: &str| {
+        let head = head.to_lowercase();
+        head.contains("authorization") || head.contains("x-key")
+    };
+    let (first, asked) = (named.asked(), other.asked());
+    assert!(first.iter().all(|it| is_secret(&it.head)), "{first:?}");
+    assert!(asked.len() >= 4, "{asked:?}");
+    assert!(!asked.iter().any(|it| is_secret(&it.head)), "{asked:?}");
+}
+
+#[test]
+fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
+    let (origin, here) = (Origin::start(), folder());
+    let dir = here.path();
+    let to = |path: &str| {
+        let location = format!("Location: {path}");
+        Page { status: Some(302), ..Page::new(b"", &[&location]) }
+    };
+    let html = |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]);
+    origin.set("/login", html("<title>Sign in</title><form></form>"));
+    let whole = listing(&[("a", b"one"), ("sub/", b"")]);
+    origin.set("/", whole.clone());
+    origin.set("/a", Page::new(b"one", &[]));
+    origin.set("/sub/", to("/login"));
+    put(dir, "sub/mine", b"mine", 0);
+    // A folder that is a page to log in is missing, not empty.
+    update(&origin.url("/"), dir, &[]).failed(1, &["lacks one"]);
+    update(&origin.url("/login/"), dir, &[]).failed(1, &[]);
+    // Neither is another folder the one that was asked for.
+    for page in [to("/"), to("/other/")] {
+        origin.set("/other/", html("<title>Index of /other/</title><a href=b>b</a>"));
+        origin.set("/other/b", Page::new(b"two", &[]));
+        origin.set("/sub/", page);
+        let failed = update(&origin.url("/"), dir, &["--delete"]).failed(1, &[]);
+        assert!(failed.stderr.contains("may not list everything"), "{}", failed.stderr);
+        assert!(dir.join("sub/mine").exists());
+    }
+    // What is said in place of a listing is none.
+    let json = |text: &str| Page::new(text.as_bytes(), &["Content-Type: application/json"]);
+    for page in [json(r#"{"error":"log in","paths":[]}"#), json(r#"[{"error":"log in"}]"#)] {
+        origin.set("/sub/", page);
+        update(&origin.url("/"), dir, &["--delete"]).failed(1, &["may not list everything"]);
+        assert!(dir.join("sub/mine").exists());
+    }
+    // A page of another length is not the file that is listed.
+    origin.set("/sub/", listing(&[]));
+    origin.set("/a", to("/login"));
+    fs::remove_file(dir.join("a")).unwrap();
+    let failed = update(&origin.url("/"), dir, &["--delete"]).failed(1, &["lacks one"]);
+    assert!(failed.stderr.contains("a redirect leads to 35 bytes"), "{}", failed.stderr);
+    assert!(!dir.join("a").exists() && dir.join("sub/mine").exists());
+    // One of the same length is.
+    origin.set("/a", to("/other/b"));
+    update(&origin.url("/"), dir, &["--delete"]).succeeded();
+    assert_eq!(
+        (fs::read(dir.join("a")).unwrap(), dir.join("sub/mine").exists()),
+        (b"two".into(), false)
+    );
+}
+
+#[test]
+fn what_is_removed_has_to_be_a_mirror_of_its_own() {
+    let (root, here) = (folder(), folder());
+    put(root.path(), "one/x/a", b"one", 0);
+    put(root.path(), "two/x/b", b"two", 0);
+    put(here.path(), "mine", b"mine", 0);
+    let peer = Peer::ours(root.path());
+    let get = |args: &[&str]| {
+        let mut command = underpass();
+        command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");
+        command.current_dir(here.path()).args(["get", "-r", "--update", "--delete"]).args(args);
+        Running::start(command).finish()
+    };
+    // The root of a server has no name: that would be the current folder.
+    get(&[&peer.url]).failed(2, &["-d DIR"]);
+    assert_eq!(names(here.path()), ["mine"]);
+    let [one, two] = ["one/x/", "two/x/"].map(|path| format!("{}{path}", peer.url));
+    get(&[&one, &two]).failed(2, &["two of the URLs"]);
+    get(&[&peer.url, &one, "-d", "all"]).failed(2, &["two of the URLs"]);
+    assert_eq!(names(here.path()), ["mine"]);
+    get(&[&peer.url, "-d", "all"]).succeeded();
+    get(&[&one, &format!("{}two/", peer.url)]).succeeded();
+    assert_eq!(names(here.path()), ["all", "mine", "two", "x"]);
+}
+
+#[test]
+fn a_private_file_stays_private() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/", listing(&[("file", b"new"), ("other", b"new")]));
+    origin.set("/file", Page::new(b"new", &[]));
+    origin.set("/other", Page::new(b"new", &[]));
+    let path = here.path().join("file");
+    fs::write(&path, "older").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    update(&origin.url("/"), here.path(), &[]).succeeded();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let usual = mode(&here.path().join("other"));
+    assert_eq!((mode(&path), usual & 0o600), (0o600, 0o600));
+    assert_ne!(usual, 0o600, "the umask of this test shows nothing");
 }

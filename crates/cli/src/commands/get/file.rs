@@ -1,10 +1,11 @@
 //! Fetches one file.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
@@ -35,6 +36,8 @@ pub(super) struct Files<'f> {
     pub(super) sums: Option<ChecksumList>,
     /// The number of files at once.
     pub(super) parallel: usize,
+    /// The files that this command has fetched, or begun to, and from where.
+    pub(super) taken: Mutex<HashMap<PathBuf, Url>>,
 }
 
 impl Files<'_> {
@@ -47,6 +50,7 @@ impl Files<'_> {
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let suggested = || asker.suggested_name(&remote.url);
         let destination = Destination::of(args, item, suggested, cancel)?;
+        self.take(item, &destination)?;
         options.expected.extend(self.expected(item, &destination)?);
         let downloader = Downloader::new(remote.client, options);
         let mirrors = args.mirror.iter().map(|url| {
@@ -69,6 +73,24 @@ impl Files<'_> {
             _ => work(),
         };
         finish(args, &item.url, destination, outcome, started.elapsed(), new_dir)
+    }
+
+    /// Notes where a file comes from. Another URL of the same command would replace it, or be taken
+    /// for it if size and time are the same.
+    fn take(&self, item: &Item, destination: &Destination) -> Result<()> {
+        let path = destination.path();
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = taken.entry(path.to_owned()).or_insert_with(|| item.url.clone());
+        if *earlier == item.url || matches!(destination, Destination::Stream(_)) {
+            return Ok(());
+        }
+        Err(Failure::line(format!(
+            "fetching {} to {}: {} has that name already (name another file by -o, or by out= in a \
+             list)",
+            shown(&item.url),
+            path.display(),
+            shown(earlier)
+        )))
     }
 
     /// Returns the digests that a list and --check have for a file.

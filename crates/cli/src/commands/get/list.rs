@@ -28,14 +28,27 @@ impl Item {
 
 /// Reads a list from a file, or from standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
-    let source: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).with_path("opening", path)?),
-    };
-    let mut items = Vec::new();
-    for (index, line) in BufReader::new(source.take(MAX_BYTES)).lines().enumerate() {
+    match path == Path::new("-") {
+        true => items(io::stdin(), path, MAX_BYTES),
+        false => items(File::open(path).with_path("opening", path)?, path, MAX_BYTES),
+    }
+}
+
+/// Reads the items of a list of at most so many bytes.
+fn items(source: impl Read, path: &Path, most: u64) -> Result<Vec<Item>> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for (index, line) in BufReader::new(source.take(most + 1)).split(b'\n').enumerate() {
         let line = line.with_path(Action::Reading, path)?;
-        take(&mut items, &line).map_err(|reason| {
+        bytes += line.len() as u64 + 1;
+        let taken = match str::from_utf8(&line) {
+            // What is missing would not be missed.
+            _ if bytes > most => Err("the list is longer than 256 MiB: split it".to_owned()),
+            // Some editors begin a file with a byte order mark.
+            Ok(line) if index == 0 => take(&mut items, line.trim_start_matches('\u{feff}')),
+            Ok(line) => take(&mut items, line),
+            Err(_) => Err("it is not UTF-8: write other bytes of a URL as %XX".to_owned()),
+        };
+        taken.map_err(|reason| {
             let place = format!("{}:{}", path.display(), index + 1);
             Failure::Usage(format!("{place}: {reason}"))
         })?;
@@ -82,7 +95,7 @@ fn relative(name: &str) -> std::result::Result<PathBuf, String> {
     }
 }
 
-/// The maximum length of a list in bytes; what follows is not read.
+/// The maximum length of a list in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// The maximum number of URLs in a list.
@@ -105,6 +118,16 @@ mod tests {
         assert_eq!(items[0].out.as_deref(), Some(Path::new("x/y")));
         assert_eq!(items[0].digests[0].hex(), hex);
         assert!(items[1].out.is_none() && items[1].digests.is_empty());
+    }
+
+    #[test]
+    fn a_list_is_read_whole_or_not_at_all() {
+        let list = b"http://h/a\nhttp://h/bc\n";
+        let read = |most| items(&list[..], Path::new("l"), most).map(|items| items.len());
+        assert!(matches!(read(list.len() as u64), Ok(2)));
+        for most in 0..list.len() as u64 {
+            assert!(matches!(read(most), Err(Failure::Usage(_))), "{most}");
+        }
     }
 
     #[test]

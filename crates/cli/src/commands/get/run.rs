@@ -25,19 +25,24 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
     if let Some(path) = &args.input {
         items.extend(list::read(path)?);
+        if items.is_empty() && !args.show.quiet {
+            output::note(&format!("{} has no URLs: nothing was fetched", path.display()));
+        }
     }
     check(args, &items)?;
     let cancel = signals::cancel_flag();
     let tls = args.http.tls(args.engine.policy())?;
     if args.recursive {
-        let failures = Failures::default();
+        tree::check(args, &items)?;
+        let (failures, mut left) = (Failures::default(), items.len());
         for item in &items {
-            failures.take(tree::fetch(args, &item.url, &tls, &cancel));
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
+            failures.take(tree::fetch(args, &item.url, &tls, &cancel));
+            left -= 1;
         }
-        return failures.finish();
+        return failures.finish(left);
     }
     let default = if args.input.is_some() { DEFAULT_PARALLEL } else { 1 };
     let parallel = args.parallel.map_or(default, |count| count as usize).min(items.len().max(1));
@@ -48,6 +53,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
         sums: sums(args, &tls, &cancel)?,
         parallel,
+        taken: Mutex::default(),
     };
     fetch_all(&files, &items)
 }
@@ -111,9 +117,11 @@ fn fetch_all(files: &Files<'_>, items: &[Item]) -> Result<()> {
             finished.fetch_add(1, Ordering::Relaxed);
         }
     };
+    // What no signal has kept from being tried.
+    let left = || items.len().saturating_sub(finished.load(Ordering::Relaxed));
     if parallel == 1 {
         work();
-        return failures.finish();
+        return failures.finish(left());
     }
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
     if let Some(dir) = new_dir {
@@ -128,7 +136,7 @@ fn fetch_all(files: &Files<'_>, items: &[Item]) -> Result<()> {
         // Only if it is empty: nothing was fetched then.
         let _ = fs::remove_dir(dir);
     }
-    failures.finish()
+    failures.finish(left())
 }
 
 /// The last failure. It is printed, and its exit code returned, at the end of every command; those
@@ -146,8 +154,16 @@ impl Failures {
         }
     }
 
-    fn finish(self) -> Result<()> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    /// Returns the last failure. A signal between two files leaves some that have not failed.
+    fn finish(self, left: usize) -> Result<()> {
+        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None if left > 0 => {
+                let left = output::counted(left as u64, "URL was", "URLs were");
+                Err(Failure::line(format!("cancelled: {left} not fetched")))
+            }
+            None => Ok(()),
+        }
     }
 }
 

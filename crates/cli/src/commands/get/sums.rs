@@ -19,6 +19,8 @@ pub(super) struct ChecksumList {
     /// Where they come from, for messages.
     name: String,
     digests: HashMap<Vec<u8>, Vec<Digest>>,
+    /// The paths by their last names; `None` for a name of several files.
+    paths: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl ChecksumList {
@@ -26,7 +28,11 @@ impl ChecksumList {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let mut text = Vec::new();
         let file = File::open(path).with_path("opening", path)?;
-        file.take(MAX_BYTES as u64).read_to_end(&mut text).with_path(Action::Reading, path)?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).with_path(Action::Reading, path)?;
+        if text.len() > MAX_BYTES {
+            let message = format!("{} is longer than 64 MiB: split it", path.display());
+            return Err(Failure::line(message));
+        }
         Self::parse(&path.display().to_string(), &text)
     }
 
@@ -58,7 +64,13 @@ impl ChecksumList {
                 format!("{name} has no digests by SHA-256 or SHA-512, as sha256sum writes");
             return Err(Failure::line(message));
         }
-        Ok(Self { name: name.to_owned(), digests })
+        let mut paths = HashMap::new();
+        for path in digests.keys() {
+            let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let found = paths.entry(last.to_owned());
+            found.and_modify(|found| *found = None).or_insert_with(|| Some(path.clone()));
+        }
+        Ok(Self { name: name.to_owned(), digests, paths })
     }
 
     /// Returns the digests of a file, by its path or, if that is not there, by its name.
@@ -68,16 +80,14 @@ impl ChecksumList {
             return Ok(digests);
         }
         let name = path.file_name().map_or(bytes, OsStr::as_bytes);
-        let is_named = |listed: &&Vec<u8>| listed.rsplit(|byte| *byte == b'/').next() == Some(name);
-        let mut found = self.digests.keys().filter(is_named);
-        match (found.next(), found.next()) {
-            (Some(one), None) => Ok(&self.digests[one]),
-            (None, _) => Err(Failure::line(format!(
+        match self.paths.get(name) {
+            Some(Some(one)) => Ok(&self.digests[one]),
+            None => Err(Failure::line(format!(
                 "{} has no digest of {}: nothing was fetched",
                 self.name,
                 path.display()
             ))),
-            (Some(_), Some(_)) => Err(Failure::line(format!(
+            Some(None) => Err(Failure::line(format!(
                 "{} has several files of the name {}: say which by -d or -o",
                 self.name,
                 path.display()

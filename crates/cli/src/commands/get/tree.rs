@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
 
 use super::args::GetArgs;
+use super::list::Item;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
@@ -33,6 +34,33 @@ fn summary(receipt: &TreeReceipt) -> String {
         text += &format!(" ({})", more.join(", "));
     }
     format!("{text}: {}", output::summary(&receipt.receipt))
+}
+
+/// Refuses --delete where it would remove what the user cannot have meant.
+pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
+    if !args.delete {
+        return Ok(());
+    }
+    let mut places = Vec::<PathBuf>::new();
+    for Item { url, .. } in items {
+        let path = place(args, url)?;
+        if args.dir.is_none() && path == Path::new(".") {
+            return Err(Failure::Usage(format!(
+                "{} has no name, so --delete would remove what is in the current folder: say by -d \
+                 DIR which folder is its mirror",
+                shown(url)
+            )));
+        }
+        if places.iter().any(|other| path.starts_with(other) || other.starts_with(&path)) {
+            return Err(Failure::Usage(format!(
+                "with --delete, two of the URLs cannot share the folder {}: use a command and -d \
+                 DIR for each",
+                path.display()
+            )));
+        }
+        places.push(path);
+    }
+    Ok(())
 }
 
 /// Fetches the folder at one URL.
