@@ -84,6 +84,26 @@ fn rows_are_selected_by_pointer_and_by_keys_and_downloaded_as_one_archive() {
     assert!(asked.iter().all(|line| line["status"] == 200), "{asked:?}");
 }
 
+#[test]
+fn a_selection_that_is_too_long_for_a_request_is_the_whole_folder_or_refused() {
+    let Some((site, browser)) = site(&[]) else { return };
+    for number in 0..1_200 {
+        fs::write(site.source(format!("a file with a long name {number:06}")), "").unwrap();
+    }
+    browser.open(&site.url(""));
+    browser.click("th .pick");
+    pick(&browser, "b.txt", false);
+    browser.click("[data-select=\"Download tar\"]");
+    browser.wait("/Too many/.test(document.querySelector('#selection').innerText)");
+    pick(&browser, "b.txt", false);
+    browser.click("[data-select=\"Download tar\"]");
+    site.rest();
+    drop(browser);
+    let asked: Vec<_> = site.end().into_iter().filter(is_archive).collect();
+    let targets: Vec<_> = asked.iter().map(|line| line["target"].as_str().unwrap()).collect();
+    assert_eq!(targets, ["/?archive=tar"]);
+}
+
 /// Whether a line of the log is about an archive.
 fn is_archive(line: &serde_json::Value) -> bool {
     line["target"].as_str().unwrap().contains("archive=")

@@ -70,7 +70,11 @@ page.selection = (() => {
 
   const archive = (format) => (these) => {
     const names = these.map((row) => href(row).split('?')[0].replace(/\/$/, ''));
-    const query = `?archive=${format}&entry=${names.join('&entry=')}`;
+    const whole = `?archive=${format}`;
+    let query = `${whole}&entry=${names.join('&entry=')}`;
+    // A search and a further page show only a part of the folder.
+    const isWhole = these.length === rows().length && !document.querySelector('.pages, .summary a');
+    if (query.length > MAX_QUERY && isWhole) query = whole;
     if (query.length > MAX_QUERY) {
       throw new Error('Too many for one archive: take the whole folder, or fewer');
     }
