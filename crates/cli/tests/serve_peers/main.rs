@@ -9,6 +9,7 @@ mod rig;
 mod archive;
 mod changes;
 mod chromium;
+mod dav;
 mod files;
 mod folders;
 mod page;
