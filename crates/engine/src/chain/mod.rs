@@ -134,6 +134,13 @@ impl<F: AsFd> Chain<F> {
         self
     }
 
+    /// Appends the segments of another chain.
+    #[must_use]
+    pub fn append(mut self, mut other: Self) -> Self {
+        self.segments.append(&mut other.segments);
+        self
+    }
+
     /// Returns how many bytes the chain has; `None` if a source is moved up to its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {

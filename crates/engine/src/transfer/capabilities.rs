@@ -40,8 +40,9 @@ impl Capabilities {
         self.missing.fetch_or(bit(mechanism), Ordering::Relaxed);
     }
 
-    /// Returns how many bytes wait at the other end of a TCP connection within this machine.
-    pub(crate) fn unread_by_tcp_peer(&self, socket: BorrowedFd<'_>) -> u64 {
+    /// Returns how many bytes wait at the other end of a TCP connection within this machine, where
+    /// the pages of files are still shared although they were acknowledged; otherwise 0.
+    pub fn unread_by_tcp_peer(&self, socket: BorrowedFd<'_>) -> u64 {
         // A thread that panicked in between has left nothing or a socket without an answer.
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         peer::unread_by_tcp_peer(socket, &mut netlink)

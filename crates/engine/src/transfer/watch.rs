@@ -8,7 +8,7 @@ use underpass_sys::Kind;
 use super::{Status, Transfer};
 use crate::chain::Segment;
 use crate::error::Error;
-use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
+use crate::integrity::{Guard, Integrity, LeaseState, Version, WriterCheck, Writers};
 use crate::mechanisms::Active;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::policy::Policy;
@@ -161,12 +161,29 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             return Ok(Status::Waiting(Wait::Acknowledgement));
         }
         self.check_versions()?;
-        self.guards.clear();
+        // Leases and clones end here; versions may have to be compared once more.
+        self.guards.iter_mut().filter(|guard| !matches!(guard, Guard::Detect(_))).for_each(
+            |guard| {
+                *guard = Guard::None;
+            },
+        );
         self.is_done = true;
         self.report.elapsed = self.elapsed();
         self.last_observed = None;
         self.tell_progress();
         Ok(Status::Done)
+    }
+
+    /// Returns the files of a completed transfer whose pages the peer may still have to receive, each
+    /// with the version that it had when the last byte was handed over. If the peer takes more for
+    /// the end than this transfer, the caller has to compare them once the peer has everything.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = (&F, Version)> {
+        let is_copied = self.sink_tls().is_some_and(TlsTransport::copies);
+        let both = self.chain.segments.iter().zip(&self.guards).filter(move |_| !is_copied);
+        both.filter_map(|(segment, guard)| match (segment, guard) {
+            (Segment::Source(source), Guard::Detect(version)) => Some((&source.fd, *version)),
+            _ => None,
+        })
     }
 
     /// Returns whether the sink still holds pages that its peer has not received.

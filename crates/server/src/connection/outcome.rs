@@ -27,6 +27,8 @@ pub(crate) struct SendOutcome {
 pub(crate) enum Failure {
     /// A file of the folder is not in the version with which the archive was laid out.
     Archive(ArchiveError),
+    /// A file that was sent before was changed before the client had read it.
+    Changed,
     /// The engine failed.
     Engine(Error),
     /// The client has left while the origin was waited for.
@@ -43,7 +45,9 @@ impl Failure {
     /// Returns one word for the access log.
     pub(crate) fn label(&self) -> &'static str {
         match self {
-            Self::Archive(_) | Self::Engine(Error::SourceChanged { .. }) => "changed",
+            Self::Archive(_) | Self::Changed | Self::Engine(Error::SourceChanged { .. }) => {
+                "changed"
+            }
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
             Self::Engine(Error::Io { source, .. }) if is_client_error(source) => "reset",
             Self::Engine(_) | Self::Stream => "failed",
@@ -57,6 +61,7 @@ impl Failure {
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             Self::Archive(error) => Some(error.to_string()),
+            Self::Changed => Some("a file of the archive was changed while it was sent".to_owned()),
             Self::Engine(Error::Io { source, .. }) if is_client_error(source) => None,
             Self::Engine(error) => Some(error.to_string()),
             Self::Origin(failure) => Some(failure.detail()),

@@ -3,6 +3,7 @@
 mod archive;
 mod at_once;
 mod cached;
+mod unread;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -17,6 +18,7 @@ use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wa
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
+use crate::connection::send::unread::Unread;
 use crate::connection::turn::{
     SendTransfer, advance, has_to_wait, poll_interval, record_short_response, transfer, turn,
 };
@@ -229,6 +231,8 @@ struct Slow<'a> {
     drop_behind: DropBehind,
     /// The registration that keeps attributes of the file unchanged meanwhile.
     unchanged: Option<digests::Transfer<'a>>,
+    /// The files of an archive's earlier chains, which have to be compared before its end.
+    unread: Option<Unread>,
     /// The time since which it waits for acknowledgements, if it does.
     waiting_since: Option<Instant>,
 }
@@ -254,6 +258,7 @@ impl<'a> Slow<'a> {
             ahead: None,
             drop_behind: DropBehind::default(),
             unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
+            unread: None,
             waiting_since: None,
         }
     }
@@ -365,6 +370,8 @@ impl<'a> Slow<'a> {
             let status = match advanced {
                 Ok(Status::Done) => {
                     self.outcome.report.add(transfer.report());
+                    let sent = self.peer.written.get();
+                    self.unread.iter_mut().for_each(|unread| unread.add(&transfer, sent));
                     self.drop_behind(transfer.report().bytes());
                     return true;
                 }

@@ -252,3 +252,32 @@ fn a_level_that_cannot_be_had_is_said_and_a_weaker_one_taken() {
     let declined = record["declined"].to_string();
     assert!(declined.contains("snapshot"), "{declined}");
 }
+
+#[test]
+fn an_archive_whose_first_files_change_before_they_are_read_is_reset() {
+    for format in ["tar", "zip"] {
+        let site = Site::new();
+        site.write("folder/000", &pattern(40_000));
+        // More files than are open at once.
+        for number in 1..40 {
+            site.write(&format!("folder/{number:03}"), b"small");
+        }
+        let site = site.start();
+        let target = format!("/folder/?archive={format}");
+        assert_eq!(site.get(&target).status, 200, "nothing has changed");
+        let mut client = site.connect();
+        client.send(request("GET", &target, &[]));
+        assert_eq!(client.head().unwrap().status, 200);
+        wait_until("all but the end waits for the client", || {
+            let rows = site.get("/.underpass/transfers?json").text();
+            let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+            let row = |name: &str| rows[0][name].as_u64();
+            row("bytes").zip(row("expected")).is_some_and(|(sent, len)| len - sent <= 16 << 10)
+        });
+        // The pages that wait are those of the file.
+        let file = File::options().write(true).open(site.path("folder/000")).unwrap();
+        file.write_all_at(b"other", 20_000).unwrap();
+        assert_reset(&mut client);
+        assert_eq!(site.record("\"complete\":false")["failure"], "changed", "{format}");
+    }
+}

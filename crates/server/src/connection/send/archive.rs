@@ -1,9 +1,12 @@
 //! Sends folders as archives.
 
+use std::os::fd::AsFd;
+
 use tokio::task::spawn_blocking;
-use underpass_engine::{Chain, Confirm};
+use underpass_engine::{Chain, Confirm, Status, Wait};
 
 use super::Slow;
+use super::unread::Unread;
 use crate::archive::ArchiveError;
 use crate::archive::checksum::ChecksumResult;
 use crate::archive::checksum_task::{ChecksumTask, begin};
@@ -14,6 +17,7 @@ use crate::server::limits::disk_queue::ClientNet;
 impl Slow<'_> {
     /// Sends an archive, or ranges of one.
     pub(super) async fn archive(&mut self, archive: ArchiveBody) {
+        self.unread = Some(Unread::default());
         for (header, mut part) in archive.parts {
             if !header.is_empty()
                 && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
@@ -36,7 +40,14 @@ impl Slow<'_> {
                 let making = part.take_request().map(|one| begin(&self.worker.shared, client, one));
                 let is_last = part.remaining() == 0;
                 let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
+                let chain = match &mut self.unread {
+                    Some(unread) if is_last => unread.precede(chain),
+                    _ => chain,
+                };
                 if chain.len() != Some(0) && !self.send(chain, confirm).await {
+                    return;
+                }
+                if !is_last && !self.bound_unread().await {
                     return;
                 }
                 if let Some(making) = making {
@@ -49,6 +60,25 @@ impl Slow<'_> {
         if !archive.closing.is_empty() {
             self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
         }
+    }
+
+    /// Waits until not too many files have to be read by the client; fails and returns false if one of
+    /// those that it has read was changed meanwhile.
+    async fn bound_unread(&mut self) -> bool {
+        while let Some(unread) = self.unread.as_mut().filter(|unread| unread.is_full()) {
+            // In this order: what is acknowledged later is not counted.
+            let acknowledged = self.peer.acknowledged();
+            let waiting = self.worker.capabilities.unread_by_tcp_peer(self.peer.socket.as_fd());
+            if !unread.close(acknowledged.saturating_sub(waiting)) {
+                self.fail(Failure::Changed);
+                return false;
+            }
+            if unread.is_full() && !self.wait(Status::Waiting(Wait::Acknowledgement)).await {
+                return false;
+            }
+        }
+        self.waiting_since = None;
+        true
     }
 
     /// Waits for a checksum; fails and returns `None` if there will be none.

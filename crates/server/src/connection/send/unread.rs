@@ -1,0 +1,63 @@
+//! Files that were sent by earlier chains of a response, and that the client may still have to read.
+//!
+//! Pages go by reference, so a write to such a file changes what the client reads. The last chain
+//! compares its own files before it sends its end; these have to be compared then as well.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use underpass_engine::{Chain, Source, Version};
+
+use crate::connection::turn::SendTransfer;
+
+/// The files that a client may still have to read.
+#[derive(Debug, Default)]
+pub(super) struct Unread(VecDeque<UnreadFile>);
+
+#[derive(Debug)]
+struct UnreadFile {
+    /// The number of bytes of the connection after which the client has read it.
+    end: u64,
+    file: Arc<OwnedFd>,
+    version: Version,
+}
+
+impl Unread {
+    /// Adds the files of a completed transfer that the client may still have to read. It ended with
+    /// this byte of the connection.
+    pub(super) fn add(&mut self, transfer: &SendTransfer<'_>, end: u64) {
+        let files = transfer.unconfirmed().map(|(file, version)| {
+            let file = Arc::clone(file);
+            UnreadFile { end, file, version }
+        });
+        self.0.extend(files);
+    }
+
+    /// Returns whether as many files are open as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MAX_FILES
+    }
+
+    /// Closes the files that the client has read with this number of bytes. Returns false if one of
+    /// them was changed, so that it may have read something else.
+    pub(super) fn close(&mut self, read: u64) -> bool {
+        let count = self.0.iter().take_while(|file| file.end <= read).count();
+        self.0.drain(..count).all(|UnreadFile { file, version, .. }| {
+            Version::of(&file).is_ok_and(|now| !now.differs_from(&version))
+        })
+    }
+
+    /// Returns the last chain of the response, preceded by these files without any byte of theirs, so
+    /// that they are compared together with its own.
+    pub(super) fn precede(&mut self, last: Chain<Arc<OwnedFd>>) -> Chain<Arc<OwnedFd>> {
+        let chain = self.0.drain(..).fold(Chain::new(), |chain, file| {
+            chain.source(Source::range(file.file, 0, 0).version(file.version).stable())
+        });
+        chain.append(last)
+    }
+}
+
+/// The maximum number of files that stay open, give or take one chain: what is larger than a few pages
+/// fills the buffers of most connections long before.
+const MAX_FILES: usize = 96;
