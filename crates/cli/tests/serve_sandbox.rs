@@ -19,7 +19,7 @@ const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
 
 /// What is tried, and how it is refused. What is not here has to succeed.
-const REFUSED: [(&str, &[i32]); 21] = [
+const REFUSED: [(&str, &[i32]); 24] = [
     ("bpf", &[EPERM]),
     ("chown", &[EPERM]),
     ("clone3", &[ENOSYS]),
@@ -29,6 +29,7 @@ const REFUSED: [(&str, &[i32]); 21] = [
     ("io_uring_setup", &[EPERM]),
     ("keyctl", &[EPERM]),
     ("kill", &[EPERM]),
+    ("limit_another", &[EPERM]),
     ("memfd_create", &[EPERM]),
     ("mount", &[EPERM]),
     ("packet_socket", &[EPERM]),
@@ -36,8 +37,10 @@ const REFUSED: [(&str, &[i32]); 21] = [
     ("ptrace", &[EPERM]),
     ("read_outside", &[EACCES]),
     ("setuid", &[EPERM]),
+    ("signal_another", &[EPERM]),
     ("tcp_socket", &[EPERM]),
     ("terminal_input", &[EPERM]),
+    ("unix_stream", &[EPERM]),
     ("unshare", &[EPERM]),
     ("write_inside", &[EACCES]),
     ("write_outside", &[EACCES]),

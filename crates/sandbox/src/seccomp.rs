@@ -65,14 +65,24 @@ fn rules(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
-    // Unix sockets are for messages to systemd; netlink shows what a peer has received.
-    let mut families = vec![libc::AF_UNIX as u64, libc::AF_NETLINK as u64];
+    // Netlink shows what a peer has received.
+    let mut families = vec![libc::AF_NETLINK as u64];
     if connects {
-        families.extend([libc::AF_INET as u64, libc::AF_INET6 as u64]);
+        // Names are looked up over the network and at services of this machine.
+        families.extend([libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64));
         // The resolver asks for both kinds of addresses at once.
         rules.insert(libc::SYS_sendmmsg, Vec::new());
     }
-    rules.insert(libc::SYS_socket, one_of(0, &families)?);
+    let mut sockets = one_of(0, &families)?;
+    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are no
+    // streams, as services with more rights have them.
+    let datagram = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), libc::SOCK_DGRAM as u64)?;
+    let unix = condition(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
+    sockets.push(SeccompRule::new(vec![unix, datagram])?);
+    rules.insert(libc::SYS_socket, sockets);
+    // Not for other processes; abort(3) sends a signal to its own.
+    rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().into()])?);
+    rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
     rules.insert(libc::SYS_ioctl, one_of(1, &REQUESTS)?);
     Ok(rules)
@@ -86,12 +96,17 @@ fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendErr
 
 /// Returns a rule for each value that an argument may have.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
-    let rule = |value: &u64| {
-        let equal =
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;
-        SeccompRule::new(vec![equal])
-    };
+    let rule = |value: &u64| SeccompRule::new(vec![condition(argument, SeccompCmpOp::Eq, *value)?]);
     values.iter().map(rule).collect()
+}
+
+/// Returns a condition for an argument of four bytes.
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
 impl fmt::Display for Seccomp {
@@ -102,6 +117,9 @@ impl fmt::Display for Seccomp {
         }
     }
 }
+
+/// The bits of a socket's type without its flags (`SOCK_TYPE_MASK` of linux/net.h).
+const SOCKET_TYPE: u64 = 0xf;
 
 /// The prctl(2) command for the page size and the like, since Linux 6.4; libc does not name it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
@@ -229,7 +247,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_mremap,
     libc::SYS_munlock,
     libc::SYS_munmap,
-    libc::SYS_prlimit64,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
@@ -245,7 +262,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_setpriority,
     libc::SYS_sigaltstack,
     libc::SYS_sysinfo,
-    libc::SYS_tgkill, // abort(3)
     libc::SYS_umask,
     libc::SYS_uname,
     // Calls that glibc uses where newer ones do not exist.

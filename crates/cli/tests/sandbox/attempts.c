@@ -43,6 +43,11 @@ static void attempt(int signal) {
     tell("process_vm_readv", process_vm_readv(getppid(), &local, 1, &remote, 1, 0));
     tell("kill", kill(getppid(), 0));
     tell("tcp_socket", socket(AF_INET, SOCK_STREAM, 0));
+    tell("unix_stream", socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    tell("unix_datagram", socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    tell("signal_another", syscall(SYS_tgkill, getppid(), getppid(), 0));
+    tell("limit_another", syscall(SYS_prlimit64, getppid(), 0, NULL, NULL));
+    tell("limit_itself", syscall(SYS_prlimit64, 0, 0, NULL, NULL));
     tell("packet_socket", socket(AF_PACKET, SOCK_RAW, 0));
     tell("mount", mount("none", "/", "tmpfs", MS_BIND, NULL));
     tell("unshare", unshare(CLONE_NEWUSER));
