@@ -5,16 +5,16 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use underpass_client::Connection;
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
-use underpass_client::is_of_network;
-use underpass_engine::{Error, Report};
-use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions};
+use underpass_engine::Report;
+use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
+use super::body_error::error_of;
+use super::growth::Growth;
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
 use super::request::{fields, file_request};
@@ -142,8 +142,14 @@ impl Fill {
             if self.rest.start > before {
                 backoff.reset();
             }
-            if error.kind() == CacheErrorKind::NoRoom && self.writer.is_none() && self.make_room() {
+            let has_len = self.generation.len().is_some();
+            let is_full = error.kind() == CacheErrorKind::NoRoom && self.writer.is_none();
+            if is_full && has_len && self.make_room() {
                 continue;
+            }
+            if is_full && !has_len {
+                // The next request for it goes past the disk from the start.
+                self.object.state().no_room_until = Some(Instant::now() + TOO_LARGE_TIME);
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()
@@ -277,6 +283,9 @@ impl Fill {
             self.move_body(&mut connection, framing, &file, (piece, begun))?;
             if whole_body {
                 self.rest.end = self.rest.start;
+                if self.generation.broken().is_some() {
+                    return Ok(());
+                }
                 self.generation.set_len(self.rest.start);
                 return self.recycle(connection, origin, response.keeps_alive);
             }
@@ -325,10 +334,17 @@ impl Fill {
         let start = self.rest.start;
         let (generation, id) = (Arc::clone(&self.generation), self.id);
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
+        let is_open_ended = self.writer.is_none() && self.rest.end == u64::MAX;
+        let stream = is_open_ended.then(|| connection.stream().try_clone()).transpose();
+        let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
+        let mut growth = Growth::new(start, stream);
         let (mut notified, mut recorded) = (start, start);
         let mut notify = |at: u64, is_end: bool| {
             if let Some(relay) = &relay {
                 return relay.arrived(at);
+            }
+            if !is_end {
+                growth.arrived(at, &self.node, &self.generation);
             }
             if at > notified {
                 generation.arrived(id, notified..at);
@@ -355,9 +371,17 @@ impl Fill {
             writer.shared.watch(None);
         }
         notify(start + bytes, true);
+        self.reserved += growth.reserved;
         self.rest.start = start + bytes;
         self.report.add(&received.report);
         Counters::add(&self.node.counters.origin_bytes, bytes);
+        if let Some(refused) = growth.refused {
+            return Err(refused.into());
+        }
+        if growth.is_unread {
+            self.node.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+            return Ok(());
+        }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
         match framing {
             BodyFraming::Length(len) if bytes != len => Err(CacheErrorKind::CutOff.into()),
@@ -428,32 +452,14 @@ fn is_at_end(response: &underpass_client::Response, end: u64) -> bool {
     }
 }
 
-/// Classifies an error in the middle of a body.
-fn error_of(error: ReceiveError, is_relay: bool) -> CacheError {
-    let kind = match &error {
-        ReceiveError::Engine(error) => match &**error {
-            Error::Io { source, .. } => match Errno::from_io_error(source) {
-                Some(Errno::NOSPC | Errno::DQUOT) => CacheErrorKind::NoRoom,
-                // Writing to a file never fails with EPIPE: it is from the socket.
-                Some(Errno::PIPE) if !is_relay => CacheErrorKind::CutOff,
-                Some(Errno::TIMEDOUT) => CacheErrorKind::TimedOut,
-                _ if is_of_network(source) => CacheErrorKind::CutOff,
-                _ => CacheErrorKind::Disk,
-            },
-            _ => CacheErrorKind::Disk,
-        },
-        ReceiveError::Chunk(_) | ReceiveError::TooLong => CacheErrorKind::InvalidResponse,
-        ReceiveError::Stalled => CacheErrorKind::TimedOut,
-        _ => CacheErrorKind::CutOff,
-    };
-    kind.with_source(error)
-}
-
 /// Nothing cancels the wait between two attempts.
 const NO_CANCEL: [&AtomicBool; 0] = [];
 
 /// The maximum number of attempts without progress after the first.
 const MAX_RETRIES: u32 = 3;
+
+/// How long a body without a length is passed on past the disk after it has proved too large for it.
+const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
 
 /// A fill without readers stops at multiples of this.
 const STOP_ALIGNMENT: u64 = 64 << 20;
@@ -469,32 +475,3 @@ const JOURNAL_INTERVAL: u64 = 1 << 20;
 
 /// The maximum length of a body without a declared length, in bytes.
 const MAX_UNKNOWN_LEN: u64 = 1 << 40;
-
-#[cfg(test)]
-mod tests {
-    use underpass_engine::Report;
-
-    use super::*;
-
-    #[test]
-    fn only_what_comes_from_the_disk_is_its_failure() {
-        for (errno, is_relay, expected) in [
-            (Errno::CONNRESET, false, CacheErrorKind::CutOff),
-            (Errno::HOSTUNREACH, false, CacheErrorKind::CutOff),
-            (Errno::NETUNREACH, true, CacheErrorKind::CutOff),
-            (Errno::TIMEDOUT, false, CacheErrorKind::TimedOut),
-            // TLS errors are detected earlier, so this is a corrupt block.
-            (Errno::BADMSG, false, CacheErrorKind::Disk),
-            (Errno::PIPE, false, CacheErrorKind::CutOff),
-            (Errno::PIPE, true, CacheErrorKind::Disk),
-            (Errno::IO, false, CacheErrorKind::Disk),
-            (Errno::NOSPC, false, CacheErrorKind::NoRoom),
-            (Errno::DQUOT, false, CacheErrorKind::NoRoom),
-        ] {
-            let report = Box::new(Report::default());
-            let error = Error::Io { mechanism: None, source: errno.into(), report };
-            let error = ReceiveError::Engine(Box::new(error));
-            assert_eq!(error_of(error, is_relay).kind(), expected, "{errno}");
-        }
-    }
-}

@@ -1,9 +1,11 @@
 //! Moves bytes from the origin to the disk: requests, and the bodies of responses.
 
 mod body;
+mod body_error;
 mod buffered;
 mod fetch;
 mod folder;
+mod growth;
 mod origins;
 mod redirects;
 mod relay;

@@ -13,16 +13,23 @@ use crate::key::Digest;
 #[derive(Debug, Default)]
 pub(crate) struct EvictionQueue {
     entries: HashMap<Digest, QueueEntry>,
-    small: VecDeque<Digest>,
-    main: VecDeque<Digest>,
+    small: VecDeque<Slot>,
+    main: VecDeque<Slot>,
+    /// The number of the next slot.
+    next_slot: u64,
     small_bytes: u64,
     bytes: u64,
     ghosts: VecDeque<Digest>,
     remembered: HashSet<Digest>,
 }
 
+/// A place in a queue. It is void if the object was removed, or has another slot.
+type Slot = (Digest, u64);
+
 #[derive(Debug)]
 struct QueueEntry {
+    /// The number of its slot.
+    slot: u64,
     bytes: u64,
     /// How often it was used lately, at most 3.
     uses: u8,
@@ -58,10 +65,11 @@ impl EvictionQueue {
             Some(entry) => entry.is_main,
             None => self.remembered.remove(digest),
         };
-        let (small, main) = (&mut self.small, &mut self.main);
+        let (small, main, slot) = (&mut self.small, &mut self.main, &mut self.next_slot);
         let entry = self.entries.entry(*digest).or_insert_with(|| {
-            if is_main { main } else { small }.push_back(*digest);
-            QueueEntry { bytes: 0, uses: 0, is_main }
+            *slot += 1;
+            if is_main { main } else { small }.push_back((*digest, *slot));
+            QueueEntry { slot: *slot, bytes: 0, uses: 0, is_main }
         });
         entry.bytes += bytes;
         self.bytes += bytes;
@@ -72,14 +80,17 @@ impl EvictionQueue {
 
     /// Removes an object; returns its bytes.
     pub(crate) fn remove(&mut self, digest: &Digest) -> u64 {
-        // Its slot in a queue is skipped when it comes to the front.
+        // Its slot is dropped when it comes to the front, or when most are void.
         let Some(entry) = self.entries.remove(digest) else { return 0 };
         self.bytes -= entry.bytes;
         if !entry.is_main {
             self.small_bytes -= entry.bytes;
         }
-        let queue = if entry.is_main { &mut self.main } else { &mut self.small };
-        queue.retain(|known| known != digest);
+        if self.small.len() + self.main.len() > 2 * self.entries.len() + MIN_GHOSTS {
+            let entries = &self.entries;
+            self.small.retain(|slot| is_valid(entries, slot));
+            self.main.retain(|slot| is_valid(entries, slot));
+        }
         entry.bytes
     }
 
@@ -88,23 +99,29 @@ impl EvictionQueue {
     pub(crate) fn next(&mut self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
         // Each object passes the front at most four times before its uses are gone.
         for _ in 0..4 * self.entries.len() + 4 {
+            for queue in [&mut self.small, &mut self.main] {
+                while queue.front().is_some_and(|slot| !is_valid(&self.entries, slot)) {
+                    queue.pop_front();
+                }
+            }
             let is_small_due = self.small_bytes * SMALL_SHARE >= self.bytes || self.main.is_empty();
             let from_small = is_small_due && !self.small.is_empty();
             let queue = if from_small { &mut self.small } else { &mut self.main };
-            let digest = queue.pop_front()?;
+            let slot = queue.pop_front()?;
+            let digest = slot.0;
             let Some(entry) = self.entries.get_mut(&digest) else { continue };
             if is_pinned(&digest) {
-                queue.push_back(digest);
+                queue.push_back(slot);
                 entry.uses = entry.uses.saturating_sub(1);
             } else if from_small && entry.uses > 1 {
                 (entry.uses, entry.is_main) = (0, true);
                 self.small_bytes -= entry.bytes;
-                self.main.push_back(digest);
+                self.main.push_back(slot);
             } else if !from_small && entry.uses > 0 {
                 entry.uses -= 1;
-                self.main.push_back(digest);
+                self.main.push_back(slot);
             } else {
-                queue.push_front(digest);
+                queue.push_front(slot);
                 if from_small {
                     self.remember(digest);
                 }
@@ -125,6 +142,11 @@ impl EvictionQueue {
             }
         }
     }
+}
+
+/// Returns whether an object has this slot.
+fn is_valid(entries: &HashMap<Digest, QueueEntry>, (digest, slot): &Slot) -> bool {
+    entries.get(digest).is_some_and(|entry| entry.slot == *slot)
 }
 
 /// The small queue has this share of all bytes: a tenth.
@@ -185,6 +207,24 @@ mod tests {
         queue.add(&digest(0), 10);
         make_room(&mut queue, 20);
         assert!(queue.has(&digest(0)));
+    }
+
+    #[test]
+    fn what_was_removed_leaves_nothing_behind() {
+        let mut queue = EvictionQueue::default();
+        queue.add(&digest(1), 1);
+        for _ in 0..10_000 {
+            queue.add(&digest(2), 1);
+            assert_eq!(queue.remove(&digest(2)), 1);
+        }
+        assert!(queue.small.len() <= 2 * MIN_GHOSTS, "{}", queue.small.len());
+        queue.add(&digest(2), 1);
+        queue.add(&digest(3), 1);
+        for expected in [1, 2, 3] {
+            assert_eq!(queue.next(|_| false), Some(digest(expected)));
+            queue.remove(&digest(expected));
+        }
+        assert_eq!(queue.next(|_| false), None);
     }
 
     #[test]

@@ -52,9 +52,12 @@ impl DiskQuota {
         if state.is_read_only() {
             return Err(QuotaExceeded::Permanently);
         }
-        let is_within = self.limit.is_none_or(|limit| {
-            state.queue.bytes().saturating_add(state.reserved).saturating_add(bytes) <= limit
-        });
+        let objects = state.queue.len() as u64;
+        let used = state.queue.bytes() + objects * OBJECT_OVERHEAD;
+        let is_within = objects < MAX_OBJECTS
+            && self.limit.is_none_or(|limit| {
+                used.saturating_add(state.reserved).saturating_add(bytes) <= limit
+            });
         if is_within && self.has_free(disk, state.reserved.saturating_add(bytes)) {
             state.reserved += bytes;
             return Ok(());
@@ -92,8 +95,13 @@ impl DiskQuota {
             KeepFree::Bytes(bytes) => bytes,
             KeepFree::Percent(percent) => all / 100 * u64::from(percent),
         };
-        // Some file systems do not report their size.
-        all == 0 || free >= kept.saturating_add(bytes)
+        let kept_files = match self.keep_free {
+            KeepFree::Bytes(_) => 0,
+            KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
+        };
+        // Some file systems do not report their size, or have as many files as there is room for.
+        (all == 0 || free >= kept.saturating_add(bytes))
+            && (found.f_files == 0 || found.f_favail >= kept_files)
     }
 
     /// Releases reserved bytes: those written to a stored object, and those that will not be written.
@@ -145,6 +153,12 @@ impl QuotaState {
         failed.count() >= MAX_FAILURES
     }
 }
+
+/// What an object takes besides its bytes: a block for its journal, and the rest of its last one.
+const OBJECT_OVERHEAD: u64 = 8 << 10;
+
+/// The maximum number of objects, each of which takes some 150 bytes of memory.
+const MAX_OBJECTS: u64 = 4 << 20;
 
 /// After this many disk failures within [`FAILURE_TIME`] nothing is stored.
 const MAX_FAILURES: usize = 3;

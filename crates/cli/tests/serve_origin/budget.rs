@@ -7,7 +7,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{Client, End, Node, until_stored};
 use crate::rig::{noise, until};
-use crate::wicked::{Gate, Object, Origin};
+use crate::wicked::{Gate, Object, Origin, Sending};
 
 const MIB: usize = 1 << 20;
 
@@ -135,6 +135,56 @@ fn what_has_no_version_or_no_length_is_passed_on_as_well() {
     assert_eq!(node.range("/chunks", "0-9").status, 507);
     assert_eq!(node.metric("relayed_bytes_total"), 2 * MIB as u64);
     drop(node);
+}
+
+/// Sends a body in chunks of 64 KiB, as far as the connection lasts.
+fn send_chunks(sending: &mut Sending, number: usize) {
+    sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=1000");
+    for _ in 0..number {
+        sending.body(format!("10000\r\n{}\r\n", "x".repeat(64 << 10)).as_bytes());
+    }
+    sending.body(b"0\r\n\r\n");
+}
+
+#[test]
+fn a_body_without_a_length_has_the_room_of_others_and_is_passed_on_beyond_it() {
+    let origin = Origin::new(|_, sending| send_chunks(sending, 128));
+    let node = Node::new(&origin.url(), &["--cache-size", "2M"]);
+    assert_eq!(node.get("/a").end, End::Reset);
+    assert!(used(&node) < 3 * MIB as u64, "{}", used(&node));
+    until("room", || node.metric("reserved_bytes") == 0);
+    let whole = node.get("/a");
+    whole.is(200, &vec![b'x'; 8 * MIB]);
+    assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
+    assert_eq!(node.metric("objects"), 0);
+}
+
+#[test]
+fn a_body_without_a_length_ends_when_nobody_reads_it() {
+    // More than any machine would take in this time, and no test could wait for.
+    let origin = Origin::new(|_, sending| send_chunks(sending, 4 << 10));
+    let node = Node::new(&origin.url(), &[]);
+    let mut client = node.client("GET", "/a", &[]);
+    client.read_body(1);
+    drop(client);
+    until("the end of the fill", || node.get("/.underpass/cache?json").body == b"[]");
+    until("nothing is kept", || used(&node) < MIB as u64);
+    assert_eq!((node.metric("reserved_bytes"), node.metric("fills_failed_total")), (0, 0));
+    assert!(node.metric("origin_bytes_total") < 140 * MIB as u64);
+    assert_eq!(node.metric("objects"), 0);
+}
+
+#[test]
+fn objects_without_bytes_take_room_too() {
+    let empty = Object::new(Vec::new(), "a");
+    let origin = Origin::new(move |asked, sending| empty.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
+    for number in 0..300 {
+        node.get(&format!("/a?{number}")).is(200, b"");
+    }
+    let objects = node.metric("objects");
+    assert!((100..=129).contains(&objects), "{objects}");
+    assert!(used(&node) < 2 * MIB as u64, "{}", used(&node));
 }
 
 #[test]

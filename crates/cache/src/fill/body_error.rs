@@ -1,0 +1,58 @@
+//! Tells whether an error in the middle of a body is one of the origin, the network or the disk.
+
+use rustix::io::Errno;
+use underpass_client::is_of_network;
+use underpass_engine::Error;
+use underpass_transport::incoming::ReceiveError;
+
+use crate::error::{CacheError, CacheErrorKind};
+
+/// Classifies an error in the middle of a body.
+pub(super) fn error_of(error: ReceiveError, is_relay: bool) -> CacheError {
+    let kind = match &error {
+        ReceiveError::Engine(error) => match &**error {
+            Error::Io { source, .. } => match Errno::from_io_error(source) {
+                Some(Errno::NOSPC | Errno::DQUOT) => CacheErrorKind::NoRoom,
+                // Writing to a file never fails with EPIPE: it is from the socket.
+                Some(Errno::PIPE) if !is_relay => CacheErrorKind::CutOff,
+                Some(Errno::TIMEDOUT) => CacheErrorKind::TimedOut,
+                _ if is_of_network(source) => CacheErrorKind::CutOff,
+                _ => CacheErrorKind::Disk,
+            },
+            _ => CacheErrorKind::Disk,
+        },
+        ReceiveError::Chunk(_) | ReceiveError::TooLong => CacheErrorKind::InvalidResponse,
+        ReceiveError::Stalled => CacheErrorKind::TimedOut,
+        _ => CacheErrorKind::CutOff,
+    };
+    kind.with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_engine::Report;
+
+    use super::*;
+
+    #[test]
+    fn only_what_comes_from_the_disk_is_its_failure() {
+        for (errno, is_relay, expected) in [
+            (Errno::CONNRESET, false, CacheErrorKind::CutOff),
+            (Errno::HOSTUNREACH, false, CacheErrorKind::CutOff),
+            (Errno::NETUNREACH, true, CacheErrorKind::CutOff),
+            (Errno::TIMEDOUT, false, CacheErrorKind::TimedOut),
+            // TLS errors are detected earlier, so this is a corrupt block.
+            (Errno::BADMSG, false, CacheErrorKind::Disk),
+            (Errno::PIPE, false, CacheErrorKind::CutOff),
+            (Errno::PIPE, true, CacheErrorKind::Disk),
+            (Errno::IO, false, CacheErrorKind::Disk),
+            (Errno::NOSPC, false, CacheErrorKind::NoRoom),
+            (Errno::DQUOT, false, CacheErrorKind::NoRoom),
+        ] {
+            let report = Box::new(Report::default());
+            let error = Error::Io { mechanism: None, source: errno.into(), report };
+            let error = ReceiveError::Engine(Box::new(error));
+            assert_eq!(error_of(error, is_relay).kind(), expected, "{errno}");
+        }
+    }
+}
