@@ -33,6 +33,8 @@ pub(crate) struct ObjectState {
     pub(crate) no_room_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
+    /// How often it was purged: a fetch that was in progress must not store what it brings.
+    pub(crate) purges: u64,
 }
 
 impl Object {
@@ -49,21 +51,37 @@ impl Object {
         self.state().current.clone()
     }
 
-    /// Replaces the current version. Readers of the old one get no more than is present already.
-    /// Returns whether there was one.
-    pub(crate) fn replace(&self, generation: Option<Arc<Generation>>, why: CacheErrorKind) -> bool {
+    /// Replaces the current version, unless the object was purged since there were this number of
+    /// purges. Readers of the old one get no more than is present already. Returns whether there was
+    /// one; `None` if it was not replaced.
+    pub(crate) fn replace(
+        &self,
+        generation: &Arc<Generation>,
+        why: CacheErrorKind,
+        purges: u64,
+    ) -> Option<bool> {
         let before = {
             let mut state = self.state();
+            if state.purges != purges {
+                return None;
+            }
             state.response = None;
-            std::mem::replace(&mut state.current, generation)
+            state.current.replace(Arc::clone(generation))
         };
-        before.map(|before| before.retire(why)).is_some()
+        Some(before.map(|before| before.retire(why)).is_some())
     }
 
     /// Removes the current version, whose readers still get all of it. Returns whether there was one.
     pub(crate) fn detach(&self) -> bool {
         let before = self.state().current.take();
         before.as_ref().map(|before| before.detach()).is_some()
+    }
+
+    /// Forgets what is known of it. Later requests start a fetch of their own.
+    pub(crate) fn purge(&self) {
+        let mut state = self.state();
+        state.purges += 1;
+        (state.response, state.pending) = (None, None);
     }
 
     /// Removes a version, unless it was replaced already. Returns whether it was stored.

@@ -32,7 +32,7 @@ impl Cache {
     #[must_use]
     pub fn purge(&self, key: &Key) -> bool {
         let object = self.node.object(key);
-        object.state().response = None;
+        object.purge();
         self.node.remove(key.digest())
     }
 

@@ -30,11 +30,15 @@ use crate::store::{Head, millis, stored_fields};
 pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
     let object = &guard.object;
     let digest = object.key.digest();
+    let purges = object.state().purges;
     if let Some((kept, contents)) = node.folder.load(digest, object.key.as_str()) {
         let present: RangeSet = contents.present.into_iter().collect();
         node.quota.add_existing(digest, present.count());
         let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
-        object.state().current = Some(Arc::new(generation));
+        let mut state = object.state();
+        if state.purges == purges {
+            state.current = Some(Arc::new(generation));
+        }
     }
     let current = {
         let mut state = object.state();
@@ -57,7 +61,8 @@ pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, p
 
 /// Fetches an object from the origin, or validates the stored one.
 pub(crate) fn fetch(node: &Arc<Node>, guard: &FetchGuard, wanted: &ObjectRequest) {
-    let fetch_ = Fetch { node, guard, wanted, requested: SystemTime::now() };
+    let purges = guard.object.state().purges;
+    let fetch_ = Fetch { node, guard, wanted, requested: SystemTime::now(), purges };
     match guard.object.current().filter(|current| current.broken().is_none()) {
         Some(current) => fetch_.validate(&current),
         None => fetch_.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
@@ -69,6 +74,8 @@ struct Fetch<'q> {
     guard: &'q FetchGuard,
     wanted: &'q ObjectRequest,
     requested: SystemTime,
+    /// How often the object had been purged before the request.
+    purges: u64,
 }
 
 impl Fetch<'_> {
@@ -97,7 +104,11 @@ impl Fetch<'_> {
             (None, None) => Vec::new(),
         };
         match self.send(&file_request(None, None), &condition) {
-            Ok(received) if received.answer.response.status == 304 && !condition.is_empty() => {
+            Ok(received)
+                if received.answer.response.status == 304
+                    && !condition.is_empty()
+                    && !head.is_denied_by(&received.answer.response) =>
+            {
                 let OriginResponse { answer, origin, .. } = received;
                 current.describe(|head| head.freshen(&answer.response, self.requested));
                 if let Some(connection) = answer.connection.finish(&answer.response) {
@@ -110,6 +121,8 @@ impl Fetch<'_> {
                 current.describe(|head| head.freshen(&received.answer.response, self.requested));
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
             }
+            // It confirms another version.
+            Ok(received) if received.answer.response.status == 304 => self.fetch_new(None),
             Ok(received) => {
                 self.handle_response(received, &file_request(None, None), Some(current))
             }
@@ -223,8 +236,11 @@ impl Fetch<'_> {
             return self.failed(CacheErrorKind::InvalidResponse);
         }
         let response = Arc::new(response);
-        if response.is_fresh() {
-            self.object().state().response = Some(Arc::clone(&response));
+        {
+            let mut state = self.object().state();
+            if response.is_fresh() && state.purges == self.purges {
+                state.response = Some(Arc::clone(&response));
+            }
         }
         self.guard.finish(FetchOutcome::Response(response));
     }
@@ -253,7 +269,9 @@ impl Fetch<'_> {
         };
         // A body that ends with the connection may be truncated; chunks and lengths show their end.
         let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
+        let is_purged = self.object().state().purges != self.purges;
         let is_stored = is_complete_at_end
+            && !is_purged
             && may_store(
                 status,
                 &stored_fields(&received.answer.response),
@@ -290,11 +308,8 @@ impl Fetch<'_> {
         )
         .reserved(reserved);
         if is_stored {
-            self.node.quota.removed(self.object().key.digest());
-            if self.object().replace(Some(Arc::clone(&generation)), CacheErrorKind::Changed) {
-                Counters::add(&self.node.counters.changed, 1);
-            }
-        } else {
+            self.put(&generation);
+        } else if !is_purged {
             self.node.remove(self.object().key.digest());
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
@@ -306,6 +321,21 @@ impl Fetch<'_> {
             fill.run(Some(received));
         }
         drop(fill);
+    }
+
+    /// Makes a stored version the one that is served, unless the object was purged meanwhile.
+    fn put(&self, generation: &Arc<Generation>) {
+        let digest = self.object().key.digest();
+        match self.object().replace(generation, CacheErrorKind::Changed, self.purges) {
+            Some(had_one) => {
+                self.node.quota.removed(digest);
+                Counters::add(&self.node.counters.changed, had_one.into());
+            }
+            None => {
+                generation.detach();
+                self.node.folder.remove_version(digest, &generation.head().body);
+            }
+        }
     }
 
     /// Relays a response to the client that started the fetch. Others start their own.

@@ -41,6 +41,17 @@ impl Head {
         fields.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns whether a 304 has a validator of another version, so that it says nothing about this one
+    /// (RFC 9111 4.3.4).
+    pub(crate) fn is_denied_by(&self, response: &Response) -> bool {
+        let strong = |tag: &str| tag.trim_start_matches("W/").to_owned();
+        let differs = |name: &str| {
+            let (known, found) = (self.field(name), response.fields.text(name));
+            known.zip(found).is_some_and(|(known, found)| strong(known) != strong(found))
+        };
+        differs("etag") || (self.field("etag").is_none() && differs("last-modified"))
+    }
+
     /// Updates the metadata from a 304 (RFC 9111 3.2).
     pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime) {
         let mut newer = stored_fields(response);

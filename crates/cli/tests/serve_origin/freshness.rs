@@ -50,6 +50,24 @@ fn an_answer_that_has_the_same_version_again_changes_nothing() {
 }
 
 #[test]
+fn a_confirmation_of_another_version_is_none() {
+    let versions = AtomicUsize::new(0);
+    let origin = Origin::new(move |asked, sending| {
+        let number = versions.fetch_add(1, Ordering::Relaxed);
+        let head = format!("Cache-Control: max-age=0\nETag: \"{number}\"");
+        match asked.field("if-none-match") {
+            Some(_) => sending.head(&format!("HTTP/1.1 304 Not Modified\n{head}")),
+            None => sending.answer(&format!("HTTP/1.1 200 OK\n{head}"), b"hello"),
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for expected in ["\"0\"", "\"2\"", "\"4\""] {
+        assert_eq!(node.get("/a").field("etag"), Some(expected));
+        until_stored(&node, 5);
+    }
+}
+
+#[test]
 fn an_answer_without_an_age_is_new() {
     let origin = Origin::new(|asked, sending| match asked.field("if-none-match") {
         Some(_) => {

@@ -1,10 +1,12 @@
 //! What operators do with a node: fill it, declare parts of it stale, and look at it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
 use crate::node::{Node, until_stored};
-use crate::rig::noise;
-use crate::wicked::{Object, Origin};
+use crate::rig::{noise, until};
+use crate::wicked::{Gate, Object, Origin};
 
 fn hello() -> Origin {
     let object = Object::new(b"hello".to_vec(), "a");
@@ -135,5 +137,32 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     let forwarded = "X-Forwarded-For: 192.0.2.1";
     for path in ["/.underpass/popular", "/.underpass/cache"] {
         assert_eq!(node.ask("GET", path, &[forwarded]).status, 403, "{path}");
+    }
+}
+
+#[test]
+fn what_is_purged_while_it_is_fetched_is_not_stored() {
+    for status in ["200 OK", "404 Not Found"] {
+        let gate = Gate::default();
+        let (held, first) = (gate.clone(), AtomicBool::new(true));
+        let origin = Origin::new(move |_, sending| {
+            let head = format!("HTTP/1.1 {status}\nCache-Control: max-age=1000\nETag: \"a\"");
+            if first.swap(false, Ordering::Relaxed) {
+                held.wait();
+                return sending.answer(&head, b"old");
+            }
+            sending.answer(&head, b"new");
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let old = node.client("GET", "/a", &[]);
+        until("the first request", || origin.asked().len() == 1);
+        assert_eq!(node.ask("PURGE", "/a", &[]).status, 404);
+        // The next request does not wait for what was purged.
+        let now = status[..3].parse().unwrap();
+        node.get("/a").is(now, b"new");
+        gate.open();
+        old.finish().is(now, b"old");
+        node.get("/a").is(now, b"new");
+        assert_eq!(origin.asked().len(), 2, "{status}");
     }
 }
