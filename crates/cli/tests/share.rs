@@ -107,12 +107,17 @@ fn two_clients_and_a_folder() {
         return skip("curl is not there");
     }
     let here = folder();
-    fs::create_dir(here.path().join("d")).unwrap();
+    fs::create_dir_all(here.path().join("d/deep")).unwrap();
     fs::write(here.path().join("d/f"), noise(LEN)).unwrap();
     let server = share(here.path(), &["--times", "2", "d"]);
     // Neither the page nor a file is all of it.
     assert_eq!(status(here.path(), &[], &server.address), "200");
     assert_eq!(status(here.path(), &[], &format!("{}f", server.address)), "200");
+    // Nor are a folder in it and a selection, even if that has everything.
+    for part in ["deep/?archive=zip", "?archive=zip&entry=f&entry=deep"] {
+        let url = format!("{}{part}", server.address);
+        assert_eq!(status(here.path(), &[], &url), "200", "{part}");
+    }
     std::thread::scope(|scope| {
         for form in ["tar", "zip"] {
             let url = format!("{}?archive={form}", server.address);

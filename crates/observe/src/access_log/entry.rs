@@ -32,7 +32,8 @@ pub struct AccessEntry {
     pub received: u64,
     /// The length of the response body in bytes.
     pub body_len: u64,
-    /// Which part of a file or archive the body is; `None` for anything else, and for several parts.
+    /// Which part of a file, or of the archive of the whole root, the body is; `None` for anything
+    /// else, and for several parts.
     pub part: Option<BodyPart>,
     /// Whether the request gave a whole file its name.
     pub has_stored: bool,
@@ -80,7 +81,7 @@ pub struct BodyPart {
     pub start: u64,
     /// The length of the whole in bytes.
     pub whole: u64,
-    /// Whether it is a part of a folder's archive.
+    /// Whether it is a part of the archive of the root.
     pub is_archive: bool,
 }
 

@@ -192,6 +192,7 @@ fn selection(query: &Query<'_>) -> Result<Option<Vec<Vec<u8>>>, BadEntry> {
 /// Answers with the archive of a folder, or ranges of it.
 async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> Response {
     let (format, path) = (key.format, key.path.clone());
+    let is_everything = path.is_empty() && key.only.is_none();
     let laid_out = match ctx.shared().layouts.get(&key) {
         Some(laid_out) => Ok(laid_out),
         None => {
@@ -243,7 +244,7 @@ async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> R
     };
     let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
     response.download = download;
-    response.part = sent;
+    response.part = sent.filter(|_| is_everything);
     // Clients that unpack it then need not guess whether its one folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");

@@ -47,7 +47,7 @@ pub(crate) struct Response {
     pub(crate) date: Option<SystemTime>,
     /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
-    /// Which part of a file or archive the body is.
+    /// Which part of a file, or of the archive of the whole root, the body is.
     pub(crate) part: Option<BodyPart>,
     /// Whether the request gave a whole file its name.
     pub(crate) has_stored: bool,
