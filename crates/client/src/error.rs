@@ -33,7 +33,7 @@ pub enum ClientError {
         to: String,
     },
     /// There are no keys for an object store where there should be some, or they cannot be read.
-    Keys(String),
+    Keys(Box<KeysError>),
     /// A connection could not be made, or failed.
     Network {
         /// What was being done.
@@ -225,6 +225,121 @@ impl From<InvalidResponse> for ClientError {
     }
 }
 
+/// The reason why a request to an object store cannot be made or signed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// The URL of the container's service would send its token unencrypted to another machine.
+    InsecureService,
+    /// Keys have characters that do not fit into a field of a request.
+    InvalidKeys {
+        /// The source of the keys.
+        place: &'static str,
+    },
+    /// The text is not the key of an object.
+    InvalidObject(String),
+    /// The text is not the name of a region.
+    InvalidRegion(String),
+    /// The response of a service has no keys.
+    NoKeys {
+        /// The service, without what might be secret in its URL.
+        service: String,
+    },
+    /// A file has no token.
+    NoToken(PathBuf),
+    /// The profile has only one of the two keys.
+    ProfileIncomplete(String),
+    /// No file has the profile that was named.
+    ProfileNotFound {
+        /// The profile.
+        profile: String,
+        /// The file of keys.
+        credentials: PathBuf,
+        /// The file of settings.
+        config: PathBuf,
+    },
+    /// The profile gets its keys in a way that is not supported.
+    ProfileUnsupported {
+        /// The profile.
+        profile: String,
+        /// The setting that names the way.
+        setting: &'static str,
+    },
+    /// A file with a token or a profile cannot be read.
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The error of the file.
+        source: io::Error,
+    },
+    /// A service that has keys cannot be reached, or refuses them.
+    Service {
+        /// What was requested.
+        what: &'static str,
+        /// The service, without what might be secret in its URL.
+        service: String,
+        /// The error of the request.
+        source: Box<ClientError>,
+    },
+}
+
+impl fmt::Display for KeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InsecureService => f.write_str(
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI: it is neither https nor an address of this \
+                 machine or its container service",
+            ),
+            Self::InvalidKeys { place } => {
+                write!(f, "the keys from {place} have spaces or other invalid characters")
+            }
+            Self::InvalidObject(key) => write!(f, "'{}' is not a key", key.escape_debug()),
+            Self::InvalidRegion(name) => {
+                write!(f, "'{}' is not the name of a region", name.escape_debug())
+            }
+            Self::NoKeys { service } => write!(f, "{service} has no keys in its answer"),
+            Self::NoToken(file) => write!(f, "{} has no token", file.display()),
+            Self::ProfileIncomplete(profile) => write!(
+                f,
+                "the profile '{profile}' has only one of aws_access_key_id and \
+                 aws_secret_access_key"
+            ),
+            Self::ProfileNotFound { profile, credentials, config } => write!(
+                f,
+                "there is no profile '{profile}' in {} and {}",
+                credentials.display(),
+                config.display()
+            ),
+            Self::ProfileUnsupported { profile, setting } => write!(
+                f,
+                "the profile '{profile}' gets its keys by {setting}, which is not supported: \
+                 eval \"$(aws configure export-credentials --format env)\" puts them into the \
+                 environment"
+            ),
+            Self::Read { file, source } => write!(f, "reading {}: {source}", file.display()),
+            Self::Service { what, service, source } => {
+                write!(f, "asking {service} for {what}: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeysError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } => Some(source),
+            Self::Service { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<KeysError> for ClientError {
+    fn from(error: KeysError) -> Self {
+        Self::Keys(Box::new(error))
+    }
+}
+
 /// Checks whether an error can only come from a connection, not from a file.
 #[must_use]
 pub fn is_of_network(error: &io::Error) -> bool {
@@ -256,7 +371,7 @@ impl fmt::Display for ClientError {
             Self::Encoded { coding } => {
                 write!(f, "the server sends it encoded as {coding}, which was not requested")
             }
-            Self::Keys(what) => f.write_str(what),
+            Self::Keys(error) => error.fmt(f),
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", Plain(source))
             }
@@ -296,6 +411,7 @@ impl std::error::Error for ClientError {
         match self {
             Self::Authorities(error) => Some(error),
             Self::InvalidResponse(error) => Some(error),
+            Self::Keys(error) => Some(&**error),
             Self::Network { source, .. } => Some(source),
             Self::Tls { error, .. } => Some(error),
             _ => None,

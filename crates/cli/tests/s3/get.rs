@@ -78,7 +78,7 @@ fn wrong_keys_and_wrong_addresses_are_one_line() {
     store.run(here.path(), &["get", "s3://b/x"]).failed(2, &["s3://BUCKET/KEY"]);
     store.run(here.path(), &["get", "s3://bucket/x?versionId=1"]).failed(2, &["%3F"]);
     let args = ["get", "s3://bucket/x", "--s3-region", "a b"];
-    store.run(here.path(), &args).failed(1, &["'a b' is no name of a region"]);
+    store.run(here.path(), &args).failed(1, &["'a b' is not the name of a region"]);
 }
 
 #[test]

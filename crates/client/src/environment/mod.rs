@@ -14,6 +14,7 @@ use std::{fmt, fs, io};
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use url::Url;
 
+use crate::error::KeysError;
 use crate::http::{Credentials, Proxies};
 use crate::input;
 
@@ -40,8 +41,17 @@ pub enum EnvironmentError {
         /// The error of the system.
         source: io::Error,
     },
-    /// What is said about object stores cannot be used.
-    Store(String),
+    /// Only one of the two variables with the keys of an object store is set.
+    IncompleteKeys,
+    /// The profile of an object store cannot be used.
+    Keys(KeysError),
+    /// A setting of an object store is not a URL.
+    Url {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
 }
 
 impl fmt::Display for EnvironmentError {
@@ -53,7 +63,11 @@ impl fmt::Display for EnvironmentError {
             Self::Netrc { path, source } => {
                 write!(f, "{} {}: {}", Action::Reading, path.display(), Plain(source))
             }
-            Self::Store(what) => f.write_str(what),
+            Self::Keys(error) => error.fmt(f),
+            Self::IncompleteKeys => {
+                f.write_str("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set")
+            }
+            Self::Url { name, value } => write!(f, "{name} is '{value}', which is not a URL"),
         }
     }
 }
@@ -61,8 +75,9 @@ impl fmt::Display for EnvironmentError {
 impl std::error::Error for EnvironmentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Proxy { .. } | Self::Store(_) => None,
+            Self::Keys(error) => Some(error),
             Self::Netrc { source, .. } => Some(source),
+            Self::IncompleteKeys | Self::Proxy { .. } | Self::Url { .. } => None,
         }
     }
 }
@@ -70,7 +85,7 @@ impl std::error::Error for EnvironmentError {
 impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Proxy { .. } | Self::Store(_) => None,
+            Self::Keys(_) | Self::IncompleteKeys | Self::Proxy { .. } | Self::Url { .. } => None,
             Self::Netrc { source, .. } => Action::Reading.hint(source),
         }
     }

@@ -13,7 +13,7 @@ use crate::s3::{Keys, ProfileFiles, Source, StoreOptions, suffix};
 ///
 /// # Errors
 ///
-/// [`EnvironmentError::Store`] if a variable or a file has no usable value.
+/// [`EnvironmentError`] if a variable or a file has no usable value.
 pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     // Without a home there are no files but those that are named.
     let home = variable("HOME").map(|home| PathBuf::from(home).join(".aws"));
@@ -26,7 +26,7 @@ pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
         is_named: named.is_some(),
         profile: named.unwrap_or_else(|| "default".to_owned()),
     };
-    let settings = files.read().map_err(EnvironmentError::Store)?;
+    let settings = files.read().map_err(EnvironmentError::Keys)?;
     let setting = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
     let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
     let region = region.or_else(|| setting("region"));
@@ -48,10 +48,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
             sources.push(Source::Keys(Keys { id, secret, token, expires: None }));
         }
         (None, None) => {}
-        _ => {
-            let what = "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set";
-            return Err(EnvironmentError::Store(what.to_owned()));
-        }
+        _ => return Err(EnvironmentError::IncompleteKeys),
     }
     sources.push(Source::Profile(files));
     if let (Some(file), Some(role)) =
@@ -87,7 +84,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
 }
 
 /// Parses a URL of the environment.
-fn url(text: &str, what: &str) -> Result<Url, EnvironmentError> {
+fn url(text: &str, name: &'static str) -> Result<Url, EnvironmentError> {
     let parsed = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    parsed.ok_or_else(|| EnvironmentError::Store(format!("{what} is '{text}', which is no URL")))
+    parsed.ok_or_else(|| EnvironmentError::Url { name, value: text.to_owned() })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, KeysError};
 
 /// Where the name of the bucket stands in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,10 +114,7 @@ impl Location {
         let bad = |text: &str| ClientError::Scheme { scheme: text.to_owned() };
         let is_name = region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if region.is_empty() || !is_name {
-            return Err(ClientError::Keys(format!(
-                "'{}' is no name of a region",
-                region.escape_debug()
-            )));
+            return Err(KeysError::InvalidRegion(region.to_owned()).into());
         }
         let mut url = match endpoint {
             Some(endpoint) if matches!(endpoint.scheme(), "http" | "https") => endpoint.clone(),

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::error::ClientError;
+pub use crate::error::KeysError;
 use crate::http::{Credentials, TlsSetup};
 use credentials::Chain;
 use signer::Signer;
@@ -115,7 +116,7 @@ pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
     url.set_path(&format!("{}{}", bucket.path(), key.replace('\\', "%5C")));
     match url.path().starts_with(bucket.path()) {
         true => Ok(url),
-        false => Err(ClientError::Keys(format!("'{}' is no key", key.escape_debug()))),
+        false => Err(KeysError::InvalidObject(key.to_owned()).into()),
     }
 }
 

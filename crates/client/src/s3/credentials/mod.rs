@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, KeysError};
 use crate::http::{HttpClient, TlsSetup};
 
 pub use profiles::{ProfileFiles, Profiles};
@@ -33,14 +33,12 @@ pub struct Keys {
 
 impl Keys {
     /// Refuses keys that would not fit into a field of a request.
-    fn check(&self, place: &str) -> Result<(), ClientError> {
+    fn check(&self, place: &'static str) -> Result<(), ClientError> {
         let texts = [Some(&self.id), Some(&self.secret), self.token.as_ref()];
         let is_plain = |text: &String| text.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
         match texts.into_iter().flatten().all(is_plain) {
             true => Ok(()),
-            false => Err(ClientError::Keys(format!(
-                "the keys from {place} have spaces or other characters that none has"
-            ))),
+            false => Err(KeysError::InvalidKeys { place }.into()),
         }
     }
 }
@@ -159,7 +157,7 @@ impl Chain {
             }
             let keys = match source {
                 Source::Keys(keys) => Some(keys.clone()),
-                Source::Profile(files) => files.keys().map_err(ClientError::Keys)?,
+                Source::Profile(files) => files.keys()?,
                 source => remote::keys(&self.client, source)?,
             };
             if let Some(keys) = keys {

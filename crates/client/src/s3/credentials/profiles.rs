@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Keys;
+use crate::error::KeysError;
 
 /// The two files, and the profile that is meant.
 #[derive(Clone, Debug)]
@@ -27,8 +28,8 @@ impl ProfileFiles {
     ///
     /// # Errors
     ///
-    /// A sentence: a file that cannot be read, or a profile that was named and is in neither.
-    pub fn read(&self) -> Result<Profiles, String> {
+    /// [`KeysError::Read`], or [`KeysError::ProfileNotFound`] if the profile was named by the user.
+    pub fn read(&self) -> Result<Profiles, KeysError> {
         let mut settings = HashMap::new();
         let mut is_there = false;
         for (path, prefix) in [(&self.config, "profile "), (&self.credentials, "")] {
@@ -38,17 +39,16 @@ impl ProfileFiles {
         }
         match is_there || !self.is_named {
             true => Ok(settings),
-            false => Err(format!(
-                "there is no profile '{}' in {} and {}",
-                self.profile,
-                path_or_name(self.credentials.as_deref(), "credentials"),
-                path_or_name(self.config.as_deref(), "config")
-            )),
+            false => Err(KeysError::ProfileNotFound {
+                profile: self.profile.clone(),
+                credentials: self.credentials.clone().unwrap_or_else(|| "credentials".into()),
+                config: self.config.clone().unwrap_or_else(|| "config".into()),
+            }),
         }
     }
 
     /// Returns the keys of the profile, if it has some.
-    pub(super) fn keys(&self) -> Result<Option<Keys>, String> {
+    pub(super) fn keys(&self) -> Result<Option<Keys>, KeysError> {
         let settings = self.read()?;
         let setting = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
         let both = (setting("aws_access_key_id"), setting("aws_secret_access_key"));
@@ -57,17 +57,11 @@ impl ProfileFiles {
             ((Some(id), Some(secret)), _) => {
                 Ok(Some(Keys { id, secret, token: setting("aws_session_token"), expires: None }))
             }
-            ((None, None), Some(other)) => Err(format!(
-                "the profile '{}' gets its keys by {other}, which is not supported: \
-                 eval \"$(aws configure export-credentials --format env)\" puts them into the \
-                 environment",
-                self.profile
-            )),
+            ((None, None), Some(setting)) => {
+                Err(KeysError::ProfileUnsupported { profile: self.profile.clone(), setting })
+            }
             ((None, None), None) => Ok(None),
-            _ => Err(format!(
-                "the profile '{}' has only one of aws_access_key_id and aws_secret_access_key",
-                self.profile
-            )),
+            _ => Err(KeysError::ProfileIncomplete(self.profile.clone())),
         }
     }
 }
@@ -76,18 +70,13 @@ impl ProfileFiles {
 const OTHER_WAYS: [&str; 5] =
     ["sso_session", "sso_start_url", "credential_process", "role_arn", "login_session"];
 
-/// Returns the path of a file, or its name if it has none.
-fn path_or_name(path: Option<&Path>, name: &str) -> String {
-    path.map_or_else(|| name.to_owned(), |path| path.display().to_string())
-}
-
 /// Reads a file, which may be missing.
-fn text(path: Option<&Path>) -> Result<String, String> {
+fn text(path: Option<&Path>) -> Result<String, KeysError> {
     let Some(path) = path else { return Ok(String::new()) };
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(format!("reading {}: {error}", path.display())),
+        Err(source) => Err(KeysError::Read { file: path.to_owned(), source }),
     }
 }
 
@@ -157,10 +146,10 @@ mod tests {
         assert_eq!((keys.id.as_str(), keys.secret.as_str()), ("a=", "b"));
         let work = files("work", true);
         assert_eq!(work.read().unwrap()["endpoint_url"], "http://h:1/?a=b");
-        assert_eq!(work.keys(), Ok(None));
-        assert!(files("sso", true).keys().unwrap_err().contains("sso_session"));
-        assert!(files("half", true).keys().unwrap_err().contains("only one"));
-        assert!(files("none", true).keys().unwrap_err().contains("no profile 'none'"));
-        assert_eq!(files("none", false).keys(), Ok(None));
+        assert_eq!(work.keys().unwrap(), None);
+        assert!(files("sso", true).keys().unwrap_err().to_string().contains("sso_session"));
+        assert!(files("half", true).keys().unwrap_err().to_string().contains("only one"));
+        assert!(files("none", true).keys().unwrap_err().to_string().contains("no profile 'none'"));
+        assert_eq!(files("none", false).keys().unwrap(), None);
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::{Host, Url};
 
 use super::{Keys, Source};
-use crate::error::ClientError;
+use crate::error::{ClientError, KeysError};
 use crate::http::{HttpClient, Request, xml};
 
 /// Asks a service for keys; `None` if there is no such service.
@@ -70,7 +70,7 @@ fn web_identity(
     }
     let kind = [("Content-Type", "application/x-www-form-urlencoded")];
     let body = request(client, "POST", service, &kind, body.as_bytes())
-        .map_err(|error| failed("the role of AWS_ROLE_ARN", service, &error))?;
+        .map_err(|error| failed("the role of AWS_ROLE_ARN", service, error))?;
     let (mut keys, mut token) = (Keys::default(), None);
     xml::read(&body, |name, text| match name {
         b"accesskeyid" => text.clone_into(&mut keys.id),
@@ -81,7 +81,7 @@ fn web_identity(
     });
     keys.token = token;
     match keys.id.is_empty() || keys.secret.is_empty() {
-        true => Err(ClientError::Keys(format!("{} has no keys in its answer", redacted(service)))),
+        true => Err(KeysError::NoKeys { service: redacted(service) }.into()),
         false => Ok(keys),
     }
 }
@@ -93,8 +93,7 @@ fn container(
     token_file: Option<&Path>,
 ) -> Result<Keys, ClientError> {
     if url.scheme() != "https" && !is_near(url) {
-        let what = "it is neither https nor an address of this machine or its container service";
-        return Err(ClientError::Keys(format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {what}")));
+        return Err(KeysError::InsecureService.into());
     }
     let token = match token_file {
         Some(file) => Some(secret(file)?),
@@ -102,9 +101,8 @@ fn container(
     };
     let fields: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
     let body = request(client, "GET", url, &fields, &[])
-        .map_err(|error| failed("the keys of the container", url, &error))?;
-    Document::parse(&body)
-        .ok_or_else(|| ClientError::Keys(format!("{} has no keys in its answer", redacted(url))))
+        .map_err(|error| failed("the keys of the container", url, error))?;
+    Document::parse(&body).ok_or_else(|| KeysError::NoKeys { service: redacted(url) }.into())
 }
 
 /// Returns whether plain HTTP to an address does not leave the machine.
@@ -153,16 +151,16 @@ fn request(
 /// Reads a token, which is one line.
 fn secret(file: &Path) -> Result<String, ClientError> {
     let text = std::fs::read_to_string(file)
-        .map_err(|error| ClientError::Keys(format!("reading {}: {error}", file.display())))?;
+        .map_err(|source| KeysError::Read { file: file.to_owned(), source })?;
     let token = text.trim();
     match token.is_empty() || token.contains(|c: char| c.is_control()) {
-        true => Err(ClientError::Keys(format!("{} has no token", file.display()))),
+        true => Err(KeysError::NoToken(file.to_owned()).into()),
         false => Ok(token.to_owned()),
     }
 }
 
-fn failed(what: &str, url: &Url, error: &ClientError) -> ClientError {
-    ClientError::Keys(format!("asking {} for {what}: {error}", redacted(url)))
+fn failed(what: &'static str, url: &Url, error: ClientError) -> ClientError {
+    KeysError::Service { what, service: redacted(url), source: Box::new(error) }.into()
 }
 
 /// Returns an address without what might be secret in it.
