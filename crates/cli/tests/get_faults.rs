@@ -237,7 +237,7 @@ fn a_killed_process_loses_a_mebibyte_at_the_most() {
 }
 
 #[test]
-fn a_server_that_was_killed_and_comes_back_is_gone_on_with() {
+fn a_server_that_was_killed_and_comes_back_is_resumed() {
     let mut stage = Stage::new(&["--rate", "20M"]);
     let getting = stage.get(&[], &["--json"]);
     until("a part has arrived", || stage.noted() > 2 << 20);

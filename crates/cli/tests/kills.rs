@@ -134,7 +134,7 @@ fn time(command: Command) -> Duration {
 }
 
 #[test]
-fn downloads_that_are_killed_are_gone_on_with() {
+fn downloads_that_are_killed_are_resumed() {
     let (site, here) = (folder(), folder());
     let source = noise_file(site.path(), "file", size());
     let (target, part) = (here.path().join("file"), here.path().join("file.part"));
@@ -180,7 +180,7 @@ fn target_was_complete(receipt: &Value) -> bool {
 }
 
 #[test]
-fn uploads_that_are_killed_are_gone_on_with() {
+fn uploads_that_are_killed_are_resumed() {
     let (site, here, state) = (folder(), folder(), folder());
     let source = noise_file(here.path(), "file", size());
     let target = site.path().join("file");

@@ -185,7 +185,7 @@ fn an_interrupted_upload_says_how_to_go_on() {
 }
 
 #[test]
-fn what_is_not_to_be_gone_on_with_leaves_nothing_at_the_client() {
+fn what_is_not_to_be_resumed_leaves_nothing_at_the_client() {
     let stage = Stage::new();
     let _server = stage.serve();
     let put = stage.put(&[], &["--rate", "16M", "--no-resume"]);
@@ -293,7 +293,7 @@ fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
 }
 
 #[test]
-fn a_disk_error_fails_and_can_be_gone_on_with() {
+fn a_disk_error_fails_and_can_be_resumed() {
     if !has("strace") {
         return;
     }

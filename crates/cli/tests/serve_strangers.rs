@@ -42,7 +42,7 @@ fn answers(server: &Running) -> bool {
 }
 
 #[test]
-fn answers_that_nobody_reads_are_few() {
+fn unread_responses_are_limited() {
     let (_folder, server) = serve(&[]);
     let before = peak_mib(&server);
     // Each of these requests would be kept for the log until its answer is acknowledged.

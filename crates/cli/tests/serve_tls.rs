@@ -255,7 +255,7 @@ fn openssl_resumes_and_renews_keys_and_cannot_renegotiate() {
     assert!(renewed.contains("KEYUPDATE") && renewed.contains("\"OK\""), "{renewed}");
     let renegotiated = site.fetch("sh", &["-c", script, site.at(), "-tls1_2", "R"]).text();
     assert!(renegotiated.contains("RENEGOTIATING"), "{renegotiated}");
-    // It goes on as it was, or ends: what it does not do is to shake hands anew.
+    // It goes on as it was, or ends: what it does not do is to shake hands again.
     assert_eq!(site.metric("tls_handshakes_failed_total{reason=\"tls\"}"), 0.0);
     let answer = site.tell("openssl", &connect, request);
     assert!(!answer.stderr.contains("panicked"), "{}", answer.stderr);

@@ -106,7 +106,7 @@ fn ten_segments_arrive_by_every_mechanism_at_every_step() {
 }
 
 #[test]
-fn ten_segments_arrive_by_whoever_is_free_to_move_them() {
+fn ten_segments_arrive_by_any_mechanism() {
     let policies = Mechanism::ALL.map(Policy::Prefer).into_iter().chain([Policy::Auto]);
     for policy in policies {
         for to in [To::File, To::OddOffset, To::Append, To::Pipe, To::Tcp, To::Unix] {

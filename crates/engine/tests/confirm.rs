@@ -208,7 +208,7 @@ fn memory_behind_the_last_file_is_what_is_held_back() {
 }
 
 #[test]
-fn whoever_asks_for_less_does_not_wait_for_the_peer() {
+fn weaker_confirmation_does_not_wait_for_the_peer() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let (sender, _receiver) = tcp_pair();
@@ -247,7 +247,7 @@ fn copies_need_no_acknowledgement() {
 }
 
 #[test]
-fn what_is_evicted_from_the_page_cache_is_told_from_what_is_there() {
+fn evicted_pages_are_distinguished_from_resident_ones() {
     let scratch = Scratch::new();
     let file = File::options().read(true).write(true).open(scratch.file("source", LEN)).unwrap();
     file.sync_all().unwrap();

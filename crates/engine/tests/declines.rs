@@ -373,7 +373,7 @@ fn interrupt(errno: u32, is_right: fn(Status) -> bool, at_work: &[(Mechanism, Fr
 }
 
 #[test]
-fn a_refusal_is_told_even_if_its_bytes_were_the_last() {
+fn a_decline_is_reported_even_after_the_last_byte() {
     for policy in [Policy::Prefer(Mechanism::Splice), Policy::Require(Mechanism::Splice)] {
         let supply = Supply::new(From::File, 1_000);
         let drain = Drain::new(To::Unix);
@@ -519,7 +519,7 @@ fn procfs_declines_what_needs_a_size() {
 }
 
 #[test]
-fn a_source_shorter_than_promised_is_an_error_whoever_moves_it() {
+fn a_short_source_is_an_error_with_every_mechanism() {
     for to in [To::File, To::Unix, To::Pipe] {
         for mechanism in Mechanism::ALL {
             let source = file_with(&pattern(LEN));

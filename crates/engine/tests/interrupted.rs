@@ -302,7 +302,7 @@ fn a_reader_that_leaves_its_pipe_is_an_error_with_the_bytes() {
 }
 
 #[test]
-fn a_file_may_not_grow_beyond_the_limit_and_what_fitted_is_told() {
+fn the_file_size_limit_is_reported_with_the_bytes_written() {
     const LIMIT: usize = 1 << 20;
     if std::env::var_os(ROLE).is_none() {
         // Another process, for the limit holds for all of its files.
@@ -310,7 +310,7 @@ fn a_file_may_not_grow_beyond_the_limit_and_what_fitted_is_told() {
         let blocks = (LIMIT / 512).to_string();
         let mut command = Command::new("sh");
         command.args(["-c", limit, &blocks]).arg(std::env::current_exe().unwrap());
-        let name = "a_file_may_not_grow_beyond_the_limit_and_what_fitted_is_told";
+        let name = "the_file_size_limit_is_reported_with_the_bytes_written";
         let folder = Scratch::new();
         folder.file("source", LEN);
         let child = command.args(["--exact", name]).env(ROLE, folder.folder()).output().unwrap();

@@ -179,7 +179,7 @@ fn everything_is_data_on_a_socket_without_keys() {
 }
 
 #[test]
-fn an_alert_is_told_from_data() {
+fn an_alert_is_distinguished_from_data() {
     let Some((mut near, mut far)) = pair() else { return };
     near.write_all(b"data").unwrap();
     assert_eq!(ktls::send_record(&near, 21, &[1, 0]), Ok(2));

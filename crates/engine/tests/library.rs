@@ -180,7 +180,7 @@ fn a_transfer_that_advances_says_what_it_waits_for() {
 }
 
 #[test]
-fn the_observer_is_told_seldom_and_of_the_end() {
+fn the_observer_is_called_seldom_and_at_the_end() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let mut told: Vec<Progress> = Vec::new();

@@ -254,7 +254,7 @@ fn a_worn_key_ends_the_connection_with_its_bytes_counted() {
 }
 
 #[test]
-fn an_end_is_one_only_if_the_peer_said_so() {
+fn only_close_notify_ends_a_stream() {
     let said = KernelToy::with_fronts([
         Ok(RecordKind::Control),
         Ok(RecordKind::Control),

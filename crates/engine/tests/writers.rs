@@ -101,7 +101,7 @@ fn stable(file: &File, has_writer: bool) -> Writers {
 }
 
 #[test]
-fn a_file_that_nobody_has_open_for_writing_is_at_rest_at_once() {
+fn a_file_without_writers_is_stable_at_once() {
     let folder = folder();
     let path = folder.path().join("file");
     fs::write(&path, vec![b'a'; LEN]).unwrap();

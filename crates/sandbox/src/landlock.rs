@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_can_be_begun_anew_and_the_socket_removed() {
+    fn the_log_can_be_reopened_and_the_socket_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| {
             let path = folder.path().join(name);

@@ -104,7 +104,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(())
     }
 
-    /// From now on every requester leaves when it has its response, and comes anew.
+    /// From now on every requester leaves when it has its response, and reconnects.
     pub(crate) fn reconnect(&mut self, host: &Host) {
         self.reconnects = Some(host.clone());
     }

@@ -228,7 +228,7 @@ impl Rate {
     }
 
     /// Adds a sample. Bytes that were there before are not the work of this run, and neither are
-    /// those of an attempt that is begun anew.
+    /// those of an attempt that is started over.
     fn add(&mut self, now: Instant, position: &Position) {
         let (last, bytes) = self.samples.back().copied().unwrap_or((now, 0));
         if position.before != self.before || position.bytes < bytes {
@@ -285,7 +285,7 @@ mod tests {
             rate.add(later(millis), &at((900 << 20) + (tenth << 20), 900 << 20));
         }
         assert_eq!(rate.value().map(f64::round), Some(f64::from(10 << 20)));
-        // The file on the server is another one: all begins anew.
+        // The file on the server is another one: all starts over.
         rate.add(later(1200), &at(0, 0));
         assert_eq!(rate.value(), None);
         rate.add(later(2200), &at(4096, 0));

@@ -54,7 +54,7 @@ fn everything_on_xfs() {
 }
 
 #[test]
-fn a_full_disk_leaves_whole_files_and_is_gone_on_with() {
+fn a_full_disk_leaves_whole_files_and_is_resumed() {
     let (Some(source), Some(small)) =
         (Mounted::new(FileSystem::Tmpfs, 64), Mounted::new(FileSystem::Tmpfs, 8))
     else {

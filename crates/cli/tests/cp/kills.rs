@@ -62,7 +62,7 @@ fn is_hidden(path: &Path) -> bool {
 }
 
 #[test]
-fn killed_copies_leave_no_part_under_a_name_and_are_gone_on_with() {
+fn killed_copies_leave_no_part_under_a_name_and_are_resumed() {
     let here = folder();
     let (from, to) = (here.path().join("from"), here.path().join("to"));
     plant(&from);

@@ -195,7 +195,7 @@ fn a_part_of_a_large_file_is_compared_after_another_boot() {
         let moved = receipt["bytes"].as_u64().unwrap();
         (resumed >> 20, moved, receipt["verified_bytes"].clone())
     };
-    // What an attribute of the part tells of is gone on with as it is, where there are attributes.
+    // What an attribute of the part tells of is resumed as it is, where there are attributes.
     let file = part();
     let name = c"user.underpass.written";
     let mut value = [0; 100];

@@ -80,7 +80,7 @@ fn nobody_goes_on_with_the_copy_of_another_folder() {
 }
 
 #[test]
-fn folders_that_are_gone_on_with_get_their_mode_and_time() {
+fn folders_that_are_resumed_get_their_mode_and_time() {
     let here = folder();
     let (a, z) = (here.path().join("a"), here.path().join("z"));
     fs::create_dir_all(a.join("b")).unwrap();

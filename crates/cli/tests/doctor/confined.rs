@@ -24,7 +24,7 @@ fn filtered(calls: &[&str], errno: &str, words: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_filter_of_single_calls_is_told_and_breaks_nothing() {
+fn a_seccomp_filter_is_reported_and_breaks_nothing() {
     if !has("strace") {
         return;
     }
@@ -92,7 +92,7 @@ fn a_strict_filter_leaves_little_and_the_doctor_whole() {
 }
 
 #[test]
-fn a_loopback_that_is_closed_is_told() {
+fn a_closed_loopback_is_reported() {
     if !has("strace") {
         return;
     }

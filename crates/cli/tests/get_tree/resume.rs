@@ -40,7 +40,7 @@ fn bytes_in(root: &Path) -> u64 {
 }
 
 #[test]
-fn a_killed_run_is_gone_on_with() {
+fn a_killed_run_is_resumed() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");
     tree(&root);
@@ -69,7 +69,7 @@ fn a_killed_run_is_gone_on_with() {
 }
 
 #[test]
-fn a_killed_run_into_a_folder_that_exists_is_gone_on_with() {
+fn a_killed_run_into_a_folder_that_exists_is_resumed() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");
     tree(&root);
@@ -138,7 +138,7 @@ fn a_folder_that_changed_meanwhile_is_never_mixed() {
 }
 
 #[test]
-fn a_killed_run_by_listings_is_gone_on_with() {
+fn a_killed_run_by_listings_is_resumed() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");
     tree(&root);
@@ -195,7 +195,7 @@ fn an_unfinished_folder_of_something_else_stays() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_gone_on_with() {
+fn a_full_disk_is_reported_and_resumed() {
     let space = folder();
     let mount = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", space.path().to_str().unwrap()];
     if !Command::new("mount").args(mount).output().is_ok_and(|output| output.status.success()) {

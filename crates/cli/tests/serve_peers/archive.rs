@@ -39,7 +39,7 @@ fn tar_and_bsdtar_unpack_what_was_in_the_folder() {
 }
 
 #[test]
-fn an_archive_that_broke_off_is_gone_on_with() {
+fn an_archive_that_broke_off_is_resumed() {
     let Some(site) = site(&["curl"], &[], ODD) else { return };
     let url = site.url("box/?archive=tar");
     site.fetch("curl", &["-sS", "-o", "whole", &url]).succeeded();

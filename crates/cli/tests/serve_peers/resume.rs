@@ -57,7 +57,7 @@ impl Broken {
 }
 
 #[test]
-fn what_broke_off_is_gone_on_with() {
+fn what_broke_off_is_resumed() {
     for (program, args) in PROGRAMS {
         let Some(broken) = Broken::off(program, args) else { continue };
         assert!(broken.goes_on(), "{program}");

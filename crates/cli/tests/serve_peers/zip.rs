@@ -102,7 +102,7 @@ print(box.testzip(), [info.file_size for info in box.infolist()], box.read('box/
 }
 
 #[test]
-fn a_zip_that_broke_off_is_gone_on_with() {
+fn a_zip_that_broke_off_is_resumed() {
     let Some(site) = site(&["curl"], &[]) else { return };
     let url = site.url("box/?archive=zip");
     let script = format!("curl -sS '{url}' | head -c 1234567 > part");

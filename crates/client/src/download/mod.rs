@@ -81,7 +81,7 @@ impl<'a> Downloader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Failed`], which says what has been moved up to then and what is kept to be gone on with.
+    /// [`Failed`], which says what has been moved up to then and what is kept to be resumed.
     ///
     /// # On failure
     ///

@@ -160,7 +160,7 @@ pub enum Event<'e> {
         /// Why.
         error: &'e DownloadError,
     },
-    /// The file on the server has changed: the download begins anew.
+    /// The file on the server has changed: the download starts over.
     StartingOver,
     /// The partial file of an earlier run is resumed.
     Resuming {

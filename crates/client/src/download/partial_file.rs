@@ -149,7 +149,7 @@ impl<'t> TargetName<'t> {
             && journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
         {
             let journal = self.journal_name();
-            // One that is damaged, but recognizably of this file, is begun anew with it.
+            // One that is damaged, but recognizably of this file, is started over with it.
             if !journal::belongs_to(self.folder, &journal, found.ino()) {
                 let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
                 let journal = is_there.then_some(journal);

@@ -313,7 +313,7 @@ pub(super) const MIN_PART: u64 = 16 << 20;
 /// The maximum number of parts of an upload.
 const MAX_PARTS: u64 = 10_000;
 
-/// The maximum number of times in a row that a part is sent anew for what a refusal has taught.
+/// The maximum number of times in a row that a part is sent again for what a refusal has taught.
 const MAX_LESSONS: u32 = 3;
 
 /// The maximum number of connections of an upload.

@@ -167,7 +167,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // What cannot be read cannot be gone on with; it is not needed.
+            // What cannot be read cannot be resumed; it is not needed.
             Ok(None) | Err(_) => return Ok(false),
         };
         self.kept.journal = Some(journal);

@@ -103,6 +103,6 @@ pub type OnEvent<'t> = dyn FnMut(&Event<'_>) + Send + 't;
 /// ownCloud, which our server knows, too.
 pub const MODIFIED: &str = "X-OC-Mtime";
 
-/// The minimum size of an upload that can be resumed, in bytes: to begin a smaller one anew costs
+/// The minimum size of an upload that can be resumed, in bytes: to start a smaller one over costs
 /// less.
 pub const RESUMABLE_FROM: u64 = 1 << 20;

@@ -28,7 +28,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // What cannot be read cannot be gone on with; it is not needed.
+            // What cannot be read cannot be resumed; it is not needed.
             Err(_) => return Ok(()),
         };
         self.kept.journal = Some(journal);

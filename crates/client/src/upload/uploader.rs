@@ -114,7 +114,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         loop {
             let outcome = self.attempt();
             let outcome = self.interpret_refusal(outcome);
-            // Only what the server keeps is progress; to begin anew for ever is none.
+            // Only what the server keeps is progress; to start over for ever is none.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
                 repeats = 0;
@@ -142,7 +142,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Makes one attempt: resumes an earlier one, or begins anew.
+    /// Makes one attempt: resumes an earlier one, or starts over.
     fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
         self.find_earlier()?;
         if self.kept.resource.is_some() {

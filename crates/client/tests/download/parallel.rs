@@ -128,7 +128,7 @@ fn a_rate_holds_for_all_connections_together() {
 }
 
 #[test]
-fn a_cancelled_download_ends_at_once_and_can_be_gone_on_with() {
+fn a_cancelled_download_ends_at_once_and_can_be_resumed() {
     let bytes = noise(LEN);
     let server = Server::of(&bytes);
     for connections in [1, 4] {

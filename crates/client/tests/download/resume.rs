@@ -210,7 +210,7 @@ fn a_process_killed_before_it_could_remove_the_journal_was_done() {
 }
 
 #[test]
-fn a_body_without_a_length_can_be_gone_on_with_too() {
+fn a_body_without_a_length_can_be_resumed_too() {
     let bytes = noise(LEN);
     let body = Arc::clone(&bytes);
     let server = Server::start(move |asked, stream| {

@@ -10,14 +10,14 @@ use underpass_client::upload::UploadError;
 const LEN: usize = 4 << 20;
 const HALF: usize = LEN / 2;
 
-/// Answers the question whether uploads can be gone on with.
+/// Answers the question whether uploads can be resumed.
 fn can_resume(conn: &mut Conn) {
     let head = conn.head();
     assert!(head.starts_with("OPTIONS /file HTTP/1.1"), "{head}");
     conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
 }
 
-/// Takes the beginning of a body, and tells where it can be gone on with.
+/// Takes the beginning of a body, and tells where it can be resumed.
 fn begin(conn: &mut Conn) -> Vec<u8> {
     let head = conn.head();
     assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");

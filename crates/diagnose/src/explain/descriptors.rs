@@ -1,6 +1,6 @@
 //! The files and sockets that descriptors of another process refer to.
 //!
-//! Each call looks its descriptor up anew, which costs a microsecond, compared to ten for the
+//! Each call looks its descriptor up again, which costs a microsecond, compared to ten for the
 //! stop itself. So it is not necessary to track which process closes, duplicates or inherits a
 //! descriptor.
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_kernel_is_told_with_mechanism_and_bytes() {
+    fn a_kernel_error_is_reported_with_mechanism_and_bytes() {
         let mut report = Report::default();
         report.mechanisms[Mechanism::Sendfile as usize].bytes = 1 << 20;
         let error = Error::Io {

@@ -72,7 +72,7 @@ impl Mmap {
         }
     }
 
-    /// Returns the window that contains the byte at `at`, mapped anew if necessary.
+    /// Returns the window that contains the byte at `at`, mapped again if necessary.
     fn window(&mut self, ends: &Ends<'_>, at: u64, len: u64) -> Result<&Window, Errno> {
         let held = self.window.take().filter(|window| (window.from..window.to).contains(&at));
         let window = match held {

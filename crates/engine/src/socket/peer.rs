@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_read_from_a_pipe_is_counted() {
+    fn unread_bytes_of_a_pipe_are_counted() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(&[1; 1000]).unwrap();
         reader.read_exact(&mut [0; 400]).unwrap();

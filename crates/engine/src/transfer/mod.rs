@@ -379,7 +379,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         segment.is_some_and(|segment| segment.len() == Some(self.position.offset))
     }
 
-    /// Proceeds to the next segment, for which every mechanism is tried anew.
+    /// Proceeds to the next segment, for which every mechanism is tried again.
     fn next_segment(&mut self) {
         if let Some(active) = self.active.take() {
             active.release(self.options.pool());

@@ -223,7 +223,7 @@ fn hostile_bytes_are_escaped_and_others_are_not() {
 }
 
 #[test]
-fn time_is_made_anew_when_the_second_changes_in_either_direction() {
+fn time_is_formatted_again_when_the_second_changes() {
     let mut time = TimeText::utc();
     for (second, expected) in [(0, "00:00:00"), (0, "00:00:00"), (61, "00:01:01"), (59, "00:00:59")]
     {

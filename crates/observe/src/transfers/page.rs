@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_fits() {
+    fn sizes_have_a_fitting_unit() {
         let table = [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_in_two_units() {
+    fn durations_have_two_units() {
         let table = [
             (0, "0 s"),
             (59, "59 s"),

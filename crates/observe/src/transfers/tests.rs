@@ -64,7 +64,7 @@ fn json_tells_everything_about_a_transfer() {
 }
 
 #[test]
-fn every_mechanism_is_told_by_its_name() {
+fn mechanisms_are_shown_by_name() {
     let transfers = Transfers::default();
     let handle = transfers.register(facts("/", 10, Instant::now()));
     assert_eq!(json(&transfers)[0]["mechanism"], "memory");

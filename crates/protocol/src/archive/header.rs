@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_block_cannot_say_is_said_before_it() {
+    fn what_does_not_fit_the_block_goes_into_a_pax_header() {
         let link = |target| MemberFacts { kind: Kind::Symlink(target), size: 0, ..PLAIN };
         let (hundred, more, other) = ([b'x'; 100], [b'x'; 101], [b'\xff'; 101]);
         let long_path = format!("111 path={}\n", "x".repeat(101));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_root_by_unpacking() {
+    fn setuid_bits_are_not_archived() {
         let out = header(&MemberFacts { mode: 0o104_755, ..PLAIN });
         assert_eq!(Header::from_byte_slice(&out).mode().unwrap(), 0o755);
     }

@@ -35,7 +35,7 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
 }
 
 #[test]
-fn replacing_and_depth_are_as_in_the_standard_unless_something_is_said() {
+fn overwrite_and_depth_have_the_defaults_of_the_standard() {
     let overwrites = |fields: &[&str]| {
         with_fields(&[&["Destination: /a"], fields].concat(), |request| {
             Destination::read(request, b"").map(|to| to.overwrites)

@@ -25,7 +25,7 @@ fn a_head_is_appended_to_what_is_there() {
 }
 
 #[test]
-fn staying_open_is_said_where_it_is_not_usual() {
+fn keep_alive_is_sent_where_it_is_not_the_default() {
     assert!(
         head(200, Connection::KeepAlive, true, "", "").contains("\r\nConnection: keep-alive\r\n")
     );

@@ -128,7 +128,7 @@ fn a_boundary_is_the_same_for_the_same_ranges_of_the_same_version_only() {
 }
 
 #[test]
-fn a_range_outside_of_the_file_is_told_how_long_it_is() {
+fn a_range_outside_of_the_file_gets_its_length() {
     let plan = planned("GET", &["Range: bytes=1000-"], &facts());
     let PlannedBody::Message(text) = &plan.body else { panic!("{plan:?}") };
     assert_eq!((plan.status, plan.body_len), (416, text.len() as u64));
@@ -280,7 +280,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_would_append_to_another_version_gets_an_error_and_no_byte() {
+fn appending_to_another_version_is_an_error() {
     for (fields, status) in [
         (&["Range: bytes=7-"][..], 409),
         (&["Range: bytes=5000-"], 409),

@@ -26,7 +26,7 @@ fn broken_off(fields: &[&str]) -> Resumptions {
 }
 
 #[test]
-fn whoever_goes_on_blindly_with_another_version_is_found_out() {
+fn resuming_another_version_is_detected() {
     let broken = broken_off(&[]);
     assert!(mixes(&broken, &["Range: bytes=7-"], "\"new\""));
     for (fields, etag) in [
@@ -69,7 +69,7 @@ fn what_was_refused_is_refused_again() {
 }
 
 #[test]
-fn whoever_has_begun_anew_or_has_everything_is_not_refused() {
+fn a_restarted_or_complete_download_is_not_refused() {
     let broken = broken_off(&[]);
     broken.broken_off(&download(&broken, &[], "\"new\"").unwrap(), Instant::now());
     assert!(!mixes(&broken, &["Range: bytes=7-"], "\"new\""));

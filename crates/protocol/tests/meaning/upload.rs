@@ -104,7 +104,7 @@ fn the_fields_of_an_upload_count_only_if_they_are_of_their_kind() {
 }
 
 #[test]
-fn what_is_said_of_uploads_is_well_formed() {
+fn fields_about_uploads_are_well_formed() {
     let limits = |max_size, max_age| Limits { max_size, max_age }.to_string();
     assert_eq!(limits(Some(10), Some(60)), "max-size=10, max-age=60");
     // The draft's section 4.1.4: never empty.

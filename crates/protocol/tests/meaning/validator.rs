@@ -43,7 +43,7 @@ fn a_file_is_never_younger_than_the_response() {
 }
 
 #[test]
-fn what_no_date_can_say_is_not_said() {
+fn times_outside_of_http_dates_are_omitted() {
     let early = UNIX_EPOCH - Duration::from_secs(1);
     let late = at(253_402_300_800);
     assert_eq!(last_modified(early, at(9)), None);

@@ -65,7 +65,7 @@ impl ArchiveError {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => 503,
                 _ => 500,
             },
-            // A second try lays the archive out anew.
+            // A second try lays the archive out again.
             Self::Busy | Self::Cancelled | Self::Changed { .. } => 503,
         }
     }

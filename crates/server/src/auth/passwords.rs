@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn where_each_address_has_one_the_one_with_wrong_passwords_goes() {
+    fn among_single_connections_wrong_passwords_are_evicted_first() {
         let mut queue = Queue::default();
         let waiting: Vec<_> =
             (0..MAX_WAITING).map(|last| add(&mut queue, last as u8).unwrap()).collect();

@@ -65,7 +65,7 @@ fn label(access: &Access, credentials: &str, path: &str, right: Right) -> String
 }
 
 #[test]
-fn without_rules_nobody_is_asked() {
+fn without_rules_no_password_is_needed() {
     let access = Access::default();
     assert!(access.is_empty() && Access::parse(&[]).unwrap().is_empty());
     for right in [Right::Read, Right::Write] {
@@ -135,7 +135,7 @@ fn credentials_of_another_scheme_count_as_none() {
 }
 
 #[test]
-fn nobody_is_challenged_if_there_are_no_users() {
+fn no_challenge_without_users() {
     let access = access(&["@/open", "@/more"]);
     assert_eq!(label(&access, "", "more", Right::Read), "allowed -");
     assert_eq!(label(&access, "", "shut", Right::Read), "forbidden");
@@ -243,7 +243,7 @@ fn paths_may_end_in_a_slash_and_contain_colons() {
 }
 
 #[test]
-fn each_fault_of_a_rule_is_told_with_its_place() {
+fn faults_of_rules_are_reported_with_their_position() {
     let cut = format!("a:{}@/", &SHA512[..60]);
     let costly = |costs| argon2().replace("m=8,t=1,p=1", costs);
     let costly = |costs| format!("a:{}@/", costly(costs));

@@ -61,7 +61,7 @@ fn work(shared: &Shared) {
         let outcome = run(shared, &job);
         let mut state = shared.digests.lock();
         state.jobs.running.retain(|running| !Arc::ptr_eq(running, &job));
-        // The lock is held meanwhile: a later request finds the result, or begins anew.
+        // The lock is held meanwhile: a later request finds the result, or starts over.
         for waiter in job.waiters().drain(..) {
             let _ = waiter.send(outcome);
         }

@@ -3,7 +3,7 @@
 //! Opening a file costs three system calls and a walk along its path, which is more than sending a
 //! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
 //! compares versions with one fstat(2), at the latest when the bytes of a small file are read: a
-//! file that was written to, replaced or removed is opened anew by the very next request. A change
+//! file that was written to, replaced or removed is opened again by the very next request. A change
 //! that does not touch the file itself, such as a renamed parent folder, is noticed after
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
@@ -288,7 +288,7 @@ fn open_packed(
     }
     let checked = match checks.check(stable_versions, &name, &file, &stat, disk_wait) {
         Ok(checked) => checked,
-        // The neighbour is being compressed anew.
+        // The neighbour is being compressed again.
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(errno),
     };

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_in_the_form_that_the_client_reads() {
+    fn error_pages_are_in_the_format_the_client_accepts() {
         let (fields, body) = error_page(404, "no <such> file", false, &[]);
         assert_eq!(body, b"404 Not Found: no <such> file\n");
         assert_eq!(

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_names_no_host_is_led_nowhere() {
+    fn no_redirect_without_a_host() {
         for head in ["GET /a HTTP/1.0", "GET /a HTTP/1.1\r\nHost: ", "GET /a HTTP/1.1\r\nHost: :80"]
         {
             assert_eq!(location_of(head, 443), None, "{head}");

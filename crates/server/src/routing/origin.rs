@@ -405,7 +405,7 @@ async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key
     Response::memory(status, PLAIN_TEXT, text.as_bytes(), false)
 }
 
-/// How often a request begins anew because the object has changed.
+/// How often a request starts over because the object has changed.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// The maximum length of the list of caches that a request has passed.

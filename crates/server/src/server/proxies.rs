@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn invalid_networks_are_refused() {
         for text in ["", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0/8", "a", "10.0.0.0/+8"] {
             assert_eq!(TrustedProxies::default().add(text), Err(BadNetwork::Form), "{text}");
         }

@@ -83,7 +83,7 @@ fn too_many_or_too_deep_members_are_an_error() {
 }
 
 #[test]
-fn a_walk_that_nobody_waits_for_ends() {
+fn an_abandoned_walk_ends() {
     let (folder, flag) = (folder(), AtomicBool::new(true));
     files(folder.path(), &["a"]);
     let options = WalkOptions { cancelled: Some(&flag), ..WalkOptions::default() };

@@ -50,7 +50,7 @@ fn a_chunked_body_is_the_same_in_all_pieces() {
 }
 
 #[test]
-fn nobody_is_taken_for_a_user_without_the_password() {
+fn no_user_is_accepted_without_the_password() {
     search("credentials", credentials::SEEDS, credentials::check);
 }
 
@@ -105,16 +105,16 @@ fn every_range_of_an_archive_is_made_of_the_same_bytes() {
 }
 
 #[test]
-fn what_is_said_after_a_tls_handshake_has_one_meaning() {
+fn requests_over_tls_have_one_meaning() {
     search("tls_control", tls_control::SEEDS, tls_control::check);
 }
 
 #[test]
-fn nobody_in_the_middle_of_tls_is_believed() {
+fn a_tampered_tls_handshake_is_rejected() {
     search("tls_handshake", tls_handshake::SEEDS, tls_handshake::check);
 }
 
 #[test]
-fn what_is_said_over_tls_is_heard_whatever_the_pieces() {
+fn requests_over_tls_may_arrive_in_any_pieces() {
     search("tls_session", tls_session::SEEDS, tls_session::check);
 }

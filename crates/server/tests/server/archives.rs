@@ -124,7 +124,7 @@ fn a_member_that_changes_in_mid_archive_resets_the_connection() {
         }
         let end = client.end().map_err(|error| error.kind());
         assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "{changed}");
-        std::thread::sleep(std::time::Duration::from_millis(1100)); // until it is laid out anew
+        std::thread::sleep(std::time::Duration::from_millis(1100)); // until it is laid out again
     }
     assert!(site.lines().iter().any(|line| line.contains("\"failure\":\"changed\"")));
 }

@@ -103,7 +103,7 @@ fn chunks_that_are_none_end_the_connection() {
 }
 
 #[test]
-fn a_client_that_waits_to_be_told_to_go_on_is_told_no() {
+fn a_refused_upload_gets_no_100_continue() {
     let site = site();
     for field in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
         let mut client = site.connect();

@@ -52,7 +52,7 @@ fn a_right_to_write_is_needed_at_both_paths_and_at_all_beneath() {
 }
 
 #[test]
-fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
+fn pages_of_other_sites_cannot_change_anything() {
     let site = open_site(&[("a", b"x"), ("b", b"x"), ("c", b"x")]);
     let site = site.with(|settings| settings.cors = true).start();
     let evil = "Origin: http://example.org";

@@ -107,7 +107,7 @@ fn every_answer_with_bytes_of_a_file_says_the_digest_of_all_of_it() {
 }
 
 #[test]
-fn nothing_is_said_that_nobody_wants_or_that_is_not_about_the_bytes() {
+fn no_digest_without_request_or_without_bytes() {
     let site = Site::of(&[("file", b"text"), ("folder/file", b"text")]).start();
     assert_eq!(site.get("/file").field("Repr-Digest"), None);
     for want in ["sha-256=0", "sha-256=11", "sha-256", "md5=10", "sha-256=:AA==:", "sha-256=1,", ""]
@@ -132,7 +132,7 @@ fn nothing_is_said_that_nobody_wants_or_that_is_not_about_the_bytes() {
 }
 
 #[test]
-fn the_dearest_digest_is_said_unless_another_one_is_known() {
+fn the_preferred_digest_is_sent_unless_another_is_known() {
     let site = Site::of(&[("file", b"text")]).start();
     let ask = |want: &str| site.ask("HEAD", "/file", &[&format!("Want-Repr-Digest: {want}")]);
     assert_digest(&ask("sha-256=3, sha-512=10, md5=10"), 200, &sha512(b"text"));
@@ -171,7 +171,7 @@ fn the_address_of_a_digest_answers_it_in_hexadecimal() {
 }
 
 #[test]
-fn who_may_not_read_a_file_is_not_told_its_digest() {
+fn no_digest_without_the_right_to_read() {
     let site = Site::of(&[("file", b"text")]).auth(&["me:secret@/"]).start();
     assert_eq!(site.get("/file?hash").status, 401);
     assert_eq!(site.ask("HEAD", "/file", &[WANT]).field("Repr-Digest"), None);
@@ -363,7 +363,7 @@ fn where_nothing_can_be_kept_with_a_file_it_is_remembered() {
 }
 
 #[test]
-fn a_file_that_nobody_may_change_has_its_digest_remembered() {
+fn the_digest_of_a_read_only_file_is_remembered() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     fs::write(mounted.root().join("file"), "text").unwrap();
     let remount = ["-o", "remount,ro"];
@@ -384,7 +384,7 @@ fn a_file_that_nobody_may_change_has_its_digest_remembered() {
 }
 
 #[test]
-fn a_digest_that_nobody_waits_for_any_more_is_given_up() {
+fn a_digest_without_waiting_clients_is_cancelled() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     // A hole is read without a disk, and takes far longer to be read than to be left.
     const LARGE: u64 = 1 << 40;
@@ -414,7 +414,7 @@ fn put(site: &Running, path: &str, field: &str, bytes: &[u8]) -> Reply {
 }
 
 #[test]
-fn a_file_is_taken_only_if_it_is_what_was_said_of_it() {
+fn an_upload_is_accepted_only_with_the_announced_digest() {
     let site = Site::new().with(|settings| settings.changes.upload = true).start();
     let bytes = pattern(300_000);
     let [right, wrong, long] =

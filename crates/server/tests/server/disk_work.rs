@@ -76,7 +76,7 @@ fn one_listing_is_enough_for_all_who_wait_and_none_is_older_than_its_request() {
 }
 
 #[test]
-fn listings_that_nobody_reads_hold_no_threads() {
+fn unread_listings_hold_no_threads() {
     let site = Site::new();
     for at in 0..10_100 {
         fs::File::create(site.path(&format!("{at:05}"))).unwrap();

@@ -38,7 +38,7 @@ fn what_tells_more_needs_a_password_where_there_is_one() {
 }
 
 #[test]
-fn everybody_who_may_read_is_not_told_what_others_do() {
+fn readers_of_files_do_not_see_metrics() {
     let site = site().auth(&["user:word@/", "guest:word@/.underpass,/public", "@/"]).start();
     let user = "Authorization: Basic dXNlcjp3b3Jk";
     let guest = "Authorization: Basic Z3Vlc3Q6d29yZA==";
@@ -51,7 +51,7 @@ fn everybody_who_may_read_is_not_told_what_others_do() {
 }
 
 #[test]
-fn transfers_are_told_to_those_who_may_read_the_files_and_without_tokens() {
+fn transfers_are_listed_for_readers_and_without_tokens() {
     let rules = ["user:word@/", "guest:word@/.underpass,/public"];
     let site = site().auth(&rules).with(|settings| settings.changes.upload = true).start();
     let mut client = site.connect_narrow();
@@ -66,7 +66,7 @@ fn transfers_are_told_to_those_who_may_read_the_files_and_without_tokens() {
 }
 
 #[test]
-fn without_passwords_only_this_machine_is_told_of_transfers() {
+fn without_users_transfers_are_listed_locally_only() {
     let site = site().start();
     assert_eq!(site.get("/.underpass/transfers").status, 200);
     for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {

@@ -23,7 +23,7 @@ fn own_name() -> String {
 }
 
 #[test]
-fn a_name_that_nobody_allowed_is_refused_on_loopback() {
+fn an_unknown_host_is_refused_on_loopback() {
     let site = site().start();
     for (verb, path) in [
         ("GET", "/a"),

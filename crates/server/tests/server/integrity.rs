@@ -239,7 +239,7 @@ fn with_snapshots_a_response_is_whole_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn a_level_that_cannot_be_had_is_said_and_a_weaker_one_taken() {
+fn an_unavailable_level_is_reported_and_a_weaker_one_used() {
     // ext4 and tmpfs have no snapshots; wherever the tests run, /proc has none either.
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     let mut site = Site::new();

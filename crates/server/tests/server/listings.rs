@@ -222,7 +222,7 @@ fn more_than_ten_thousand_entries_are_all_there_however_they_are_asked_for() {
 }
 
 #[test]
-fn clients_that_read_no_listing_keep_nobody_from_theirs() {
+fn clients_that_read_no_listing_delay_no_other() {
     let site = Site::new();
     for at in 0..700 {
         fs::File::create(site.path(&format!("{at:05}-{}", "x".repeat(240)))).unwrap();

@@ -53,7 +53,7 @@ fn a_json_line_has_the_whole_truth() {
 }
 
 #[test]
-fn whoever_leaves_midway_has_not_got_it() {
+fn an_aborted_download_is_logged_as_incomplete() {
     let site = site("json");
     let mut client = site.connect_narrow();
     client.send(request("GET", "/large", &[]));

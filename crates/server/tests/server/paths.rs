@@ -258,7 +258,7 @@ fn is_missing_at_once(site: &Running, path: &str) {
 }
 
 #[test]
-fn what_is_no_file_does_not_exist_and_makes_nobody_wait() {
+fn special_files_are_not_found_at_once() {
     let site = Site::new();
     let at = |name: &str| site.path(name);
     mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

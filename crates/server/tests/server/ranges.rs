@@ -65,7 +65,7 @@ fn each_single_range_is_answered_as_the_table_says() {
 }
 
 #[test]
-fn a_range_behind_the_end_is_told_how_long_the_file_is() {
+fn a_range_past_the_end_gets_the_length_of_the_file() {
     let site = site();
     for asked in ["bytes=1000-", "bytes=10-1", "bytes=2000-3000", "bytes=-0", "bytes=5000-,1000-"] {
         let reply = range(&site, "/file", asked);

@@ -54,7 +54,7 @@ fn nothing_is_taken_there() {
 }
 
 #[test]
-fn whoever_does_not_say_which_host_he_means_is_led_nowhere() {
+fn no_redirect_without_a_host_field() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     for head in [

@@ -74,7 +74,7 @@ fn a_host_is_needed_and_only_in_1_1() {
 }
 
 #[test]
-fn what_is_too_long_is_told_what_is() {
+fn long_targets_get_414_and_long_heads_431() {
     let site = site();
     let long = "x".repeat(40_000);
     assert_eq!(refused(&site, format!("GET /{long}")), 414);

@@ -26,7 +26,7 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
-fn a_half_sent_request_is_told_that_it_took_too_long() {
+fn an_incomplete_request_times_out_with_408() {
     let site = site();
     let parts = ["G", "GET /a HTTP/1.1\r\nHost:", "GET /a HTTP/1.1\r\nHost: a\r\nX: y\r\n"];
     let mut clients = parts.map(|part| {

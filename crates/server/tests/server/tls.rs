@@ -94,7 +94,7 @@ fn a_slow_reader_gets_every_byte() {
 }
 
 #[test]
-fn whoever_leaves_midway_is_noticed_and_nobody_else_is() {
+fn an_aborted_tls_download_is_logged() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     let mut client = site.secure_narrow();
@@ -107,7 +107,7 @@ fn whoever_leaves_midway_is_noticed_and_nobody_else_is() {
 }
 
 #[test]
-fn the_end_is_told_before_the_connection_is_closed() {
+fn close_notify_is_sent_before_the_connection_is_closed() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     for config in certificate.clients() {
@@ -144,7 +144,7 @@ fn a_response_that_breaks_off_has_no_end() {
 }
 
 #[test]
-fn whoever_waits_when_the_server_ends_is_told() {
+fn idle_clients_get_close_notify_at_shutdown() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     let mut client = site.secure();

@@ -42,7 +42,7 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn whoever_speaks_http_is_told_where_to_go() {
+fn plain_http_gets_an_error_with_the_right_url() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).start();
     let port = site.socket().port();
@@ -115,7 +115,7 @@ fn a_certificate_that_is_not_believed_ends_it() {
 }
 
 #[test]
-fn whoever_shakes_hands_for_too_long_is_given_up() {
+fn slow_handshakes_are_aborted() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate);
     let site = site.with(|settings| settings.timeout = Duration::from_secs(1)).start();
@@ -127,7 +127,7 @@ fn whoever_shakes_hands_for_too_long_is_given_up() {
 }
 
 #[test]
-fn those_who_stall_hold_nobody_up() {
+fn stalled_handshakes_delay_no_other() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).start();
     let half = &hello(&certificate)[..100];
@@ -178,7 +178,7 @@ fn keys_whose_signatures_take_long_are_as_good() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so_in_a_way_that_tls_understands() {
+fn one_connection_too_many_gets_a_tls_alert() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).with(|settings| {
         settings.max_connections = 1;

@@ -50,7 +50,7 @@ fn files_are_put_one_after_the_other_on_a_connection() {
 }
 
 #[test]
-fn whoever_asks_first_is_told_to_go_on() {
+fn expect_100_continue_is_answered() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     for config in certificate.clients() {
@@ -77,7 +77,7 @@ fn begin(site: &Running) -> (Secure, String) {
 }
 
 #[test]
-fn an_upload_that_was_cut_off_is_gone_on_with() {
+fn an_interrupted_upload_is_resumed() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     let (mut client, location) = begin(&site);

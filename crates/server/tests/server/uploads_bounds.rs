@@ -109,7 +109,7 @@ fn one_client_leaves_so_many_parts_and_no_more() {
     assert_eq!(client.try_ask("HEAD", &locations[0], &[]).unwrap().status, 404);
     assert_eq!(client.try_ask("HEAD", &locations[MANY - 1], &[]).unwrap().status, 204);
     assert_eq!(other.try_ask("HEAD", theirs, &[]).unwrap().status, 204);
-    // They are counted by a server that was started anew, too.
+    // They are counted by a server that was restarted, too.
     let (root, changes) = (server.path(""), open_site().settings.changes);
     let again = open_site().with(|settings| (settings.root, settings.changes) = (root, changes));
     let again = again.start();

@@ -1,4 +1,4 @@
-//! Uploads that break off: nothing under the name, and a part that can be gone on with.
+//! Uploads that break off: nothing under the name, and a part that can be resumed.
 
 use std::fs;
 use std::io::Write;
@@ -66,7 +66,7 @@ fn a_chunked_body_without_its_end_is_none() {
 }
 
 #[test]
-fn a_large_part_is_kept_and_gone_on_with() {
+fn a_large_part_is_kept_and_resumed() {
     const TOTAL: usize = 4_000_000;
     let server = open_site().start();
     assert_eq!(offset(&server, "/file"), None);
@@ -217,7 +217,7 @@ fn a_broken_patch_changes_nothing() {
 }
 
 #[test]
-fn a_client_that_stands_still_is_told_so_and_a_slow_one_is_not() {
+fn a_stalled_upload_times_out_and_a_slow_one_does_not() {
     let site = open_site().with(|settings| settings.timeout = Duration::from_millis(800));
     let server = site.start();
     let mut client = server.connect();

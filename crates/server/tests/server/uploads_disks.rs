@@ -53,7 +53,7 @@ fn every_file_system_takes_files_and_goes_on_with_them() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_the_old_file() {
+fn a_full_disk_is_reported_and_leaves_the_old_file() {
     for kind in [FileSystem::Tmpfs, FileSystem::Ext4] {
         let Some((server, disk)) = mounted(kind, 8) else { return };
         assert_eq!(put(&server, "/file", &[], b"old").status, 201);

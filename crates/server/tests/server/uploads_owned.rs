@@ -148,7 +148,7 @@ fn what_names_a_part_in_its_folder_is_not_what_its_client_knows() {
 }
 
 #[test]
-fn where_nobody_says_who_he_is_an_address_has_parts_of_its_own() {
+fn without_users_parts_belong_to_addresses() {
     let server = open_site().start();
     let begin = "Content-Range: bytes 0-3/8";
     assert_eq!(put(&server, "/file", &[begin], b"mine").status, 202);
@@ -158,7 +158,7 @@ fn where_nobody_says_who_he_is_an_address_has_parts_of_its_own() {
     assert_eq!(other.reply().status, 416);
     assert_eq!(put(&server, "/file", &["Content-Range: bytes 4-7/8"], b"mine").status, 201);
     assert_eq!(server.get("/file").text(), "minemine");
-    // With the address of an upload it can be gone on with from anywhere.
+    // With the address of an upload it can be resumed from anywhere.
     let created = server.ask("PUT", "/large", &["Upload-Complete: ?0"]);
     let location = created.field("Location").unwrap();
     let offset = from_elsewhere(&server).try_ask("HEAD", location, &[]).unwrap();
@@ -166,7 +166,7 @@ fn where_nobody_says_who_he_is_an_address_has_parts_of_its_own() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_knows_whose_parts_there_are() {
+fn owners_of_parts_survive_a_restart() {
     let site = site();
     let (root, changes, access) =
         (site.path(""), site.settings.changes, site.settings.access.clone());
@@ -187,7 +187,7 @@ fn a_server_that_was_started_anew_knows_whose_parts_there_are() {
 }
 
 #[test]
-fn the_address_of_an_upload_is_told_to_nobody_else() {
+fn the_url_of_an_upload_is_given_to_its_owner_only() {
     let server = open_site().start();
     let (mut client, location) = begin(&server, &[], 1_000);
     let token = location.split_once("upload=").unwrap().1.to_owned();

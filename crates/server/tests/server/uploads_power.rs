@@ -158,7 +158,7 @@ fn with_sync_a_part_is_on_the_disk_when_its_connection_has_ended() {
 }
 
 #[test]
-fn a_part_that_notes_nothing_is_begun_anew() {
+fn a_part_without_a_record_starts_over() {
     for way in WAYS {
         let server = site(true);
         let location = way.break_off(&server);
@@ -172,7 +172,7 @@ fn a_part_that_notes_nothing_is_begun_anew() {
 }
 
 #[test]
-fn what_is_written_anew_is_not_believed_by_an_older_note() {
+fn rewritten_bytes_are_not_covered_by_an_older_record() {
     let server = site(false);
     let location = Way::Range.break_off(&server);
     if !has_notes(&server) {

@@ -1,5 +1,5 @@
 //! Resumable uploads of the IETF draft: an upload has an address of its own from its first request,
-//! and can be gone on with there, whatever happened meanwhile.
+//! and can be resumed there, whatever happened meanwhile.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use super::uploads::{leave, names, open_site, put, send};
 
 const TOTAL: usize = 3_000_000;
 
-/// Begins an upload and reads where it can be gone on with; the body is still to be sent.
+/// Begins an upload and reads where it can be resumed; the body is still to be sent.
 fn begin(server: &Running, path: &str, fields: &[&str]) -> (Client, String) {
     let mut client = server.connect();
     client.send(request("PUT", path, &[fields, &["Upload-Draft-Interop-Version: 8"]].concat()));
@@ -74,7 +74,7 @@ fn an_upload_in_one_request_is_an_upload() {
 }
 
 #[test]
-fn whoever_does_not_ask_for_it_gets_no_104() {
+fn no_104_without_request() {
     let server = open_site().start();
     let mut client = server.connect();
     send(&mut client, "PUT", "/file", &["Upload-Length: 3"], b"abc");
@@ -253,7 +253,7 @@ fn the_newest_connection_goes_on_and_the_old_one_is_ended() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_goes_on() {
+fn an_upload_is_resumed_after_a_restart() {
     let site = open_site();
     let (root, settings) = (site.path(""), site.settings.changes);
     let server = site.start();
@@ -311,7 +311,7 @@ fn what_is_asked_of_an_upload_has_to_make_sense() {
 }
 
 #[test]
-fn options_tell_that_uploads_can_be_gone_on_with() {
+fn options_announces_resumable_uploads() {
     let server = open_site().start();
     for path in ["/", "/file", "*"] {
         let reply = server.ask("OPTIONS", path, &[]);

@@ -11,7 +11,7 @@ use super::rig::{FileSystem, Mounted, Running, Site, pattern, request, wait_unti
 use super::uploads::{names, open_site, put};
 
 #[test]
-fn a_body_that_comes_too_slowly_is_ended_and_its_client_told() {
+fn a_body_below_the_minimum_rate_is_aborted() {
     let site = open_site().with(|settings| {
         settings.timeout = Duration::from_secs(2);
         settings.changes.min_rate = 1000;

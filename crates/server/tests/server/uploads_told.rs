@@ -50,7 +50,7 @@ fn an_upload_is_among_the_transfers_while_it_runs() {
 }
 
 #[test]
-fn whoever_wants_to_know_is_told_which_way_the_bytes_took() {
+fn server_timing_names_the_mechanism_of_an_upload() {
     let server = open_site().start();
     let reply = put(&server, "/file", &["Underpass-Explain: 1"], &pattern(1_000_000));
     let timing = reply.field("Server-Timing").unwrap();
@@ -59,7 +59,7 @@ fn whoever_wants_to_know_is_told_which_way_the_bytes_took() {
 }
 
 #[test]
-fn parts_that_nobody_goes_on_with_are_removed() {
+fn abandoned_parts_are_removed() {
     const EXPIRY: Duration = Duration::from_secs(3600);
     let part = |digit: char| format!(".file.{}.upload", digit.to_string().repeat(32));
     let (old, new, deep) = (part('a'), part('b'), format!("a/b/{}", part('c')));

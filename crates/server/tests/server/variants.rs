@@ -80,9 +80,9 @@ fn a_neighbour_older_than_the_file_was_made_from_something_else() {
     }
     let reply = ask();
     assert_eq!((reply.text().as_str(), reply.field("Vary")), ("a newer page", None));
-    // Made anew, it is used again, from the moment the file is looked at again.
-    fs::write(site.path("page.html.gz"), b"gzipped anew").unwrap();
-    super::rig::wait_until("the new one is used", || ask().text() == "gzipped anew");
+    // Made again, it is used again, from the moment the file is looked at again.
+    fs::write(site.path("page.html.gz"), b"gzipped again").unwrap();
+    super::rig::wait_until("the new one is used", || ask().text() == "gzipped again");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn scripts_of_other_sites_may_read_if_that_is_wanted() {
 }
 
 #[test]
-fn whoever_asks_is_told_the_way_of_the_bytes() {
+fn server_timing_names_the_mechanism() {
     let site = Site::of(&[("small", b"x")]);
     site.write("large", &super::rig::pattern(100_000));
     let site = site.start();

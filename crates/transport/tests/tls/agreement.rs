@@ -89,7 +89,7 @@ fn clients_come_back_to_a_server() {
         let acceptor = certificate.acceptor();
         let config = certificate.client(&[version]);
         for round in 0..3 {
-            // A server whose certificate was read anew goes on with sessions of before.
+            // A server whose certificate was read again goes on with sessions of before.
             let acceptor = if round == 2 {
                 acceptor.renewed(&certificate.identity())
             } else {

@@ -28,7 +28,7 @@ pub(super) struct Load {
     pub(super) files: Files,
     /// The credentials of the good client.
     pub(super) credentials: Option<&'static str>,
-    /// Takes the turn of a connection. After an error it is closed, and begun anew at its next turn.
+    /// Takes the turn of a connection. After an error it is closed, and started over at its next turn.
     pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
 }
 

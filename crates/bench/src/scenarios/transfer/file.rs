@@ -217,7 +217,7 @@ impl Moved<'_> {
         })
     }
 
-    /// The file that is made anew for each sample.
+    /// The file that is made again for each sample.
     fn target(&self) -> PathBuf {
         match self.direction {
             Direction::Get(_) => self.own_file(),

@@ -232,6 +232,6 @@ mod tests {
             assert!(!marks[..look].contains(&marks[look]), "{look}");
             assert!(!hatchings[..look].contains(&hatchings[look]), "{look}");
         }
-        assert_eq!(class(LOOKS), "c2", "they begin anew, but for the baseline's and ours");
+        assert_eq!(class(LOOKS), "c2", "they start over, but for the baseline's and ours");
     }
 }

@@ -139,7 +139,7 @@ impl Contact {
             None => (
                 FindingState::Closed,
                 "no strong ETag, and no Last-Modified that is older than the response".to_owned(),
-                "interrupted fills begin anew, and parts are not kept",
+                "interrupted fills start over, and parts are not kept",
             ),
             Some(_) if again != version.as_ref() => (
                 FindingState::Closed,

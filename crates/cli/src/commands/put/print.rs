@@ -7,7 +7,7 @@ use underpass_client::upload::Event;
 pub(crate) fn event(event: &Event<'_>) -> Option<String> {
     Some(match event {
         Event::Resumed { at } => format!("the server has {}: going on there", BinaryBytes(*at)),
-        Event::StartedOver { reason } => format!("beginning anew: {reason}"),
+        Event::StartedOver { reason } => format!("starting over: {reason}"),
         Event::Redirected { to } => format!("the server redirects to {to}"),
         Event::Again { error, wait, resumes } => {
             let how = if *resumes { "going on from there" } else { "sending it once more" };

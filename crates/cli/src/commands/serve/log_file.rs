@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_moved_away_is_begun_anew() {
+    fn a_log_that_was_moved_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("log"), folder.path().join("log.1"));
         let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap());

@@ -142,7 +142,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         }
         ServerEvent::CacheRemoved { folder, is_usable: true } => {
             let folder = folder.display();
-            note(&format!("the contents of {folder} were removed: the cache begins anew, empty"))
+            note(&format!("the contents of {folder} were removed: the cache starts empty"))
         }
         ServerEvent::CacheRemoved { folder, is_usable: false } => note(&format!(
             "{} was removed: nothing is stored until this server is started again",

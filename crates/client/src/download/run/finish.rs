@@ -1,4 +1,4 @@
-//! How a download ends: with its name, with a partial file, or by beginning anew.
+//! How a download ends: with its name, with a partial file, or by starting over.
 
 use std::sync::atomic::Ordering;
 
@@ -49,7 +49,7 @@ impl Download<'_, '_> {
         self.gauge.is_checking.store(true, Ordering::Relaxed);
         let checked = check(file, total, options, &self.offered, cancel);
         if matches!(checked, Err(DownloadError::Digest(_))) {
-            // There is nothing in it that could be gone on with.
+            // There is nothing in it that could be resumed.
             self.start_over()?;
         }
         self.facts = checked?;

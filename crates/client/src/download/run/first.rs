@@ -164,7 +164,7 @@ impl<'j, 'a> Download<'j, 'a> {
             let connection = client.connect(self.url)?;
             let Some(mut asked) = self.next_request(connection.is_local()) else { return Ok(None) };
             asked.wants_digest = wanted(self.options);
-            // A part of another version is gone on with.
+            // A part of another version is resumed.
             let unless = self.unless.as_ref().filter(|_| asked.version.is_none());
             asked.unless = unless.map(|(tag, _)| tag.clone());
             let answer = execute(client, Some(connection), &asked, self.url, true)?;

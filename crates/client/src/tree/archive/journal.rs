@@ -107,7 +107,7 @@ impl Journal {
         Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
     }
 
-    /// Begins anew, with nothing unpacked.
+    /// Starts over, with nothing unpacked.
     pub(super) fn begin(&self, origin: &ArchiveId) -> io::Result<()> {
         self.file.set_len(0)?;
         let ArchiveId { url, etag, top, len } = origin;

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_ready_goes_before_a_line_which_keeps_its_order() {
+    fn ready_connections_go_first_and_the_queue_keeps_its_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"ready").unwrap();

@@ -89,8 +89,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
-            let detail =
-                "an upload is asked for by HEAD, gone on with by PATCH, given up by DELETE";
+            let detail = "an upload is asked for by HEAD, resumed by PATCH, given up by DELETE";
             Err(Refusal::new(405, detail).with("Allow", "HEAD, PATCH, DELETE, OPTIONS"))
         }
     }

@@ -219,7 +219,7 @@ pub(crate) fn keep_part(
         let synced = if is_synced(upload, new_file.file()) { len } else { 0 };
         upload.shared.uploads.synced.record(new_file.file(), synced);
         let _ = unlinkat(&target.folder, partial, AtFlags::empty());
-        // If it cannot be kept, the client has to begin anew.
+        // If it cannot be kept, the client has to start over.
         if new_file.keep_as(partial).is_ok() {
             stale_uploads::add_part(upload.shared, target.path_of(&name), &name, SystemTime::now());
         }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_with_its_line() {
+    fn config_errors_are_reported_with_their_line() {
         for (text, place) in [
             ("port = ", "file, line 1: "),
             ("a = 1\na = 2", "file, line 2: "),
