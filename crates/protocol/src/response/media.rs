@@ -21,12 +21,15 @@ pub(super) fn known_type(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns whether a browser runs scripts in files of this media type.
+/// Returns whether a browser runs scripts in files of this media type. Browsers differ in what they
+/// take from a field with several types or with a comment, so it is enough if one of them is active.
 #[must_use]
 pub fn is_active(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    matches!(essence, "text/html" | "text/xml" | "application/xml" | "text/xsl")
-        || essence.ends_with("+xml")
+    let lower = media_type.to_ascii_lowercase();
+    lower.split([';', ',', ' ', '\t', '(']).any(|part| {
+        matches!(part, "text/html" | "text/xml" | "application/xml" | "text/xsl")
+            || part.ends_with("+xml")
+    })
 }
 
 /// Returns what follows the last dot, unless that is the first character or the last.

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use underpass_protocol::response::media::media_type;
+use underpass_protocol::response::media::{is_active, media_type};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const UNKNOWN: &str = "application/octet-stream";
@@ -77,5 +77,23 @@ proptest! {
     fn text_says_its_character_set(extension in "[a-z0-9]{1,5}") {
         let found = media_type(format!("a.{extension}").as_bytes());
         prop_assert_eq!(found.starts_with("text/"), found.ends_with("; charset=utf-8"), "{}", found);
+    }
+}
+
+#[test]
+fn a_type_is_active_if_one_of_a_field_with_several_is() {
+    for active in [
+        "text/html",
+        "Text/HTML; charset=utf-8",
+        "image/svg+xml",
+        "text/plain, text/html",
+        "text/html (a comment)",
+        "application/xhtml+xml\t",
+    ] {
+        assert!(is_active(active), "{active}");
+    }
+    for passive in ["text/plain", "text/htmlx", "image/png; charset=utf-8", "application/json", ""]
+    {
+        assert!(!is_active(passive), "{passive}");
     }
 }

@@ -230,7 +230,7 @@ fn response(
     push_fields(ctx, (entry, &cache), &mut plan);
     if matches!(plan.status, 200 | 206 | 304) {
         ctx.shared().path_fields.push(path, &mut plan.fields);
-        if ctx.shared().sandboxes && is_active(&media_type.to_ascii_lowercase()) {
+        if ctx.shared().sandboxes && is_active(&media_type) {
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
     }
@@ -316,9 +316,7 @@ fn relay_response(
         push_field(&mut fields, "Location", path.as_bytes());
     }
     let media_type = lines.clone().find(|(name, _)| *name == "content-type");
-    if ctx.shared().sandboxes
-        && media_type.is_some_and(|(_, it)| is_active(&it.to_ascii_lowercase()))
-    {
+    if ctx.shared().sandboxes && media_type.is_some_and(|(_, it)| is_active(it)) {
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
     ctx.shared().path_fields.push(path, &mut fields);
