@@ -307,8 +307,15 @@ fn the_manual_and_the_completions_know_the_server() {
 fn the_example_of_a_file_is_accepted() {
     let folder = folder();
     let example = fs::read_to_string(project("contrib/underpass.toml")).unwrap();
-    let elsewhere =
-        ["root = ", "log-file = ", "port = ", "tls-cert = ", "tls-key = ", "redirect-http = "];
+    let elsewhere = [
+        "root = ",
+        "log-file = ",
+        "port = ",
+        "tls-cert = ",
+        "tls-key = ",
+        "redirect-http = ",
+        "acme",
+    ];
     // The keys that are comments there are meant to be taken in.
     let lines = example.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if key.contains(" = ") && !key.contains("`") => key,

@@ -421,7 +421,8 @@ impl std::error::Error for ClientError {
 
 impl ClientError {
     /// Converts an error from reading an answer of `address`.
-    pub(crate) fn receiving(address: &str, error: ReceiveError) -> Self {
+    #[must_use]
+    pub fn receiving(address: &str, error: ReceiveError) -> Self {
         match error {
             ReceiveError::Cancelled => Self::Cancelled,
             ReceiveError::Stalled => Self::Stalled,

@@ -33,6 +33,8 @@ pub struct AllowedAccess {
     pub log: Option<PathBuf>,
     /// The folders from which certificates are read again.
     pub certificates: Vec<PathBuf>,
+    /// The folder in which keys and certificates are kept that an authority issues.
+    pub keys: Option<PathBuf>,
     /// The folders in which sockets are removed at the end.
     pub sockets: Vec<PathBuf>,
 }
@@ -72,8 +74,8 @@ impl AllowedAccess {
             root |= AccessFs::WriteFile;
         }
         let zones = env::var_os("TZDIR").map(PathBuf::from);
-        let for_caches = if self.caches { FOR_CACHES.as_slice() } else { &[] };
-        let also_read = ALSO_READ.iter().chain(for_caches).map(PathBuf::from).chain(zones);
+        let to_connect = if self.connects() { TO_CONNECT.as_slice() } else { &[] };
+        let also_read = ALSO_READ.iter().chain(to_connect).map(PathBuf::from).chain(zones);
         let mut rules = vec![(vec![self.root.clone()], root)];
         if !self.reads_everywhere {
             let also_read = also_read.chain(self.certificates.iter().cloned());
@@ -84,6 +86,8 @@ impl AllowedAccess {
         }
         rules.push((self.log.iter().cloned().collect(), AccessFs::WriteFile | AccessFs::MakeReg));
         rules.push((self.sockets.clone(), AccessFs::RemoveFile.into()));
+        let replaces = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile;
+        rules.push((self.keys.iter().cloned().collect(), root & reads | replaces));
 
         let mut ruleset = Ruleset::default()
             .handle_access(handled)?
@@ -97,6 +101,11 @@ impl AllowedAccess {
             ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
         }
         ruleset.restrict_self()
+    }
+
+    /// Returns whether this process makes connections of its own.
+    pub(crate) fn connects(&self) -> bool {
+        self.caches || self.keys.is_some()
     }
 
     /// Returns the access needed for changes beneath the root.
@@ -173,6 +182,9 @@ impl fmt::Display for AllowedAccess {
         for folder in self.certificates.iter().filter(|_| !self.reads_everywhere) {
             write!(f, ", certificates in {}", folder.display())?;
         }
+        if let Some(folder) = &self.keys {
+            write!(f, ", keys and certificates of an authority in {}", folder.display())?;
+        }
         Ok(())
     }
 }
@@ -207,9 +219,10 @@ const NEWEST: ABI = ABI::V6;
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
-/// Files that a cache reads: those by which names of origins are looked up, what discards bytes, and
-/// what tells a restart of the process from one of the machine.
-const FOR_CACHES: [&str; 8] = [
+/// Files that are read to connect, to an origin or an authority: those by which names are looked up;
+/// for a cache also what discards bytes, and what tells a restart of the process from one of the
+/// machine.
+const TO_CONNECT: [&str; 8] = [
     "/dev/null",
     "/etc/gai.conf",
     "/etc/host.conf",
@@ -256,6 +269,7 @@ mod tests {
             ports: Vec::new(),
             log: None,
             certificates: Vec::new(),
+            keys: None,
             sockets: Vec::new(),
         }
     }

@@ -73,7 +73,7 @@ impl<'a> Sandbox<'a> {
         let landlock = self.access.confine();
         Ok(Confinement {
             privileges,
-            sandbox: Some((landlock, seccomp::restrict(self.access.caches))),
+            sandbox: Some((landlock, seccomp::restrict(self.access.connects()))),
             warnings,
         })
     }

@@ -1,7 +1,10 @@
 //! The user that the server becomes once its sockets are open.
 
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
 
+use rustix::fs::chown;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -26,6 +29,15 @@ impl User {
 
     pub(crate) fn is_root(&self) -> bool {
         self.uid.is_root()
+    }
+
+    /// Gives a file or folder to this user, who could not use what root has created otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As chown(2).
+    pub fn give(&self, path: &Path) -> io::Result<()> {
+        Ok(chown(path, Some(self.uid), Some(self.gid))?)
     }
 
     /// Becomes this user permanently. The capabilities stay permitted if `keeps_capabilities`, so

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use underpass_engine::hint::{Hint, Hinted};
@@ -39,6 +40,8 @@ impl std::error::Error for TlsError {}
 pub enum HandshakeError {
     /// The first bytes are not TLS.
     PlainHttp,
+    /// An authority has checked the answer to its challenge.
+    Challenge,
     /// The peer disconnected before the handshake was done.
     Closed,
     /// The socket failed.
@@ -107,6 +110,29 @@ impl Identity {
     }
 }
 
+/// The identities of a server.
+#[derive(Clone, Debug)]
+pub struct Identities(Infallible);
+
+impl Identities {
+    /// Uses this identity for clients that ask for no name of their own.
+    pub fn set_default(&self, _identity: Identity) {
+        match self.0 {}
+    }
+
+    /// Returns the answer to the challenge with this token over plain HTTP.
+    #[must_use]
+    pub fn http_answer(&self, _token: &str) -> Option<String> {
+        match self.0 {}
+    }
+
+    /// Returns the end of each identity's validity, with its name.
+    #[must_use]
+    pub fn expiries(&self) -> Vec<(String, SystemTime)> {
+        match self.0 {}
+    }
+}
+
 /// Accepts handshakes.
 #[derive(Clone, Debug)]
 pub struct Acceptor(Infallible);
@@ -121,9 +147,24 @@ impl Acceptor {
         match identity.0 {}
     }
 
-    /// Returns an acceptor with another identity.
+    /// Creates an acceptor with these identities.
+    ///
+    /// # Errors
+    ///
+    /// None: it cannot be called.
+    pub fn with_identities(identities: Identities, _kernel: bool) -> Result<Self, TlsError> {
+        match identities.0 {}
+    }
+
+    /// Returns an acceptor that also lets authorities check its names.
     #[must_use]
-    pub fn renewed(&self, _identity: &Identity) -> Self {
+    pub fn for_challenges(self) -> Self {
+        match self.0 {}
+    }
+
+    /// Returns the identities.
+    #[must_use]
+    pub fn identities(&self) -> &Identities {
         match self.0 {}
     }
 

@@ -256,7 +256,8 @@ pub fn has_rare(program: &str) -> bool {
     found
 }
 
-fn is_installed(program: &str) -> bool {
+/// Whether a program is there.
+pub fn is_installed(program: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|folder| folder.join(program).is_file())
 }

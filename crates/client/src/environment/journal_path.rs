@@ -26,7 +26,7 @@ pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
 }
 
 /// Returns `$XDG_STATE_HOME`, which must be absolute, or `~/.local/state`.
-fn state_folder() -> Option<PathBuf> {
+pub fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))
 }

@@ -18,7 +18,7 @@ use crate::error::KeysError;
 use crate::http::{Credentials, Proxies};
 use crate::input;
 
-pub use journal_path::journal_path;
+pub use journal_path::{journal_path, state_folder};
 pub use s3::store;
 
 /// The reason why the environment cannot be followed.

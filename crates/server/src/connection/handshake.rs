@@ -34,6 +34,7 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
             peer.secure(session);
             true
         }
+        Err(HandshakeError::Challenge) => false,
         Err(error) => {
             metrics.handshake_failed(if peer.is_expired() { "timeout" } else { label(&error) });
             matches!(error, HandshakeError::PlainHttp)
@@ -53,7 +54,7 @@ async fn run_handshake(
 ) -> Result<Session, HandshakeError> {
     // No memory is held for a client that sends nothing.
     peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
-    let mut stepping = HandshakeRunner::new(&credentials.acceptor(), peer)?;
+    let mut stepping = HandshakeRunner::new(credentials.acceptor(), peer)?;
     loop {
         let turn = worker.handshakes.acquire().await;
         let interest = match worker.turns.run(stepping.step(peer)).await? {

@@ -1,10 +1,13 @@
 //! Endpoints about the server itself, under a prefix that no file can have.
 
+use std::time::SystemTime;
+
 use crate::auth::Right;
 use crate::files::root::RESERVED;
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::Response;
+use crate::server::credentials::Credentials;
 use crate::server::settings::Settings;
 use underpass_cache::Cache;
 use underpass_observe::metrics::MEDIA_TYPE;
@@ -104,8 +107,9 @@ impl Endpoint {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => {
                 let cache = shared.settings.cache.as_ref().map(operate::metrics);
+                let tls = shared.settings.tls.as_ref().map(certificates).unwrap_or_default();
                 let text = shared.metrics.render(shared.transfers.len());
-                (MEDIA_TYPE, text + &cache.unwrap_or_default())
+                (MEDIA_TYPE, text + &tls + &cache.unwrap_or_default())
             }
             Self::Transfers => {
                 let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
@@ -145,6 +149,19 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Returns the metrics of certificates. The one for clients that ask for no name has none.
+fn certificates(credentials: &Credentials) -> String {
+    let mut text =
+        "# HELP underpass_certificate_expiry_seconds When a certificate ends, in seconds \
+                    since 1970.\n# TYPE underpass_certificate_expiry_seconds gauge\n"
+            .to_owned();
+    for (name, end) in credentials.identities().expiries() {
+        let end = end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        text += &format!("underpass_certificate_expiry_seconds{{name=\"{name}\"}} {end}\n");
+    }
+    text
 }
 
 /// Returns whether a user may see a transfer, which needs the right to read its file.

@@ -1,4 +1,5 @@
-//! Redirects clients from plain HTTP to HTTPS, if HTTPS is enabled.
+//! Redirects clients from plain HTTP to HTTPS, if HTTPS is enabled, and answers authorities of
+//! certificates, which ask over plain HTTP.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
@@ -23,6 +24,23 @@ pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
         ListenerKind::Redirect { port } => Some(redirect(ctx, port)),
         _ => applies(ctx).then(|| misdirected(ctx)),
     }
+}
+
+/// Returns the answer to the challenge of an authority (RFC 8555 8.3), if this is the request for
+/// one that is under way. No file, password or redirect comes before it.
+pub(crate) fn challenge(ctx: &RequestContext<'_>) -> Option<Response> {
+    let token = ctx.request.target.strip_prefix(CHALLENGES)?;
+    let identities = ctx.settings().tls.as_ref().filter(|_| ctx.peer.session().is_none())?;
+    let is_head = match ctx.request.method {
+        Method::Get => false,
+        Method::Head => true,
+        _ => return None,
+    };
+    let text = identities.identities().http_answer(str::from_utf8(token).ok()?)?;
+    let mut response =
+        Response::memory(200, "application/octet-stream", text.into_bytes(), is_head);
+    response.add_field("Cache-Control", "no-store");
+    Some(response)
 }
 
 /// Redirects to the same address over TLS.
@@ -92,6 +110,9 @@ const UNFIT: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
+
+/// The paths at which authorities ask.
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The default port, which is left out of addresses.
 const HTTPS: u16 = 443;

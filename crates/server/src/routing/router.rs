@@ -32,7 +32,10 @@ use underpass_protocol::upload::PARTIAL_UPLOAD;
 /// This is the path of the most frequent requests: it neither allocates a future nor opens
 /// anything.
 pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> {
-    if !matches!(ctx.request.method, Method::Get | Method::Head) || https_redirect::applies(ctx) {
+    if !matches!(ctx.request.method, Method::Get | Method::Head)
+        || https_redirect::applies(ctx)
+        || https_redirect::challenge(ctx).is_some()
+    {
         return None;
     }
     let target = Target::parse(ctx.request.target, ctx.settings().path_prefix.as_bytes()).ok()?;
@@ -55,7 +58,8 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
 
 /// Answers a request, and waits as long as that takes.
 pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
-    if let Some(response) = https_redirect::response(ctx) {
+    let before = https_redirect::challenge(ctx).or_else(|| https_redirect::response(ctx));
+    if let Some(response) = before {
         return response;
     }
     let settings = ctx.settings();

@@ -1,30 +1,32 @@
-//! The certificate of a server, which may be renewed while it runs.
+//! The certificates of a server, which may be renewed while it runs.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use underpass_transport::tls::{Acceptor, Identities, Identity};
 
-use underpass_transport::tls::{Acceptor, Identity};
-
-/// The certificate of a server. All clones belong to the same server: a clone can renew the
-/// certificate from any thread.
+/// The certificates of a server. All clones belong to the same server: a clone can renew them from
+/// any thread.
 #[derive(Clone, Debug)]
-pub struct Credentials(Arc<RwLock<Acceptor>>);
+pub struct Credentials(Acceptor);
 
 impl Credentials {
-    /// Creates credentials from the acceptor that holds the first certificate.
+    /// Creates credentials from the acceptor that holds the first certificates.
     #[must_use]
     pub fn new(acceptor: Acceptor) -> Self {
-        Self(Arc::new(RwLock::new(acceptor)))
+        Self(acceptor)
     }
 
     /// Uses this certificate for new connections from now on. Open connections are unaffected, and
     /// earlier sessions can still be resumed.
-    pub fn renew(&self, identity: &Identity) {
-        let mut acceptor = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *acceptor = acceptor.renewed(identity);
+    pub fn renew(&self, identity: Identity) {
+        self.0.identities().set_default(identity);
     }
 
-    /// Returns the current acceptor of handshakes.
-    pub(crate) fn acceptor(&self) -> Acceptor {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the certificates by name, and the answers to challenges of authorities.
+    pub(crate) fn identities(&self) -> &Identities {
+        self.0.identities()
+    }
+
+    /// Returns the acceptor of handshakes.
+    pub(crate) fn acceptor(&self) -> &Acceptor {
+        &self.0
     }
 }

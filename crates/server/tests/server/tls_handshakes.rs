@@ -223,7 +223,7 @@ fn a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on() {
     let site = site.start();
     let mut before = site.secure();
     assert_eq!(before.get("/a").text(), "first");
-    credentials.renew(&new.identity());
+    credentials.renew(new.identity());
     assert_eq!(before.get("/a").text(), "first");
     assert!(site.secure_as(&old.client(&[&TLS13])).try_ask("GET", "/a", &[]).is_err());
     assert_eq!(site.secure_as(&new.client(&[&TLS13])).get("/a").text(), "first");

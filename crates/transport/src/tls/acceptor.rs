@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, SignatureAlgorithm};
 
-use super::certificates::Identity;
+use super::certificates::{ACME_PROTOCOL, Identities, Identity};
 use super::error::TlsError;
 use super::kernel_offer::KernelOffer;
 use super::suites;
@@ -17,38 +15,57 @@ use super::suites;
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
-    is_slow: bool,
+    identities: Identities,
     wanted: Arc<KernelOffer>,
 }
 
 impl Acceptor {
-    /// Creates an acceptor; `kernel` says whether the kernel encrypts where it can.
+    /// Creates an acceptor with one identity for all clients; `kernel` says whether the kernel
+    /// encrypts where it can.
     ///
     /// # Errors
     ///
     /// [`TlsError::Refused`] if there is no source of randomness.
     pub fn new(identity: Identity, kernel: bool) -> Result<Self, TlsError> {
+        let identities = Identities::default();
+        identities.set_default(identity);
+        Self::with_identities(identities, kernel)
+    }
+
+    /// Creates an acceptor with these identities, of which there may be none yet; a client for which
+    /// there is none is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Refused`] if there is no source of randomness.
+    pub fn with_identities(identities: Identities, kernel: bool) -> Result<Self, TlsError> {
         let refused = |error: rustls::Error| TlsError::Refused(error.to_string());
         let wanted = KernelOffer::new(kernel);
         let mut config = ServerConfig::builder_with_provider(suites::provider(Some(&wanted)))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(refused)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertificate(Arc::clone(identity.key()))));
+            .with_cert_resolver(Arc::new(identities.clone()));
         config.alpn_protocols = suites::protocols();
         config.ignore_client_order = true;
         config.enable_secret_extraction = kernel;
         // A returning client presents its session, encrypted with a key that changes.
         config.ticketer = Ticketer::new().map_err(refused)?;
-        Ok(Self { config: Arc::new(config), is_slow: is_slow(&identity), wanted: Arc::new(wanted) })
+        Ok(Self { config: Arc::new(config), identities, wanted: Arc::new(wanted) })
     }
 
-    /// Returns an acceptor with another identity. Earlier sessions can still be resumed.
+    /// Returns the identities, which can be changed. Earlier sessions can still be resumed.
     #[must_use]
-    pub fn renewed(&self, identity: &Identity) -> Self {
-        let mut config = ServerConfig::clone(&self.config);
-        config.cert_resolver = Arc::new(SingleCertificate(Arc::clone(identity.key())));
-        Self { config: Arc::new(config), is_slow: is_slow(identity), ..self.clone() }
+    pub fn identities(&self) -> &Identities {
+        &self.identities
+    }
+
+    /// Returns an acceptor that also lets authorities check its names over TLS.
+    #[must_use]
+    pub fn for_challenges(self) -> Self {
+        let mut config = Arc::unwrap_or_clone(self.config);
+        config.alpn_protocols.push(ACME_PROTOCOL.to_vec());
+        Self { config: Arc::new(config), ..self }
     }
 
     /// Returns an acceptor for streams that are not HTTP, which negotiates no protocol.
@@ -72,7 +89,7 @@ impl Acceptor {
     /// of the thread.
     #[must_use]
     pub fn is_slow(&self) -> bool {
-        self.is_slow
+        self.identities.is_slow()
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -88,19 +105,5 @@ impl Acceptor {
     /// Returns the requested capabilities of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
-    }
-}
-
-fn is_slow(identity: &Identity) -> bool {
-    identity.key().key.algorithm() == SignatureAlgorithm::RSA
-}
-
-/// The same certificate for every client.
-#[derive(Debug)]
-struct SingleCertificate(Arc<CertifiedKey>);
-
-impl ResolvesServerCert for SingleCertificate {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0))
     }
 }

@@ -125,6 +125,8 @@ pub enum HandshakeError {
     /// The first bytes are not TLS, perhaps a request in plain HTTP; nothing has been read from
     /// the socket.
     PlainHttp,
+    /// An authority has checked the answer to its challenge, for which alone it connected.
+    Challenge,
     /// The peer disconnected before the handshake was done.
     Closed,
     /// The client does not trust the certificate.
@@ -208,6 +210,7 @@ impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PlainHttp => f.write_str("the peer does not speak TLS"),
+            Self::Challenge => f.write_str("the peer only checked the answer to its challenge"),
             Self::Closed => {
                 f.write_str("the peer closed the connection in the middle of the TLS handshake")
             }

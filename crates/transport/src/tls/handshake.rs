@@ -12,6 +12,7 @@ use rustls::{Error, HandshakeKind, InvalidMessage, ProtocolVersion};
 use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
+use super::certificates::ACME_PROTOCOL;
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
 use super::kernel_offer::{KernelOffer, refused};
@@ -251,6 +252,12 @@ impl Handshake {
     /// Creates the session.
     fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
         let connection = self.connection.as_ref().ok_or(Error::HandshakeNotComplete)?;
+        if connection.common().alpn_protocol() == Some(ACME_PROTOCOL) {
+            // RFC 8737 4: this protocol consists of the handshake. Its last part is for a peer that
+            // closes then, so it is sent as far as that is possible at once.
+            let _ = self.push(socket);
+            return Err(HandshakeError::Challenge);
+        }
         let suite = connection.common().negotiated_cipher_suite();
         let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
         let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));

@@ -6,6 +6,7 @@ mod agreement;
 mod bulk;
 mod disguise;
 mod framing;
+mod names;
 mod openssl;
 mod rig;
 mod robust;

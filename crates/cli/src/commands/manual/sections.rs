@@ -206,6 +206,11 @@ const SERVE_FILES: Entries = &[
     ("/var/log/underpass/", "Where the unit may write an access log (log-file)."),
     ("/run/underpass/", "Where the unit may create a Unix socket (bind)."),
     ("/var/lib/underpass/", "The folder that the packages serve until the configuration changes."),
+    ("/var/lib/underpass-keys/", "The account and certificates of --acme, for the unit."),
+    (
+        "$XDG_STATE_HOME/underpass/acme/",
+        "The same for other users; ~/.local/state/underpass/acme/ by default.",
+    ),
 ];
 
 const GET_FILES: Entries = &[

@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::server::MinFree;
 
+use super::certificate::args::TlsArgs;
 use crate::args::{EngineArgs, When, integrity, seconds};
 use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
@@ -117,13 +118,13 @@ pub(super) struct OriginArgs {
 pub(super) struct PlaceArgs {
     /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated.
     /// 0.0.0.0 is every IPv4 address, :: every IPv6 address and no other, :PORT all of both
-    /// [default: 127.0.0.1, this machine alone]
+    /// [default: 127.0.0.1, this machine alone; with --acme every address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(super) bind: Vec<String>,
 
-    /// Listen on this port; 0 for any free port
-    #[arg(short, long, default_value_t = 5000)]
-    pub(super) port: u16,
+    /// Listen on this port; 0 for any free port [default: 5000, with --acme 443]
+    #[arg(short, long)]
+    pub(super) port: Option<u16>,
 
     /// Print the first address for other devices as a QR code: auto (if standard error is a
     /// terminal), always or never
@@ -143,41 +144,6 @@ pub(super) struct PlaceArgs {
     /// or 2
     #[arg(long)]
     pub(super) proxy_protocol: bool,
-}
-
-/// TLS.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "TLS")]
-pub(super) struct TlsArgs {
-    /// Serve HTTPS with this certificate, followed by those of its issuers; read again on SIGHUP
-    #[arg(long, value_name = "PEM")]
-    pub(super) tls_cert: Option<PathBuf>,
-
-    /// Use this private key for --tls-cert
-    #[arg(long, value_name = "PEM")]
-    pub(super) tls_key: Option<PathBuf>,
-
-    /// Serve HTTPS with a self-signed certificate that is made at the start; its fingerprint and pin
-    /// are printed
-    #[arg(long, value_name = "WHOSE")]
-    pub(super) tls: Option<TlsSource>,
-
-    /// Redirect plain HTTP requests on this port to HTTPS; 0 for any free port
-    #[arg(long, value_name = "PORT")]
-    pub(super) redirect_http: Option<u16>,
-
-    /// Let a network card that encrypts read the page cache itself: fast, but a write to a file that
-    /// is being sent breaks its connections
-    #[arg(long)]
-    pub(super) tls_zero_copy: bool,
-}
-
-/// The source of a certificate that is in no file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TlsSource {
-    // Without a help text of its own, which would put blank lines between all options.
-    #[value(name = "self")]
-    SelfSigned,
 }
 
 /// Access.
@@ -409,9 +375,17 @@ impl ServeArgs {
         &self.place.bind
     }
 
-    /// Returns the port on which plain HTTP is redirected, if there is one.
+    /// Returns the port on which plain HTTP is redirected, if there is one. A server that is to be
+    /// reached under a name, and for which nothing else was said, has the ports of browsers.
     pub(crate) fn redirect_http(&self) -> Option<u16> {
-        self.tls.redirect_http
+        let place = &self.place;
+        let is_usual = self.tls.is_acme() && place.bind.is_empty() && place.port.is_none();
+        self.tls.redirect_http.or(is_usual.then_some(80))
+    }
+
+    /// Returns whether the server is reached under names for which it gets certificates.
+    pub(crate) fn is_acme(&self) -> bool {
+        self.tls.is_acme()
     }
 
     /// Returns whether the first address for other devices is printed as a QR code.
@@ -421,7 +395,7 @@ impl ServeArgs {
 
     /// Returns the port of addresses that have none of their own.
     pub(crate) fn port(&self) -> u16 {
-        self.place.port
+        self.place.port.unwrap_or(if self.is_acme() { 443 } else { 5000 })
     }
 
     /// Returns the file of the access log; `None` for standard output or no log.

@@ -11,7 +11,7 @@ use underpass_sandbox::{AllowedAccess, Sandbox};
 use underpass_server::server::{Address, Control, Server, Settings};
 
 use super::args::ServeArgs;
-use super::certificate::Certificate;
+use super::certificate::{Certificate, Orders};
 use super::control::{Watch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
 use super::print::{self, Served};
@@ -27,25 +27,28 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 
 /// Serves until a signal ends it, or what is shared needs no server any more.
 pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<()> {
-    let certificate = Certificate::of(args)?;
+    let (certificate, orders) = Certificate::of(args)?.unzip();
+    let orders = orders.flatten();
     let opened = args.origin.open(args)?;
-    let settings =
+    let mut settings =
         settings_of(args, certificate.as_ref().map(Certificate::credentials), opened.cache)?;
     let inherited = sockets::inherited()?;
-    let addresses = match inherited.is_empty() || !args.binds().is_empty() {
-        true => sockets::addresses(args.binds(), args.port())?,
-        false => Vec::new(),
-    };
-    if args.redirect_http().is_some() && !addresses.iter().any(is_tcp) {
+    let addresses = addresses(args, !inherited.is_empty())?;
+    if addresses.is_empty() && args.is_acme() {
+        settings.redirect_http = args.tls.redirect_http;
+    }
+    if settings.redirect_http.is_some() && !addresses.iter().any(is_tcp) {
         let why = "--redirect-http needs an address with a port: give one by --bind";
         return Err(Failure::Usage(why.to_owned()));
     }
+    orders.iter().try_for_each(|orders| orders.check_root(&settings.root))?;
     let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
     let log_file = log_file.transpose()?;
     let certificates = certificate.iter().flat_map(Certificate::folders);
     let access = AllowedAccess {
         certificates: certificates.chain(opened.folders).collect(),
-        ports: opened.ports,
+        ports: orders.iter().map(Orders::port).chain(opened.ports).collect(),
+        keys: orders.as_ref().map(|orders| orders.folder().to_owned()),
         ..allowed_access(&settings, &addresses, log_file.as_ref())
     };
     let prefix = settings.path_prefix.clone();
@@ -67,6 +70,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     };
     // Nothing may start a thread before this.
     let confinement = sandbox.apply()?;
+    orders.iter().try_for_each(Orders::check)?;
     print::started(&Served {
         root: &access.root,
         origin: args.origin.first(),
@@ -82,7 +86,22 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         quiet: args.is_quiet(),
     });
     share.iter().for_each(|share| share.announce());
+    if let Some(orders) = orders {
+        orders.announce();
+        let is_plain = |address: &Address| !is_tcp(address);
+        let has_http = !server.redirects().is_empty() || addresses.iter().any(is_plain);
+        orders.start(has_http, args.is_quiet())?;
+    }
     serve(server, signals, log_file, certificate, (args.is_quiet(), share))
+}
+
+/// Returns the addresses to listen on, besides sockets that other programs have opened.
+fn addresses(args: &ServeArgs, are_inherited: bool) -> Result<Vec<Address>> {
+    match args.binds() {
+        [] if are_inherited => Ok(Vec::new()),
+        [] if args.is_acme() => sockets::addresses(&[format!(":{}", args.port())], args.port()),
+        binds => sockets::addresses(binds, args.port()),
+    }
 }
 
 /// Runs the server, its log and its signals, and returns what it did.
@@ -133,6 +152,7 @@ fn allowed_access(
         clones: settings.integrity == Integrity::Snapshot,
         log: log.and_then(LogFile::folder).map(Path::to_owned),
         certificates: Vec::new(),
+        keys: None,
         ports: Vec::new(),
         sockets: addresses.iter().filter_map(folder).collect(),
     }

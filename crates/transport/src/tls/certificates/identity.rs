@@ -1,5 +1,6 @@
 //! The identity of a server: its certificates and key.
 
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys};
+use rustls::{Error, InconsistentKeys, SignatureAlgorithm};
 use sha2::{Digest, Sha256};
 
 use super::super::error::{Fault, TlsError};
@@ -47,17 +48,37 @@ impl Identity {
     ///
     /// See [`TlsError`]; each names the file.
     pub fn load(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
-        let chain = read_certificates(certificates)?;
-        let pem = read(key)?;
-        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+        let (chain, key_pem) = (read(certificates)?, read(key)?);
+        let identity = Self::parse((certificates, &chain), (key, &key_pem))?;
+        let warnings = identity.warning.into_iter().chain(open_to_all(key));
+        let warning = warnings.reduce(|one, other| format!("{one}; {other}"));
+        Ok(Self { warning, ..identity })
+    }
+
+    /// Reads PEM with both, which is that of the file `name` or will be.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Unusable`], which names the file.
+    pub fn from_pem(name: &Path, pem: &[u8]) -> Result<Self, TlsError> {
+        Self::parse((name, pem), (name, pem))
+    }
+
+    /// Reads the PEM of two files; each is given with its name.
+    fn parse(
+        (certificates, chain): (&Path, &[u8]),
+        (key, pem): (&Path, &[u8]),
+    ) -> Result<Self, TlsError> {
+        let chain = parse_certificates(certificates, chain)?;
+        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
             let fault = match error {
-                _ if is_encrypted(&pem) => Fault::EncryptedKey,
+                _ if is_encrypted(pem) => Fault::EncryptedKey,
                 PemError::NoItemsFound => Fault::NoKey,
                 other => Fault::NotPem(other.to_string()),
             };
             TlsError::Unusable { path: key.to_owned(), fault }
         })?;
-        let identity = Self::new(chain, der, &suites::provider(None)).map_err(|error| {
+        Self::new(chain, der, &suites::provider(None)).map_err(|error| {
             let (path, fault) = match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                     (key, Fault::OtherKey { certificate: certificates.to_owned() })
@@ -68,10 +89,7 @@ impl Identity {
                 _ => (key, Fault::UnknownKey),
             };
             TlsError::Unusable { path: path.to_owned(), fault }
-        })?;
-        let warnings = identity.warning.into_iter().chain(open_to_all(key));
-        let warning = warnings.reduce(|one, other| format!("{one}; {other}"));
-        Ok(Self { warning, ..identity })
+        })
     }
 
     /// Makes a certificate that its own key has signed, for these host names and addresses.
@@ -80,7 +98,6 @@ impl Identity {
     ///
     /// [`TlsError::Name`] if no certificate can be for one of them.
     pub fn self_signed(names: &[String]) -> Result<Self, TlsError> {
-        let refused = |error: rcgen::Error| TlsError::Refused(error.to_string());
         let mut params = rcgen::CertificateParams::default();
         for name in names {
             let one = rcgen::CertificateParams::new([name.clone()]);
@@ -96,10 +113,8 @@ impl Identity {
         params.is_ca = rcgen::IsCa::ExplicitNoCa;
         params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
-        let key = rcgen::KeyPair::generate().map_err(refused)?;
-        let certificate = params.self_signed(&key).map_err(refused)?;
-        let der = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Self::new(vec![certificate.into()], der.into(), &suites::provider(None))
+        let (chain, key) = signed_by_itself(&params)?;
+        Self::new(chain, key, &suites::provider(None))
             .map_err(|error| TlsError::Refused(error.to_string()))
     }
 
@@ -157,6 +172,19 @@ impl Identity {
         format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n")
     }
 
+    /// Returns the time during which the certificate is valid; `None` if it cannot be read.
+    #[must_use]
+    pub fn validity(&self) -> Option<Range<SystemTime>> {
+        let facts = CertificateFacts::of(self.leaf()?)?;
+        Some(facts.not_before.into()..facts.not_after.into())
+    }
+
+    /// Returns whether a signature takes so long (RSA) that it should not delay other connections of
+    /// the thread.
+    pub(super) fn is_slow(&self) -> bool {
+        self.key.key.algorithm() == SignatureAlgorithm::RSA
+    }
+
     fn leaf(&self) -> Option<&[u8]> {
         self.key.cert.first().map(|leaf| leaf.as_ref())
     }
@@ -166,13 +194,28 @@ impl Identity {
     }
 }
 
+/// Makes a certificate and its key, which signs it.
+pub(super) fn signed_by_itself(
+    params: &rcgen::CertificateParams,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let refused = |error: rcgen::Error| TlsError::Refused(error.to_string());
+    let key = rcgen::KeyPair::generate().map_err(refused)?;
+    let certificate = params.self_signed(&key).map_err(refused)?;
+    let der = PrivatePkcs8KeyDer::from(key.serialize_der());
+    Ok((vec![certificate.into()], der.into()))
+}
+
 /// Returns the certificates in a PEM file, at least one.
 pub(in crate::tls) fn read_certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let pem = read(path)?;
+    parse_certificates(path, &read(path)?)
+}
+
+/// Returns the certificates in the PEM of a file, at least one.
+fn parse_certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unusable = |fault| TlsError::Unusable { path: path.to_owned(), fault };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error: PemError| unusable(Fault::NotPem(error.to_string())))?;
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }

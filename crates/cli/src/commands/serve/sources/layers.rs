@@ -61,10 +61,9 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
     if POLICY.contains(&id) {
         taken.extend(POLICY.map(str::to_owned));
     }
-    if id == MADE {
-        taken.extend(FILES.map(str::to_owned));
-    } else if FILES.contains(&id) {
-        taken.insert(MADE.to_owned());
+    for own in CERTIFICATES.iter().filter(|source| source.contains(&id)) {
+        let others = CERTIFICATES.iter().filter(|source| *source != own);
+        taken.extend(others.flat_map(|source| source.iter().map(|id| (*id).to_owned())));
     }
 }
 
@@ -180,9 +179,13 @@ fn is_settable(argument: &Arg) -> bool {
 /// Of these only one can be given.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
 
-/// A certificate is made, or there are files of one.
-const MADE: &str = "tls";
-const FILES: [&str; 2] = ["tls_cert", "tls_key"];
+/// A certificate is made, there are files of one, or an authority issues it: of these sources only one
+/// can be given.
+const CERTIFICATES: [&[&str]; 3] = [
+    &["tls"],
+    &["tls_cert", "tls_key"],
+    &["acme", "acme_ca", "acme_directory", "acme_email", "acme_state"],
+];
 
 const CONFIG: &str = "UNDERPASS_CONFIG";
 

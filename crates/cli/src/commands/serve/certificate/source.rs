@@ -1,4 +1,5 @@
-//! The certificate of the server: read from files, and again on SIGHUP, or created at the start.
+//! The source of a certificate: files, which are read again on SIGHUP, this process, or an
+//! authority.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,9 @@ use underpass_engine::{Mechanism, Policy};
 use underpass_server::server::Credentials;
 use underpass_transport::tls::{Acceptor, Identity, Pin, TlsError};
 
-use super::args::{ServeArgs, TlsArgs};
+use super::super::args::ServeArgs;
+use super::acme::Orders;
+use super::args::TlsArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -26,6 +29,8 @@ enum Source {
     Files { certificates: PathBuf, key: PathBuf },
     /// A certificate that this process has created.
     SelfSigned(SelfSigned),
+    /// An authority, which may have issued none yet.
+    Authority,
 }
 
 /// The data by which clients can verify a self-signed certificate.
@@ -38,40 +43,34 @@ pub(crate) struct SelfSigned {
 }
 
 impl Certificate {
-    /// Returns the certificate that these arguments request; `None` if they request none.
-    pub(crate) fn of(args: &ServeArgs) -> Result<Option<Self>> {
-        let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy } = &args.tls;
+    /// Returns the certificate that these arguments request, and the orders of those that an authority
+    /// issues; `None` if they request none.
+    pub(crate) fn of(args: &ServeArgs) -> Result<Option<(Self, Option<Orders>)>> {
+        check(&args.tls)?;
+        let TlsArgs { tls_cert, tls_key, tls, tls_zero_copy, .. } = &args.tls;
+        let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
+        if let Some((identities, orders)) = Orders::open(args)? {
+            let acceptor = Acceptor::with_identities(identities, in_kernel)?.for_challenges();
+            let credentials = Credentials::new(acceptor.zero_copy(*tls_zero_copy));
+            let certificate = Self { credentials, source: Source::Authority, warning: None };
+            return Ok(Some((certificate, Some(orders))));
+        }
         let (identity, files) = match (tls, tls_cert, tls_key) {
             (None, Some(certificates), Some(key)) => {
                 let identity = Identity::load(certificates, key)?;
                 (identity, Some((absolute(certificates), absolute(key))))
             }
-            (Some(_), None, None) => {
-                (Identity::self_signed(&Identity::names_of_this_host())?, None)
-            }
-            (None, None, None) if redirect_http.is_some() => {
-                return Err(needs("--redirect-http", "there is no HTTPS to redirect to"));
-            }
-            (None, None, None) if *tls_zero_copy => {
-                return Err(needs("--tls-zero-copy", "there is no HTTPS"));
-            }
-            (None, None, None) => return Ok(None),
-            (Some(_), ..) => {
-                let why = "--tls self makes a certificate: leave out --tls-cert and --tls-key";
-                return Err(Failure::Usage(why.to_owned()));
-            }
-            (None, Some(_), None) => return Err(lacks("--tls-cert", "--tls-key", "its key")),
-            (None, None, Some(_)) => return Err(lacks("--tls-key", "--tls-cert", "a certificate")),
+            (Some(_), ..) => (Identity::self_signed(&Identity::names_of_this_host())?, None),
+            _ => return Ok(None),
         };
         let made = SelfSigned { fingerprint: identity.fingerprint(), pin: identity.pin() };
         let warning = identity.warning().map(str::to_owned);
-        let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
         let acceptor = Acceptor::new(identity, in_kernel)?.zero_copy(*tls_zero_copy);
         let source = match files {
             Some((certificates, key)) => Source::Files { certificates, key },
             None => Source::SelfSigned(made),
         };
-        Ok(Some(Self { credentials: Credentials::new(acceptor), source, warning }))
+        Ok(Some((Self { credentials: Credentials::new(acceptor), source, warning }, None)))
     }
 
     /// Returns the credentials of the server.
@@ -83,7 +82,7 @@ impl Certificate {
     pub(crate) fn made(&self) -> Option<&SelfSigned> {
         match &self.source {
             Source::SelfSigned(made) => Some(made),
-            Source::Files { .. } => None,
+            Source::Files { .. } | Source::Authority => None,
         }
     }
 
@@ -96,7 +95,7 @@ impl Certificate {
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Files { certificates, key } => vec![certificates.clone(), key.clone()],
-            Source::SelfSigned(_) => Vec::new(),
+            Source::SelfSigned(_) | Source::Authority => Vec::new(),
         }
     }
 
@@ -125,7 +124,7 @@ impl Certificate {
         match Identity::load(certificates, key) {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);
-                self.credentials.renew(&identity);
+                self.credentials.renew(identity);
                 output::note(&format!("{} is read again", certificates.display()));
                 warning.iter().for_each(|warning| output::note(warning));
             }
@@ -139,8 +138,40 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Refuses options that do not fit together.
+fn check(args: &TlsArgs) -> Result<()> {
+    let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy, .. } = args;
+    let of_acme = [
+        (args.acme_email.is_some(), "--acme-email"),
+        (args.acme_directory.is_some(), "--acme-directory"),
+        (args.acme_state.is_some(), "--acme-state"),
+        (args.acme_ca.is_some(), "--acme-ca"),
+    ];
+    if let Some((_, option)) = of_acme.iter().find(|(is_given, _)| *is_given && !args.is_acme()) {
+        return Err(Failure::Usage(format!("{option} needs --acme NAME")));
+    }
+    match (tls, tls_cert, tls_key) {
+        (None, None, None) if args.is_acme() => Ok(()),
+        _ if args.is_acme() => {
+            let why = "--acme gets a certificate: leave out --tls, --tls-cert and --tls-key";
+            Err(Failure::Usage(why.to_owned()))
+        }
+        (None, None, None) if redirect_http.is_some() => {
+            Err(needs("--redirect-http", "there is no HTTPS to redirect to"))
+        }
+        (None, None, None) if *tls_zero_copy => Err(needs("--tls-zero-copy", "there is no HTTPS")),
+        (Some(_), None, None) | (None, Some(_), Some(_)) | (None, None, None) => Ok(()),
+        (Some(_), ..) => {
+            let why = "--tls self makes a certificate: leave out --tls-cert and --tls-key";
+            Err(Failure::Usage(why.to_owned()))
+        }
+        (None, Some(_), None) => Err(lacks("--tls-cert", "--tls-key", "its key")),
+        (None, None, Some(_)) => Err(lacks("--tls-key", "--tls-cert", "a certificate")),
+    }
+}
+
 fn needs(option: &str, why: &str) -> Failure {
-    let how = "give --tls-cert and --tls-key, or --tls self";
+    let how = "give --acme NAME, --tls-cert and --tls-key, or --tls self";
     Failure::Usage(format!("{option}: {why}: {how}"))
 }
 

@@ -1,0 +1,336 @@
+//! The thread that orders and renews certificates.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use instant_acme::{Account, AccountCredentials, NewAccount};
+use underpass_client::{TlsSetup, Url};
+use underpass_transport::tls::{Identities, Identity, TlsError};
+
+use crate::error::AcmeError;
+use crate::http::{Http, block_on};
+use crate::order::{Challenge, order};
+use crate::schedule;
+use crate::state::StateFolder;
+
+/// The certificates to get, and where from.
+#[derive(Debug)]
+pub struct Options {
+    /// The names, as [`name`](crate::name()) returns them; each has a certificate of its own. The
+    /// first one's is also for clients that ask for no name, or for an unknown one.
+    pub names: Vec<String>,
+    /// The address to which the authority may write.
+    pub email: Option<String>,
+    /// The URL of the authority's directory.
+    pub directory: Url,
+    /// The folder of accounts and certificates.
+    pub state: PathBuf,
+    /// How the server of the authority is checked.
+    pub tls: TlsSetup,
+}
+
+/// Something that people should know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// An account was made.
+    Registered {
+        /// Where the terms are to which this agreed.
+        terms: Option<String>,
+    },
+    /// There is a new certificate, and it is used from now on.
+    Obtained {
+        /// The name it is for.
+        name: &'a str,
+        /// The end of its validity.
+        until: SystemTime,
+        /// Whether another process has ordered it.
+        is_from_other: bool,
+    },
+    /// There is no new certificate, and the attempt is repeated.
+    Failed {
+        /// The name it is for.
+        name: &'a str,
+        /// The reason.
+        error: &'a AcmeError,
+        /// The time until the next attempt.
+        wait: Duration,
+        /// The end of the validity of the present certificate, if there is one.
+        until: Option<SystemTime>,
+    },
+    /// A certificate is used, but could not be kept for the next start.
+    NotKept {
+        /// The name it is for.
+        name: &'a str,
+        /// The reason.
+        error: &'a AcmeError,
+    },
+}
+
+/// Gets and renews the certificates of a server.
+#[derive(Debug)]
+pub struct Acme {
+    options: Options,
+    state: StateFolder,
+    identities: Identities,
+    domains: Vec<Domain>,
+    /// Whether challenges over plain HTTP are answered, besides those over TLS.
+    has_http: bool,
+}
+
+/// A name and its certificate.
+#[derive(Debug)]
+struct Domain {
+    name: String,
+    /// The end of the validity of its certificate, if there is one.
+    until: Option<SystemTime>,
+    /// When the certificate is to be renewed; the past if there is none.
+    due: SystemTime,
+    /// The time after an order in which there is no other one.
+    pause: Duration,
+    /// No attempt is made before.
+    not_before: Instant,
+    /// The number of times since the last success that the authority has refused.
+    refusals: u32,
+    /// The number of other failures in a row.
+    misses: u32,
+}
+
+impl Acme {
+    /// Opens the folder, and adds the certificates in it to `identities`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Folder`] if the folder cannot be created or read, and
+    /// [`AcmeError::Certificate`] if a certificate in it cannot be used.
+    pub fn open(options: Options, identities: Identities) -> Result<Self, AcmeError> {
+        let state = StateFolder::open(&options.state, &options.directory)?;
+        let domains = options.names.iter().map(|name| Domain::new(name.clone())).collect();
+        let mut acme = Self { options, state, identities, domains, has_http: false };
+        for index in 0..acme.domains.len() {
+            acme.load(index)?;
+        }
+        Ok(acme)
+    }
+
+    /// Returns the absolute path of the folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.state.top()
+    }
+
+    /// Returns the folders that this process has created, for they must belong to the user whom it
+    /// becomes.
+    #[must_use]
+    pub fn created(&self) -> &[PathBuf] {
+        self.state.created()
+    }
+
+    /// Returns the names without a certificate.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        let missing = self.domains.iter().filter(|domain| domain.until.is_none());
+        missing.map(|domain| domain.name.as_str()).collect()
+    }
+
+    /// Checks that the process, as it is now, can write to the folder: an order whose certificate is
+    /// lost by the next restart would soon meet the limits of the authority.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Folder`].
+    pub fn check(&self) -> Result<(), AcmeError> {
+        self.state.check()
+    }
+
+    /// Orders and renews the certificates from now on, on a thread that lasts as long as the
+    /// process; `has_http` says whether challenges over plain HTTP are answered, besides those over
+    /// TLS.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if there can be no thread.
+    pub fn start(
+        mut self,
+        has_http: bool,
+        on_event: impl Fn(&Event<'_>) + Send + 'static,
+    ) -> io::Result<()> {
+        self.has_http = has_http;
+        let thread = thread::Builder::new().name("acme".to_owned());
+        thread.spawn(move || self.run(on_event)).map(drop)
+    }
+
+    fn run(mut self, on_event: impl Fn(&Event<'_>)) {
+        loop {
+            for index in 0..self.domains.len() {
+                if self.domains[index].wait().is_zero() {
+                    self.attempt(index, &on_event);
+                }
+            }
+            let wait = self.domains.iter().map(Domain::wait).min().unwrap_or(MAX_SLEEP);
+            // The clock may be changed, or the machine sleep.
+            thread::sleep(wait.min(MAX_SLEEP));
+        }
+    }
+
+    /// Orders one certificate, unless another process has done so, and notes when to go on.
+    fn attempt(&mut self, index: usize, on_event: &dyn Fn(&Event<'_>)) {
+        let http = Http::new(self.options.tls.clone());
+        let outcome = self.obtain(index, &http, on_event);
+        let domain = &mut self.domains[index];
+        let name = &domain.name;
+        match outcome {
+            Ok(is_from_other) => {
+                (domain.refusals, domain.misses) = (0, 0);
+                let until = domain.until.unwrap_or(SystemTime::UNIX_EPOCH);
+                on_event(&Event::Obtained { name, until, is_from_other });
+            }
+            Err(error) => {
+                let is_uncounted = error.is_uncounted();
+                let count = match is_uncounted {
+                    true => &mut domain.misses,
+                    false => {
+                        domain.misses = 0;
+                        &mut domain.refusals
+                    }
+                };
+                *count += 1;
+                let wait = schedule::wait(*count, is_uncounted, http.take_retry_after());
+                domain.not_before = Instant::now() + wait;
+                on_event(&Event::Failed { name, error: &error, wait, until: domain.until });
+                if error.is_unknown_account() {
+                    // The next attempt makes another one.
+                    let _ = self.state.remove_account();
+                }
+            }
+        }
+    }
+
+    /// Gets a certificate; returns whether another process has ordered it.
+    fn obtain(
+        &mut self,
+        index: usize,
+        http: &Http,
+        on_event: &dyn Fn(&Event<'_>),
+    ) -> Result<bool, AcmeError> {
+        let lock = self.state.lock()?;
+        if self.load(index)? {
+            return Ok(true);
+        }
+        let account = self.account(http, on_event)?;
+        let Domain { name, refusals, .. } = &self.domains[index];
+        let pem = self.order(&account, http, name, *refusals)?;
+        let identity = Identity::from_pem(&self.state.certificate(name), pem.as_bytes())?;
+        if let Err(error) = self.state.write_certificate(name, pem.as_bytes()) {
+            on_event(&Event::NotKept { name, error: &error });
+        }
+        drop(lock);
+        self.adopt(index, identity)?;
+        // Whatever the clock says: authorities limit how often a certificate may be ordered.
+        let domain = &mut self.domains[index];
+        domain.not_before = Instant::now() + domain.pause;
+        Ok(false)
+    }
+
+    /// Orders a certificate. The first time, each challenge has its turn; later they alternate,
+    /// because authorities limit how often one may fail.
+    fn order(
+        &self,
+        account: &Account,
+        http: &Http,
+        name: &str,
+        refusals: u32,
+    ) -> Result<String, AcmeError> {
+        let run = |challenge| order(account, http, name, challenge, &self.identities);
+        if !self.has_http {
+            return run(Challenge::Tls);
+        }
+        match refusals {
+            0 => match run(Challenge::Tls) {
+                Err(error) if error.is_of_challenge() => run(Challenge::Http),
+                outcome => outcome,
+            },
+            odd if odd % 2 == 1 => run(Challenge::Tls),
+            _ => run(Challenge::Http),
+        }
+    }
+
+    /// Returns the account at the authority, which is made if there is none.
+    fn account(&self, http: &Http, on_event: &dyn Fn(&Event<'_>)) -> Result<Account, AcmeError> {
+        let builder = Account::builder_with_http(Box::new(http.clone()));
+        // One that cannot be read is replaced: an account has nothing that is worth more.
+        let kept = self.state.read_account()?;
+        let kept = kept.and_then(|bytes| serde_json::from_slice::<AccountCredentials>(&bytes).ok());
+        if let Some(credentials) = kept {
+            return Ok(block_on(builder.from_credentials(credentials))?);
+        }
+        let contact = self.options.email.as_ref().map(|email| format!("mailto:{email}"));
+        let contact: Vec<_> = contact.iter().map(String::as_str).collect();
+        let new = NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let directory = self.options.directory.to_string();
+        let (account, credentials) = block_on(builder.create(&new, directory, None))?;
+        let bytes = serde_json::to_vec(&credentials);
+        let bytes = bytes.map_err(|error| AcmeError::Protocol(error.to_string()))?;
+        self.state.write_account(&bytes)?;
+        on_event(&Event::Registered { terms: self.terms(http) });
+        Ok(account)
+    }
+
+    /// Returns where the terms of the authority are.
+    fn terms(&self, http: &Http) -> Option<String> {
+        let directory = http.get(&self.options.directory).ok()?;
+        let directory: serde_json::Value = serde_json::from_slice(&directory).ok()?;
+        let terms = Url::parse(directory["meta"]["termsOfService"].as_str()?).ok()?;
+        Some(terms.into())
+    }
+
+    /// Uses the certificate in the folder; returns whether there is one that need not be renewed.
+    fn load(&mut self, index: usize) -> Result<bool, AcmeError> {
+        let name = &self.domains[index].name;
+        let Some(pem) = self.state.read_certificate(name)? else { return Ok(false) };
+        let identity = Identity::from_pem(&self.state.certificate(name), &pem)?;
+        let is_known = identity.validity().map(|it| it.end) == self.domains[index].until;
+        if !is_known {
+            self.adopt(index, identity)?;
+        }
+        Ok(!is_known && self.domains[index].due > SystemTime::now())
+    }
+
+    /// Uses a certificate from now on, and notes when it is to be renewed.
+    fn adopt(&mut self, index: usize, identity: Identity) -> Result<(), AcmeError> {
+        let domain = &mut self.domains[index];
+        let malformed = || TlsError::Refused("its validity cannot be read".to_owned());
+        let validity = identity.validity().ok_or_else(malformed)?;
+        domain.until = Some(validity.end);
+        domain.due = schedule::renewal(&validity);
+        domain.pause = schedule::lifetime(&validity) / 3;
+        self.identities.set(&domain.name, identity.clone());
+        if index == 0 {
+            self.identities.set_default(identity);
+        }
+        Ok(())
+    }
+}
+
+impl Domain {
+    fn new(name: String) -> Self {
+        let due = SystemTime::UNIX_EPOCH;
+        let pause = Duration::ZERO;
+        Self { name, until: None, due, pause, not_before: Instant::now(), refusals: 0, misses: 0 }
+    }
+
+    /// Returns the time until the next attempt.
+    fn wait(&self) -> Duration {
+        let due = self.due.duration_since(SystemTime::now()).unwrap_or_default();
+        due.max(self.not_before.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// The longest time without a look at the clock.
+const MAX_SLEEP: Duration = Duration::from_secs(600);

@@ -1,0 +1,143 @@
+//! Why there is no certificate.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use instant_acme::Problem;
+use underpass_client::ClientError;
+use underpass_engine::hint::Plain;
+use underpass_transport::tls::TlsError;
+
+/// Why there is no certificate.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AcmeError {
+    /// The folder of the state cannot be used.
+    Folder {
+        /// The failed action, such as `writing to`.
+        action: &'static str,
+        /// The folder or file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The authority could not be asked.
+    Network(Box<ClientError>),
+    /// The authority has refused.
+    Refused {
+        /// What it did not accept, such as `TLS-ALPN-01`; `None` if it was the order itself.
+        challenge: Option<&'static str>,
+        /// Its explanation.
+        detail: String,
+        /// Its word for the reason, such as `rateLimited`; empty if it has none.
+        kind: String,
+        /// The status of its answer.
+        status: u16,
+    },
+    /// The authority has not decided in time.
+    TimedOut,
+    /// The answers of the authority make no sense.
+    Protocol(String),
+    /// The certificate cannot be used.
+    Certificate(TlsError),
+}
+
+impl AcmeError {
+    /// Creates the error of a problem that the authority reports.
+    pub(crate) fn refused(challenge: Option<&'static str>, problem: &Problem) -> Self {
+        let kind = problem.r#type.as_deref().unwrap_or_default();
+        let mut detail = problem.detail.clone().unwrap_or_default();
+        for part in problem.subproblems.iter().filter_map(|part| part.detail.as_deref()) {
+            detail += &format!("; {part}");
+        }
+        Self::Refused {
+            challenge,
+            detail: one_line(&detail),
+            kind: one_line(kind.rsplit(':').next().unwrap_or_default()),
+            status: problem.status.unwrap_or_default(),
+        }
+    }
+
+    /// Returns whether the authority was not asked, or could not work: it has not counted that.
+    pub(crate) fn is_uncounted(&self) -> bool {
+        match self {
+            Self::Folder { .. } | Self::Network(_) => true,
+            Self::Refused { status, .. } => *status >= 500,
+            Self::TimedOut | Self::Protocol(_) | Self::Certificate(_) => false,
+        }
+    }
+
+    /// Returns whether the authority does not know the account.
+    pub(crate) fn is_unknown_account(&self) -> bool {
+        matches!(self, Self::Refused { kind, .. } if kind == "accountDoesNotExist")
+    }
+
+    /// Returns whether another challenge might be passed.
+    pub(crate) fn is_of_challenge(&self) -> bool {
+        matches!(self, Self::Refused { challenge: Some(_), .. })
+    }
+}
+
+/// Returns a text of another program without line ends and the like, and not too long.
+fn one_line(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_DETAIL).collect()
+}
+
+/// The longest explanation of an authority that is passed on, in characters.
+const MAX_DETAIL: usize = 1000;
+
+impl fmt::Display for AcmeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder { action, path, source } => {
+                write!(f, "{action} {}: {}", path.display(), Plain(source))
+            }
+            Self::Network(error) => error.fmt(f),
+            Self::Refused { challenge, detail, kind, status: _ } => {
+                f.write_str("the authority says")?;
+                if let Some(challenge) = challenge {
+                    write!(f, " of {challenge}")?;
+                }
+                match kind.as_str() {
+                    "" => write!(f, ": {detail}"),
+                    kind => write!(f, ": {detail} ({kind})"),
+                }
+            }
+            Self::TimedOut => f.write_str("the authority has not decided in time"),
+            Self::Protocol(detail) => write!(f, "the authority's answer is unclear: {detail}"),
+            Self::Certificate(error) => write!(f, "the certificate cannot be used: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AcmeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Folder { source, .. } => Some(source),
+            Self::Network(error) => Some(error),
+            Self::Certificate(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<instant_acme::Error> for AcmeError {
+    fn from(error: instant_acme::Error) -> Self {
+        use instant_acme::Error;
+        match error {
+            Error::Api(problem) => Self::refused(None, &problem),
+            Error::Other(error) => match error.downcast::<ClientError>() {
+                Ok(error) => Self::Network(error),
+                Err(error) => Self::Protocol(one_line(&error.to_string())),
+            },
+            error => Self::Protocol(one_line(&error.to_string())),
+        }
+    }
+}
+
+impl From<TlsError> for AcmeError {
+    fn from(error: TlsError) -> Self {
+        Self::Certificate(error)
+    }
+}

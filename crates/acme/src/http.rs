@@ -1,0 +1,116 @@
+//! The requests of instant-acme, made by the client of this program.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, StatusCode};
+use http_body_util::BodyExt;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use underpass_client::{ClientError, Request, TlsSetup, Url};
+
+/// A client for one authority. Clones share what it asked for.
+#[derive(Clone)]
+pub(crate) struct Http {
+    client: Arc<underpass_client::HttpClient<'static>>,
+    retry_after: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Http {
+    /// Creates a client that trusts servers as `tls` says.
+    pub(crate) fn new(tls: TlsSetup) -> Self {
+        let client = underpass_client::HttpClient { tls, ..Default::default() };
+        Self { client: Arc::new(client), retry_after: Arc::default() }
+    }
+
+    /// Takes how long the last answer asked to wait.
+    pub(crate) fn take_retry_after(&self) -> Option<Duration> {
+        self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns the body of a document.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub(crate) fn get(&self, url: &Url) -> Result<Vec<u8>, ClientError> {
+        let request = Request { method: "GET", fields: &[] };
+        let mut answer = self.client.execute(None, &request, url)?;
+        let framing = answer.response.framing;
+        let body = answer.connection.incoming().memory(framing, MAX_BODY);
+        body.map_err(|error| ClientError::receiving(url.as_str(), error))
+    }
+
+    fn exchange(&self, parts: &Parts, body: &[u8]) -> Result<BytesResponse, Error> {
+        let other = |error: ClientError| Error::Other(Box::new(error));
+        let url = Url::parse(&parts.uri.to_string()).map_err(|_| Error::Str("no URL"))?;
+        let media_type = parts.headers.get(http::header::CONTENT_TYPE);
+        let media_type = media_type.and_then(|value| value.to_str().ok());
+        let fields: Vec<_> = media_type.map(|value| ("Content-Type", value)).into_iter().collect();
+        let request = Request { method: parts.method.as_str(), fields: &fields };
+        let (mut connection, response) = match body {
+            [] => {
+                let answer = self.client.execute(None, &request, &url).map_err(other)?;
+                (answer.connection, answer.response)
+            }
+            body => self.client.send(None, &request, &url, body).map_err(other)?,
+        };
+        let wait = response.retry_after(SystemTime::now());
+        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wait;
+        let is_problem = response.fields.text("content-type").is_some_and(|it| it.contains("json"));
+        if response.status >= 400 && !is_problem {
+            return Err(other(connection.refusal(&response)));
+        }
+        let mut builder = http::Response::builder().status(
+            StatusCode::from_u16(response.status).map_err(|error| Error::Http(error.into()))?,
+        );
+        for name in PASSED_ON {
+            if let Some(value) = response.fields.get(name) {
+                builder = builder.header(HeaderName::from_static(name), value);
+            }
+        }
+        let body = connection.incoming().memory(response.framing, MAX_BODY);
+        let body = body.map_err(|error| other(ClientError::receiving(url.as_str(), error)))?;
+        let (parts, ()) = builder.body(())?.into_parts();
+        Ok(BytesResponse { parts, body: Box::new(Bytes::from(body)) })
+    }
+}
+
+impl HttpClient for Http {
+    fn request(
+        &self,
+        request: http::Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let http = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            // It is in memory.
+            let Ok(body) = body.collect().await;
+            http.exchange(&parts, &body.to_bytes())
+        })
+    }
+}
+
+/// Runs a future of instant-acme. Its requests wait for the network themselves, so none of them has
+/// to be woken.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The fields of an answer that instant-acme reads.
+const PASSED_ON: [&str; 3] = ["location", "replay-nonce", "retry-after"];
+
+/// The longest answer of an authority, in bytes; a chain of certificates has some thousands.
+const MAX_BODY: usize = 1 << 20;

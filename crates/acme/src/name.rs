@@ -1,0 +1,99 @@
+//! The names for which certificates are ordered.
+
+use std::fmt;
+
+use underpass_client::Url;
+
+/// Why no certificate can be ordered for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadName {
+    /// It is an address.
+    Address,
+    /// It is no host name.
+    Malformed,
+    /// It stands for many names, and the owner of these is only found out by DNS records.
+    Wildcard,
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => "certificates are ordered for names, and this is an address",
+            Self::Malformed => "this is no host name such as files.example.org",
+            Self::Wildcard => {
+                "a certificate for all names of a domain needs changes of its DNS, which this \
+                 program does not make: order it with another program, and give --tls-cert"
+            }
+        })
+    }
+}
+
+impl std::error::Error for BadName {}
+
+/// Returns a host name in the form in which clients ask for it: in lower case, other scripts than
+/// Latin in Punycode, without a final dot.
+///
+/// # Errors
+///
+/// [`BadName`].
+pub fn name(text: &str) -> Result<String, BadName> {
+    if text.starts_with("*.") {
+        return Err(BadName::Wildcard);
+    }
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
+    if !text.chars().all(is_part) {
+        return Err(BadName::Malformed);
+    }
+    if text.contains(':') {
+        let is_port = text.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':'));
+        return Err(if is_port { BadName::Malformed } else { BadName::Address });
+    }
+    let url = Url::parse(&format!("https://{text}/")).map_err(|_| BadName::Malformed)?;
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    if url.domain().is_none() {
+        return Err(BadName::Address);
+    }
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    match host.len() <= 253 && host.split('.').all(is_label) {
+        true => Ok(host.to_owned()),
+        false => Err(BadName::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_written_as_clients_ask_for_it() {
+        for (text, expected) in [
+            ("files.example.org", "files.example.org"),
+            ("Files.Example.ORG.", "files.example.org"),
+            ("b\u{fc}cher.example", "xn--bcher-kva.example"),
+            ("nas", "nas"),
+        ] {
+            assert_eq!(name(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_certificate_can_be_ordered_for_is_refused() {
+        for (text, expected) in [
+            ("", BadName::Malformed),
+            ("a..b", BadName::Malformed),
+            ("-a.example", BadName::Malformed),
+            ("a/../b", BadName::Malformed),
+            ("user@a.example", BadName::Malformed),
+            ("a.example:443", BadName::Malformed),
+            ("https://a.example", BadName::Malformed),
+            ("192.0.2.1", BadName::Address),
+            ("2001:db8::1", BadName::Address),
+            ("*.example.org", BadName::Wildcard),
+        ] {
+            assert_eq!(name(text), Err(expected), "{text}");
+        }
+        assert_eq!(name(&format!("{}.example", "a".repeat(64))), Err(BadName::Malformed));
+    }
+}

@@ -1,0 +1,74 @@
+//! When certificates are renewed, and when a failed attempt is repeated.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+/// Returns when a certificate is to be renewed: after two thirds of its lifetime, and up to a
+/// thirtieth of it later, so that servers that began together do not ask together.
+pub(crate) fn renewal(validity: &Range<SystemTime>) -> SystemTime {
+    let lifetime = lifetime(validity);
+    validity.start + lifetime * 2 / 3 + lifetime.mul_f64(random() / 30.0)
+}
+
+/// Returns the lifetime of a certificate.
+pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
+    validity.end.duration_since(validity.start).unwrap_or_default()
+}
+
+/// Returns how long to wait after this number of failures in a row. An authority that has refused
+/// is asked rarely, because it counts failures; one that could not be reached has counted none.
+pub(crate) fn wait(failures: u32, is_uncounted: bool, asked: Option<Duration>) -> Duration {
+    let (first, most) = if is_uncounted { UNREACHABLE } else { REFUSED };
+    let wait = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(most);
+    let wait = wait.mul_f64(1.0 + random() / 5.0);
+    wait.max(asked.unwrap_or_default().min(MAX_ASKED))
+}
+
+/// Returns a number from 0 to 1.
+fn random() -> f64 {
+    let bits = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
+    f64::from(bits) / f64::from(u32::MAX)
+}
+
+/// The first and the longest wait after a refusal. With these, the first hour has five failures,
+/// which is what Let's Encrypt allows.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(6 * 3600));
+
+/// The first and the longest wait if the authority could not be reached.
+const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
+
+/// The longest wait that an authority can ask for.
+const MAX_ASKED: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
+        let start = SystemTime::UNIX_EPOCH;
+        let day = Duration::from_secs(24 * 3600);
+        for _ in 0..100 {
+            let at = renewal(&(start..start + 90 * day)).duration_since(start).unwrap_or_default();
+            assert!((60 * day..=63 * day).contains(&at), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_up_to_a_bound_and_heed_the_authority() {
+        let seconds = Duration::from_secs;
+        for (failures, is_uncounted, asked, expected) in [
+            (1, false, None, seconds(300)),
+            (2, false, None, seconds(600)),
+            (99, false, None, seconds(6 * 3600)),
+            (1, true, None, seconds(5)),
+            (99, true, None, seconds(3600)),
+            (1, true, Some(seconds(4000)), seconds(4000)),
+            (1, false, Some(Duration::MAX), seconds(24 * 3600)),
+        ] {
+            let wait = wait(failures, is_uncounted, asked);
+            assert!((expected..=expected.mul_f64(1.2)).contains(&wait), "{wait:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The folder with the account and the certificates, which outlive the process.
+//!
+//! Each authority has a folder of its own beneath it. Nobody but the user of the process can read
+//! them, and each file is replaced as a whole and synced.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use underpass_client::Url;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+
+use crate::error::AcmeError;
+
+/// The folder of one authority.
+#[derive(Debug)]
+pub(crate) struct StateFolder {
+    /// The folder of all authorities.
+    top: PathBuf,
+    /// The folder of this one.
+    path: PathBuf,
+    /// The folders that this process has created.
+    created: Vec<PathBuf>,
+}
+
+impl StateFolder {
+    /// Opens or creates the folder of the authority with this directory.
+    pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self, AcmeError> {
+        let mut created = Vec::new();
+        created.extend(create_folder(top)?.then(|| top.to_owned()));
+        let top = fs::canonicalize(top).map_err(fail("opening", top))?;
+        let path = top.join(folder_name(directory));
+        created.extend(create_folder(&path)?.then(|| path.clone()));
+        Ok(Self { top, path, created })
+    }
+
+    /// Returns the folders that this process has created.
+    pub(crate) fn created(&self) -> &[PathBuf] {
+        &self.created
+    }
+
+    /// Returns the absolute path of the folder of all authorities.
+    pub(crate) fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// Returns the path of the file with the certificate of a name.
+    pub(crate) fn certificate(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.pem"))
+    }
+
+    /// Returns the certificate of a name and its key, as PEM; `None` if there is none.
+    pub(crate) fn read_certificate(&self, name: &str) -> Result<Option<Vec<u8>>, AcmeError> {
+        read(&self.certificate(name))
+    }
+
+    /// Returns the account; `None` if there is none.
+    pub(crate) fn read_account(&self) -> Result<Option<Vec<u8>>, AcmeError> {
+        read(&self.path.join(ACCOUNT))
+    }
+
+    /// Keeps the certificate of a name and its key.
+    pub(crate) fn write_certificate(&self, name: &str, pem: &[u8]) -> Result<(), AcmeError> {
+        write(&self.certificate(name), pem)
+    }
+
+    /// Keeps the account.
+    pub(crate) fn write_account(&self, bytes: &[u8]) -> Result<(), AcmeError> {
+        write(&self.path.join(ACCOUNT), bytes)
+    }
+
+    /// Forgets the account, which the authority does not know.
+    pub(crate) fn remove_account(&self) -> Result<(), AcmeError> {
+        let path = self.path.join(ACCOUNT);
+        fs::remove_file(&path).map_err(fail("removing", &path))
+    }
+
+    /// Waits until no other process orders a certificate of this authority; the lock is held until
+    /// the file is dropped.
+    pub(crate) fn lock(&self) -> Result<File, AcmeError> {
+        let path = self.path.join(LOCK);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(fail("opening", &path))?;
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(fail("locking", &path)(errno.into())),
+            }
+        }
+    }
+
+    /// Checks that this process can write to the folder.
+    pub(crate) fn check(&self) -> Result<(), AcmeError> {
+        let path = self.path.join(LOCK);
+        let probe = AtomicFile::create(&path, 0o600);
+        probe.map(drop).map_err(fail("writing to", &self.path))
+    }
+}
+
+/// Creates a folder that only its owner can use; returns false if there is one.
+fn create_folder(path: &Path) -> Result<bool, AcmeError> {
+    let is_new = !path.exists();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map(|()| is_new).map_err(fail("creating", path))
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, AcmeError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(fail("reading", path))?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(fail("reading", path))?;
+    Ok(Some(bytes))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), AcmeError> {
+    let written = AtomicFile::create(path, 0o600).and_then(|file| {
+        file.file().write_all(bytes)?;
+        file.durable().commit(Existing::Replace)
+    });
+    written.map_err(fail("writing", path))
+}
+
+fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AcmeError {
+    let path = path.to_owned();
+    move |source| AcmeError::Folder { action, path, source }
+}
+
+/// Returns the name of the folder of an authority: host, port and path of its directory.
+fn folder_name(directory: &Url) -> String {
+    let port = directory.port().map(|port| format!("-{port}")).unwrap_or_default();
+    let path = directory.path().trim_end_matches('/');
+    let name = format!("{}{port}{path}", directory.host_str().unwrap_or_default());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(MAX_NAME).collect()
+}
+
+const ACCOUNT: &str = "account.json";
+
+const LOCK: &str = "lock";
+
+/// The largest file that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The longest name of a folder, in bytes.
+const MAX_NAME: usize = 200;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_whole_and_private() {
+        let temporary = tempfile::tempdir().unwrap();
+        let top = temporary.path().join("a/b");
+        let directory = Url::parse("https://ca.example:14000/dir").unwrap();
+        let state = StateFolder::open(&top, &directory).unwrap();
+        assert_eq!(state.path, fs::canonicalize(&top).unwrap().join("ca.example-14000-dir"));
+        assert_eq!(state.read_certificate("a.example").unwrap(), None);
+        state.write_certificate("a.example", b"old, and longer").unwrap();
+        state.write_certificate("a.example", b"new").unwrap();
+        state.check().unwrap();
+        drop(state.lock().unwrap());
+        assert_eq!(state.read_certificate("a.example").unwrap().unwrap(), b"new");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&state.certificate("a.example")), 0o600);
+        assert_eq!(mode(&top), 0o700);
+        assert_eq!(mode(&state.path), 0o700);
+        assert_eq!(mode(&state.path.join(LOCK)), 0o600);
+    }
+}

@@ -1,0 +1,71 @@
+//! The options of TLS.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// TLS.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub(in crate::commands::serve) struct TlsArgs {
+    /// Serve HTTPS with this certificate, followed by those of its issuers; read again on SIGHUP
+    #[arg(long, value_name = "PEM")]
+    pub(in crate::commands::serve) tls_cert: Option<PathBuf>,
+
+    /// Use this private key for --tls-cert
+    #[arg(long, value_name = "PEM")]
+    pub(in crate::commands::serve) tls_key: Option<PathBuf>,
+
+    /// Serve HTTPS with a self-signed certificate that is made at the start; its fingerprint and pin
+    /// are printed
+    #[arg(long, value_name = "WHOSE")]
+    pub(in crate::commands::serve) tls: Option<TlsSource>,
+
+    /// Serve HTTPS with a certificate for this name from an authority, which is renewed in time; can
+    /// be repeated. The authority must reach port 443 or 80 of the name, and its terms are agreed to
+    #[cfg_attr(feature = "tls", arg(long, value_name = "NAME", value_parser = underpass_acme::name))]
+    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    pub(in crate::commands::serve) acme: Vec<String>,
+
+    /// Give this address to the authority, which may write to it about its certificates
+    #[arg(long, value_name = "ADDRESS")]
+    pub(in crate::commands::serve) acme_email: Option<String>,
+
+    /// Use the authority with this directory [default: that of Let's Encrypt]
+    #[arg(long, value_name = "URL")]
+    pub(in crate::commands::serve) acme_directory: Option<String>,
+
+    /// Keep the account and certificates of --acme in this folder [default: acme in
+    /// $STATE_DIRECTORY, or ~/.local/state/underpass/acme]
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::commands::serve) acme_state: Option<PathBuf>,
+
+    /// Trust the certificate authorities in this PEM file instead of the system's for the server of
+    /// --acme-directory
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::commands::serve) acme_ca: Option<PathBuf>,
+
+    /// Redirect plain HTTP requests on this port to HTTPS; 0 for any free port
+    #[arg(long, value_name = "PORT")]
+    pub(in crate::commands::serve) redirect_http: Option<u16>,
+
+    /// Let a network card that encrypts read the page cache itself: fast, but a write to a file that
+    /// is being sent breaks its connections
+    #[arg(long)]
+    pub(in crate::commands::serve) tls_zero_copy: bool,
+}
+
+impl TlsArgs {
+    /// Returns whether certificates come from an authority.
+    pub(in crate::commands::serve) fn is_acme(&self) -> bool {
+        !self.acme.is_empty()
+    }
+}
+
+/// The source of a certificate that is in no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::commands::serve) enum TlsSource {
+    // Without a help text of its own, which would put blank lines between all options.
+    #[value(name = "self")]
+    SelfSigned,
+}

@@ -1,0 +1,50 @@
+//! Certificates from an authority in a program that was built without TLS: there are none.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use underpass_transport::tls::Identities;
+
+use super::super::args::ServeArgs;
+use crate::failure::Result;
+
+/// The certificates that an authority issues.
+#[derive(Debug)]
+pub(crate) struct Orders(Infallible);
+
+impl Orders {
+    /// Returns nothing: nobody can ask for them.
+    pub(crate) fn open(_args: &ServeArgs) -> Result<Option<(Identities, Self)>> {
+        Ok(None)
+    }
+
+    /// Returns the folder to which this process has to write.
+    pub(crate) fn folder(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Returns the port of the authority.
+    pub(crate) fn port(&self) -> u16 {
+        match self.0 {}
+    }
+
+    /// Checks that nobody is served the keys.
+    pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
+        match self.0 {}
+    }
+
+    /// Checks that this process can keep certificates.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.0 {}
+    }
+
+    /// Prints which certificates are still missing.
+    pub(crate) fn announce(&self) {
+        match self.0 {}
+    }
+
+    /// Orders and renews certificates from now on.
+    pub(crate) fn start(self, _has_http: bool, _is_quiet: bool) -> Result<()> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,130 @@
+//! The identities of a server by name, and its answers to the challenges of authorities.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::super::error::TlsError;
+use super::super::suites;
+use super::identity::{Identity, signed_by_itself};
+
+/// The protocol by which an authority checks that a server has a name (TLS-ALPN-01, RFC 8737).
+pub(in crate::tls) const ACME_PROTOCOL: &[u8] = b"acme-tls/1";
+
+/// The identities of a server, which may change while it runs. All clones share them; a change
+/// applies to handshakes that begin later.
+#[derive(Clone, Debug, Default)]
+pub struct Identities(Arc<RwLock<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// For clients that ask for no name, or for one that has no identity of its own.
+    default: Option<Identity>,
+    /// In lower case, as rustls passes names on.
+    by_name: BTreeMap<String, Identity>,
+    /// The certificates that answer challenges, by the name in question.
+    tls_answers: HashMap<String, Arc<CertifiedKey>>,
+    /// The texts that answer challenges over plain HTTP (RFC 8555 8.3), by token.
+    http_answers: HashMap<String, String>,
+    is_slow: bool,
+}
+
+impl Identities {
+    /// Uses this identity for clients that ask for no name, or for one without its own identity.
+    pub fn set_default(&self, identity: Identity) {
+        self.change(|known| known.default = Some(identity));
+    }
+
+    /// Uses this identity for clients that ask for `name`.
+    pub fn set(&self, name: &str, identity: Identity) {
+        self.change(|known| {
+            known.by_name.insert(name.to_ascii_lowercase(), identity);
+        });
+    }
+
+    /// Begins to answer the challenge of an authority that asks for `name` over TLS; `digest` is the
+    /// SHA-256 of the expected text.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Name`] if no certificate can be for this name.
+    pub fn answer_over_tls(&self, name: &str, digest: &[u8]) -> Result<(), TlsError> {
+        let answer = Arc::new(answer(name, digest)?);
+        self.change(|known| known.tls_answers.insert(name.to_ascii_lowercase(), answer));
+        Ok(())
+    }
+
+    /// Begins to answer the challenge with this token over plain HTTP.
+    pub fn answer_over_http(&self, token: &str, text: &str) {
+        self.change(|known| known.http_answers.insert(token.to_owned(), text.to_owned()));
+    }
+
+    /// Answers no challenge any more.
+    pub fn end_answers(&self) {
+        self.change(|known| {
+            known.tls_answers.clear();
+            known.http_answers.clear();
+        });
+    }
+
+    /// Returns the answer to the challenge with this token over plain HTTP.
+    #[must_use]
+    pub fn http_answer(&self, token: &str) -> Option<String> {
+        self.read().http_answers.get(token).cloned()
+    }
+
+    /// Returns the end of each identity's validity, with its name; the default identity has none,
+    /// and is left out if it is also that of a name.
+    #[must_use]
+    pub fn expiries(&self) -> Vec<(String, SystemTime)> {
+        let known = self.read();
+        let default = known.default.iter().filter(|_| known.by_name.is_empty());
+        let named = known.by_name.iter().map(|(name, identity)| (name.as_str(), identity));
+        let all = default.map(|identity| ("", identity)).chain(named);
+        all.filter_map(|(name, identity)| Some((name.to_owned(), identity.validity()?.end)))
+            .collect()
+    }
+
+    /// Returns whether the signature of one of them takes long.
+    pub(in crate::tls) fn is_slow(&self) -> bool {
+        self.read().is_slow
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) {
+        let mut known: RwLockWriteGuard<'_, Known> =
+            self.0.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut known);
+        known.is_slow = known.default.iter().chain(known.by_name.values()).any(Identity::is_slow);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResolvesServerCert for Identities {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name();
+        let known = self.read();
+        // RFC 8737 3: an authority offers this protocol and no other.
+        if hello.alpn().is_some_and(|offered| offered.eq([ACME_PROTOCOL])) {
+            return known.tls_answers.get(name?).cloned();
+        }
+        let identity = name.and_then(|name| known.by_name.get(name)).or(known.default.as_ref());
+        identity.map(|identity| Arc::clone(identity.key()))
+    }
+}
+
+/// Makes the certificate by which a server shows an authority that it has this name (RFC 8737 3).
+/// It is no [`Identity`]: no client but an authority knows all of its extensions.
+fn answer(name: &str, digest: &[u8]) -> Result<CertifiedKey, TlsError> {
+    let params = rcgen::CertificateParams::new([name.to_owned()]);
+    let mut params = params.map_err(|_| TlsError::Name(name.to_owned()))?;
+    params.custom_extensions = vec![rcgen::CustomExtension::new_acme_identifier(digest)];
+    let (chain, key) = signed_by_itself(&params)?;
+    let key = suites::provider(None).key_provider.load_private_key(key);
+    Ok(CertifiedKey::new(chain, key.map_err(|error| TlsError::Refused(error.to_string()))?))
+}
