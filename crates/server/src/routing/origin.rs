@@ -230,7 +230,7 @@ fn response(
     push_fields(ctx, (entry, &cache), &mut plan);
     if matches!(plan.status, 200 | 206 | 304) {
         ctx.shared().path_fields.push(path, &mut plan.fields);
-        if ctx.shared().sandboxes && is_active(&media_type) {
+        if ctx.shared().sandboxes && is_active(media_type) {
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
     }
