@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchArgs;
@@ -65,12 +65,12 @@ pub(crate) enum Command {
 
 impl Cli {
     /// Parses the command line; for a server also the options of the environment and of a file.
-    pub(crate) fn understand(mut words: Vec<OsString>) -> Result<Self, Failure> {
-        let mut matches = Self::command().try_get_matches_from(&words)?;
-        if let Some(given) = matches.subcommand_matches("serve") {
-            words = serve::add_other_sources(&words, given)?;
-            matches = Self::command().try_get_matches_from(&words)?;
+    pub(crate) fn understand(words: &[OsString]) -> Result<Self, Failure> {
+        let mut cli = Self::try_parse_from(words)?;
+        if let Some(Command::Serve(args)) = &mut cli.command {
+            serve::warn_of_variables();
+            **args = serve::complete(words)?;
         }
-        Ok(Self::from_arg_matches(&matches)?)
+        Ok(cli)
     }
 }

@@ -186,6 +186,7 @@ impl From<ServeError> for Failure {
             ServeError::Listen { address, source } => {
                 Self::Network { action: "listening on", address, source }
             }
+            ServeError::Site(fault) => Self::Usage(fault),
             ServeError::Header(fault) => Self::Usage(format!("--header: {fault}")),
             ServeError::Io { action, source } => Self::System { action, source },
             ServeError::Pattern { pattern, source } => {

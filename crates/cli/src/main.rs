@@ -22,7 +22,7 @@ use cli::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
-    match Cli::understand(std::env::args_os().collect()).and_then(run) {
+    match Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
         Ok(code) => code,
         Err(failure) => output::failure(&failure),
     }

@@ -27,13 +27,14 @@ fn commands(above: &[String]) -> Vec<(Vec<String>, String)> {
 }
 
 /// Values of all sorts: one of them is right for each option.
-const VALUES: [&str; 25] = [
+const VALUES: [&str; 26] = [
     "1",
     "0.5",
     "1K",
     "127.0.0.1:0",
     "http://localhost/",
     "a: b",
+    "/a /b 301",
     "a=b/c",
     "a:b",
     "fast",

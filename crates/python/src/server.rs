@@ -14,7 +14,7 @@ use serde::Serialize;
 use underpass_engine::Integrity;
 use underpass_server::auth::Access;
 use underpass_server::server::{
-    Address, Changes, Control, ServeError, Server as FileServer, Settings, Summary,
+    Address, Changes, Control, ServeError, Server as FileServer, Settings, SiteSettings, Summary,
 };
 
 use crate::callbacks::{Callbacks, callbacks};
@@ -126,28 +126,31 @@ fn settings(root: PathBuf, args: ServerArgs) -> PyResult<Settings> {
     let max_connections = usize::try_from(descriptors / 4).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
     let root = fs::canonicalize(&root)
         .map_err(|source| raised(ServeError::Root { path: root, source }))?;
-    let defaults = Settings::new(root);
+    let site = SiteSettings::new(root.clone());
     Ok(Settings {
         workers,
         max_connections,
         timeout: seconds("timeout", args.timeout)?,
-        integrity: parse::<Integrity>("integrity", &args.integrity)?,
-        access: Access::parse(&args.auth).map_err(|error| invalid("auth", error))?,
-        hide: args.hide,
-        shows_hidden: args.show_hidden,
-        headers: args.headers,
-        cors: args.cors,
-        changes: Changes {
-            upload: args.upload,
-            delete: args.delete,
-            create_parents: args.create_parents,
-            ..defaults.changes
-        },
+        sites: vec![SiteSettings {
+            integrity: parse::<Integrity>("integrity", &args.integrity)?,
+            access: Access::parse(&args.auth).map_err(|error| invalid("auth", error))?,
+            hide: args.hide,
+            shows_hidden: args.show_hidden,
+            headers: args.headers,
+            cors: args.cors,
+            changes: Changes {
+                upload: args.upload,
+                delete: args.delete,
+                create_parents: args.create_parents,
+                ..site.changes
+            },
+            ..site
+        }],
         drain: match args.drain {
             0.0 => Duration::ZERO,
             drain => seconds("drain", drain)?,
         },
-        ..defaults
+        ..Settings::new(root)
     })
 }
 

@@ -6,11 +6,14 @@
 //! which are in effect.
 //!
 //! ```
-//! use underpass_sandbox::{AllowedAccess, Sandbox};
+//! use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 //!
 //! // The restrictions of a thread cannot be undone, so this one is separate.
 //! let thread = std::thread::spawn(|| {
-//!     let access = AllowedAccess { root: std::env::temp_dir(), ..AllowedAccess::default() };
+//!     let access = AllowedAccess {
+//!         roots: vec![AllowedRoot { path: std::env::temp_dir(), ..AllowedRoot::default() }],
+//!         ..AllowedAccess::default()
+//!     };
 //!     Sandbox::new(&access).apply()
 //! });
 //! let confinement = thread.join().expect("no panic")?;
@@ -30,6 +33,6 @@ mod seccomp;
 mod user;
 
 pub use error::{SandboxError, UserError};
-pub use landlock::AllowedAccess;
+pub use landlock::{AllowedAccess, AllowedRoot};
 pub use sandbox::{Confinement, Sandbox};
 pub use user::User;

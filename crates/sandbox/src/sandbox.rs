@@ -60,7 +60,9 @@ impl<'a> Sandbox<'a> {
             true => privileges::drop_capabilities(self.user),
             false => Privileges::current(self.user),
         };
-        access::check_readable(&self.access.root)?;
+        for root in &self.access.roots {
+            access::check_readable(&root.path)?;
+        }
         let warnings = self.warnings(&privileges);
         if !self.is_enabled {
             return Ok(Confinement { privileges, sandbox: None, warnings });
@@ -82,8 +84,11 @@ impl<'a> Sandbox<'a> {
     fn warnings(&self, privileges: &Privileges) -> Vec<String> {
         let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
-        if (allowed.uploads || allowed.deletes) && !access::is_writable(&allowed.root) {
-            let root = allowed.root.display();
+        for root in allowed.roots.iter().filter(|root| root.uploads || root.deletes) {
+            if access::is_writable(&root.path) {
+                continue;
+            }
+            let root = root.path.display();
             warnings.push(format!(
                 "{root} is not writable for this user: uploads and deletions directly in it fail"
             ));
@@ -105,6 +110,12 @@ impl<'a> Sandbox<'a> {
 }
 
 impl Confinement {
+    /// Returns whether access to files is restricted.
+    #[must_use]
+    pub fn restricts_files(&self) -> bool {
+        matches!(self.sandbox, Some((Landlock::Confined { .. }, _)))
+    }
+
     /// Returns what the operator should change, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> &[String] {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::{Hint, Hinted};
 use underpass_engine::wait::Limits;
 use underpass_engine::{RecordKind, TlsTransport};
+use underpass_protocol::request::host_map::HostMap;
 
 pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 pub use crate::trust::{Pin, Trust, UnknownPin};
@@ -76,6 +77,12 @@ impl Identity {
         Err(TlsError)
     }
 
+    /// Returns whether both have the same certificates.
+    #[must_use]
+    pub fn is_same(&self, _other: &Self) -> bool {
+        match self.0 {}
+    }
+
     /// Makes a certificate that its own key has signed.
     ///
     /// # Errors
@@ -117,6 +124,11 @@ pub struct Identities(Infallible);
 impl Identities {
     /// Uses this identity for clients that ask for no name of their own.
     pub fn set_default(&self, _identity: Identity) {
+        match self.0 {}
+    }
+
+    /// Uses these identities for clients that ask for the names of sites.
+    pub fn set_sites(&self, _of_sites: HostMap<Option<Identity>>) {
         match self.0 {}
     }
 
@@ -276,6 +288,12 @@ impl Handshake {
 pub struct Session(Infallible);
 
 impl Session {
+    /// Returns the name that the client asked for.
+    #[must_use]
+    pub fn asked_name(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
     /// Returns the facts of the session.
     #[must_use]
     pub fn facts(&self) -> &SessionFacts {

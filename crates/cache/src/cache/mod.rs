@@ -82,9 +82,12 @@ impl Cache {
     }
 
     /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with
-    /// each event by the thread that noticed it: that of a fill with its report.
+    /// each event by the thread that noticed it: that of a fill with its report. Only the first call
+    /// has an effect.
     pub fn start(&self, observe: impl Fn(&CacheEvent<'_>) + Send + Sync + 'static) {
-        self.node.observe(Box::new(observe));
+        if !self.node.observe(Box::new(observe)) {
+            return;
+        }
         let node = Arc::downgrade(&self.node);
         // Without this thread, more has to be fetched again after a power failure.
         let _ = std::thread::Builder::new().name("cache".to_owned()).spawn(move || maintain(&node));

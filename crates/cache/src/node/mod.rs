@@ -172,8 +172,8 @@ impl Node {
     }
 
     /// Sets the function that is called with each event; the first one counts.
-    pub(crate) fn observe(&self, observer: Observer) {
-        let _ = self.observer.set(observer);
+    pub(crate) fn observe(&self, observer: Observer) -> bool {
+        self.observer.set(observer).is_ok()
     }
 
     /// Reports what a fill did.

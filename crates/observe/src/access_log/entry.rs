@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::metrics::SiteCounts;
 use underpass_engine::{Report, Tally, Usage};
 
 /// The log entry of one request, from its first byte to the last of the response.
@@ -14,6 +15,8 @@ pub struct AccessEntry {
     pub duration: Duration,
     /// The address of the client, as the log shows it.
     pub peer: String,
+    /// The site that answered, if there are several.
+    pub site: Option<Arc<SiteCounts>>,
     /// The authenticated user.
     pub user: Option<Arc<str>>,
     /// The method as the client spelled it.
@@ -51,7 +54,7 @@ pub struct AccessEntry {
     pub user_space_bytes: u64,
     /// The cost for the thread that moved the bytes, if the format [`logs_cost`].
     ///
-    /// [`logs_cost`]: crate::access_log::LogFormat::tells_cost
+    /// [`logs_cost`]: crate::access_log::LogFormat::logs_cost
     pub usage: Usage,
     /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
     /// explanations.
@@ -113,6 +116,7 @@ impl Default for AccessEntry {
             started: SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
             peer: String::new(),
+            site: None,
             user: None,
             verb: String::new(),
             target: Vec::new(),

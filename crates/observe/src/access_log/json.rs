@@ -13,6 +13,9 @@ pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) 
     out.extend_from_slice(b"{\"time\":\"");
     time.push_rfc3339_with_thousandths(out);
     out.push(b'"');
+    if let Some(site) = &exchange.site {
+        text(out, "site", site.name().as_bytes());
+    }
     text(out, "remote", exchange.peer.as_bytes());
     text_or_null(out, "user", user(exchange));
     text(out, "method", exchange.verb.as_bytes());

@@ -27,6 +27,8 @@ pub enum LogFormat {
     /// acknowledged, `complete` or the failure, and mechanism.
     #[default]
     Combined,
+    /// The combined format after the name of the site.
+    VhostCombined,
     /// One JSON object.
     Json,
     /// A template with `$variables` as in nginx.
@@ -34,7 +36,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Parses `combined`, `json`, or a template, which contains a `$`.
+    /// Parses `combined`, `vhost_combined`, `json`, or a template, which contains a `$`.
     ///
     /// ```
     /// use underpass_observe::access_log::LogFormat;
@@ -50,6 +52,7 @@ impl LogFormat {
     pub fn parse(text: &str) -> Result<Self, LogFormatError> {
         match text {
             "combined" => Ok(Self::Combined),
+            "vhost_combined" => Ok(Self::VhostCombined),
             "json" => Ok(Self::Json),
             _ if text.contains('$') => {
                 Template::parse(text).map(Self::Custom).map_err(LogFormatError::Template)
@@ -63,7 +66,7 @@ impl LogFormat {
     #[must_use]
     pub fn needs(&self) -> &[String] {
         match self {
-            Self::Combined | Self::Json => &[],
+            Self::Combined | Self::VhostCombined | Self::Json => &[],
             Self::Custom(template) => template.needs(),
         }
     }
@@ -73,7 +76,7 @@ impl LogFormat {
     #[must_use]
     pub fn logs_cost(&self) -> bool {
         match self {
-            Self::Combined => false,
+            Self::Combined | Self::VhostCombined => false,
             Self::Json => true,
             Self::Custom(template) => template.logs_cost(),
         }
@@ -84,6 +87,11 @@ impl LogFormat {
         time.set(exchange.ended());
         match self {
             Self::Combined => combined::write(exchange, time, out),
+            Self::VhostCombined => {
+                template::push_site(out, exchange);
+                out.push(b' ');
+                combined::write(exchange, time, out);
+            }
             Self::Json => json::write(exchange, time, out),
             Self::Custom(template) => template.write(exchange, time, out),
         }
@@ -114,7 +122,7 @@ impl fmt::Display for LogFormatError {
         match self {
             Self::Template(error) => error.fmt(f),
             Self::Unknown => f.write_str(
-                "log formats are combined, json, or a template such as \
+                "log formats are combined, vhost_combined, json, or a template such as \
                  \"$remote_addr $request $status\" (in single quotes, for the shell)",
             ),
         }

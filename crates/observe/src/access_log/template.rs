@@ -75,6 +75,8 @@ enum Variable {
     RequestUri,
     /// `https` or `http`.
     Scheme,
+    /// The name of the site.
+    ServerName,
     /// The version of the request.
     ServerProtocol,
     /// The cipher suite.
@@ -96,7 +98,7 @@ enum Variable {
 }
 
 /// The variables by name; in addition there is `$http_NAME` for every request field.
-const VARIABLES: [(&str, Variable); 30] = [
+const VARIABLES: [(&str, Variable); 31] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_acknowledged", Variable::BytesAcknowledged),
     ("bytes_expected", Variable::BytesExpected),
@@ -118,6 +120,7 @@ const VARIABLES: [(&str, Variable); 30] = [
     ("request_time", Variable::RequestTime),
     ("request_uri", Variable::RequestUri),
     ("scheme", Variable::Scheme),
+    ("server_name", Variable::ServerName),
     ("server_protocol", Variable::ServerProtocol),
     ("ssl_cipher", Variable::SslCipher),
     ("ssl_protocol", Variable::SslProtocol),
@@ -252,6 +255,7 @@ impl Variable {
             Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
             Self::RequestUri => escape::push(out, &exchange.target, Quoting::Quoted),
             Self::Scheme => out.extend_from_slice(exchange.scheme().as_bytes()),
+            Self::ServerName => push_site(out, exchange),
             Self::ServerProtocol => push_protocol(out, exchange),
             Self::SslCipher => push_tls(out, exchange, |tls| tls.suite),
             Self::SslProtocol => push_tls(out, exchange, |tls| tls.version),
@@ -265,6 +269,12 @@ impl Variable {
             Self::UserSpaceBytes => escape::push_number(out, exchange.user_space_bytes),
         }
     }
+}
+
+/// Appends the name of the site, or `-` if there is only one.
+pub(super) fn push_site(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    let name = exchange.site.as_ref().map_or("", |site| site.name());
+    escape::push_or_dash(out, name.as_bytes(), Quoting::Bare);
 }
 
 /// Appends a property of TLS, or `-` if there was none.

@@ -18,6 +18,7 @@ fn exchange() -> AccessEntry {
         started: SystemTime::UNIX_EPOCH + Duration::from_millis(971_211_334_000),
         duration: Duration::from_micros(2_012_900),
         peer: "192.0.2.7".into(),
+        site: None,
         user: Some("alice".into()),
         verb: "GET".into(),
         target: b"/x?y=%20".into(),
@@ -184,7 +185,10 @@ fn template_says_which_request_fields_it_needs() {
 fn what_is_no_format_is_refused_with_a_remedy() {
     let text = |format| LogFormat::parse(format).unwrap_err().to_string();
     for format in ["", "Combined", "apache"] {
-        assert!(text(format).starts_with("log formats are combined, json"), "{format}");
+        assert!(
+            text(format).starts_with("log formats are combined, vhost_combined, json"),
+            "{format}"
+        );
     }
     let unknown = text("$status $upstream_addr");
     assert!(

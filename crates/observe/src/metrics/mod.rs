@@ -5,16 +5,19 @@
 
 mod histogram;
 mod render;
+mod site; // what one site has answered
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use underpass_engine::{Mechanism, Report};
+
+pub use site::SiteCounts;
 
 use histogram::{Histogram, nanoseconds};
 
@@ -91,8 +94,8 @@ impl Metrics {
     ///
     /// [`Transfers::len`]: crate::transfers::Transfers::len
     #[must_use]
-    pub fn render(&self, open_transfers: usize) -> String {
-        render::render(self, open_transfers)
+    pub fn render(&self, open_transfers: usize, sites: &[Arc<SiteCounts>]) -> String {
+        render::render(self, open_transfers, sites)
     }
 }
 

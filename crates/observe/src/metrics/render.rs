@@ -2,20 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use underpass_engine::Mechanism;
 
 use crate::metrics::histogram::BOUNDS;
-use crate::metrics::{Metrics, RareCounts, WorkerMetrics};
+use crate::metrics::{Metrics, RareCounts, SiteCounts, WorkerMetrics};
 
 /// Renders the counts of all workers.
-pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
+pub(super) fn render(
+    metrics: &Metrics,
+    open_transfers: usize,
+    sites: &[Arc<SiteCounts>],
+) -> String {
     let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
     page.connections();
     page.tls();
     page.requests();
     page.bytes();
+    page.sites(sites);
     page.declines();
     page.cold_waits();
     let digests = metrics.digests.load(Relaxed);
@@ -31,6 +37,9 @@ pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     page.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.text
 }
+
+/// A number of a site.
+type SiteCount = fn(&SiteCounts) -> u64;
 
 /// The text under construction, and the counters.
 struct Page<'m> {
@@ -73,6 +82,20 @@ impl Page<'_> {
         let resumed = self.sum(|worker| &worker.resumed);
         let help = "Handshakes of TLS that went on with an earlier session.";
         self.counter("tls_resumed_total", help, resumed);
+    }
+
+    /// Writes the counts of each site, if there are several.
+    fn sites(&mut self, sites: &[Arc<SiteCounts>]) {
+        let families: [(&str, &str, SiteCount); 2] = [
+            ("site_requests_total", "Requests answered, by site.", SiteCounts::requests),
+            ("site_sent_bytes_total", "Bytes sent, by site.", SiteCounts::bytes),
+        ];
+        for (name, help, count) in families.into_iter().filter(|_| !sites.is_empty()) {
+            self.family(name, "counter", help);
+            for site in sites {
+                self.sample(name, &[("site", site.name())], count(site));
+            }
+        }
     }
 
     /// Writes the number of responses and their durations.

@@ -66,7 +66,7 @@ fn report(policy: Policy) -> Result<Report, Error> {
 
 #[test]
 fn fresh_page_has_every_family_and_zeros() {
-    let samples = parse(&Metrics::new(2).render(0));
+    let samples = parse(&Metrics::new(2).render(0, &[]));
     for name in [
         "connections_accepted_total",
         "connections_refused_total",
@@ -106,7 +106,7 @@ fn what_workers_count_is_summed() {
         metrics.secured(Some("no_module"), true);
         metrics.handshake_failed("closed");
     }
-    let samples = parse(&metrics.render(5));
+    let samples = parse(&metrics.render(5, &[]));
     for (name, value) in [
         ("connections_accepted_total", 6.0),
         ("connections_refused_total", 3.0),
@@ -139,7 +139,7 @@ fn what_workers_count_is_summed() {
 fn worker_beyond_the_last_counts_at_the_first() {
     let metrics = Metrics::new(0);
     metrics.worker(7).connection_opened();
-    assert_eq!(parse(&metrics.render(0))["underpass_connections_accepted_total"], 1.0);
+    assert_eq!(parse(&metrics.render(0, &[]))["underpass_connections_accepted_total"], 1.0);
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn report_is_counted_by_mechanism_and_only_once() {
         metrics.worker(0).record_more(&report, &mut recorded);
     }
     let name = "underpass_sent_bytes_total{mechanism=\"read_write\"}";
-    assert_eq!(parse(&metrics.render(0))[name], 100.0);
+    assert_eq!(parse(&metrics.render(0, &[]))[name], 100.0);
     metrics.worker(0).record(&report);
-    assert_eq!(parse(&metrics.render(0))[name], 200.0);
+    assert_eq!(parse(&metrics.render(0, &[]))[name], 200.0);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn declines_are_counted_by_mechanism_and_errno() {
     let mut recorded = Recorded::default();
     metrics.worker(0).record_more(error.report(), &mut recorded);
     metrics.worker(0).record_more(error.report(), &mut recorded);
-    let samples = parse(&metrics.render(0));
+    let samples = parse(&metrics.render(0, &[]));
     let name = "underpass_declines_total{mechanism=\"copy_file_range\",errno=\"EINVAL\"}";
     assert_eq!(samples[name], 1.0);
 }

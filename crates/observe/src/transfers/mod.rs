@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::metrics::SiteCounts;
 use underpass_engine::Mechanism;
 
 pub use cached::{CacheRow, cache_json, cache_page};
@@ -40,6 +41,8 @@ pub fn without_token(target: &[u8]) -> Vec<u8> {
 pub struct TransferFacts {
     /// The address of the client.
     pub peer: String,
+    /// The site, if there are several.
+    pub site: Option<Arc<SiteCounts>>,
     /// The authenticated user.
     pub user: Option<Arc<str>>,
     /// The method.

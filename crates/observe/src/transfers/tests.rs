@@ -9,6 +9,7 @@ use crate::transfers::*;
 fn facts(target: &str, expected: u64, started: Instant) -> TransferFacts {
     TransferFacts {
         peer: "192.0.2.7:50000".into(),
+        site: None,
         user: Some("alice".into()),
         verb: "GET".into(),
         target: target.into(),
@@ -120,6 +121,7 @@ fn names_cannot_break_out_of_the_page() {
     let transfers = Transfers::default();
     let target = "/%3C/bdi%3e<script>alert(\"1\")</script>&amp;";
     let _handle = transfers.register(TransferFacts {
+        site: None,
         user: Some("<i>".into()),
         peer: "\"><img>".into(),
         ..facts(target, 10, ago(1))
@@ -141,6 +143,7 @@ fn page_is_small_asks_for_nothing_and_renews_itself() {
     let handles: Vec<_> = (0..2000)
         .map(|_| {
             let facts = TransferFacts {
+                site: None,
                 user: Some(worst.as_str().into()),
                 ..facts(&worst, u64::MAX, ago(90_061))
             };

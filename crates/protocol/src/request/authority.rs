@@ -79,3 +79,13 @@ fn is_literal(inside: &[u8]) -> bool {
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
 }
+
+/// Returns the host of an authority, without its port.
+#[must_use]
+pub fn host(authority: &[u8]) -> &[u8] {
+    let end = match authority.iter().position(|&byte| byte == b']') {
+        Some(end) => end + 1,
+        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}

@@ -4,16 +4,18 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use super::media;
 
-/// Media types by the extension of a name, in addition to those that [`media`] knows.
+/// Media types by the extension of a name, in addition to those that [`media`] knows. Clones share those
+/// of the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaTypes {
     /// The types that win over those known here.
     chosen: HashMap<String, String>,
     /// The types of extensions that are not known here.
-    others: HashMap<String, String>,
+    others: Arc<HashMap<String, String>>,
 }
 
 impl MediaTypes {
@@ -36,6 +38,7 @@ impl MediaTypes {
     /// Adds the types of a file such as `/etc/mime.types`: lines of a type and its extensions. What
     /// is not understood is left out, and so are types beyond [`MAX_TYPES`].
     pub fn add_system(&mut self, text: &str) {
+        let others = Arc::make_mut(&mut self.others);
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default();
             let mut words = line.split_ascii_whitespace();
@@ -45,11 +48,11 @@ impl MediaTypes {
             let is_text = media_type.starts_with("text/");
             let charset = if is_text { "; charset=utf-8" } else { "" };
             for extension in words.filter(|label| is_extension(label)) {
-                if self.others.len() >= MAX_TYPES {
+                if others.len() >= MAX_TYPES {
                     return;
                 }
                 let extension = extension.to_ascii_lowercase();
-                self.others.entry(extension).or_insert_with(|| format!("{media_type}{charset}"));
+                others.entry(extension).or_insert_with(|| format!("{media_type}{charset}"));
             }
         }
     }

@@ -8,5 +8,6 @@ pub mod media_types; // those of the operator and of the system too
 pub mod multipart; // several ranges in one body
 pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range
+pub mod redirect; // paths that are redirected
 pub mod resumption; // which versions broken-off downloads were of
 pub mod validator; // entity tags and dates

@@ -43,12 +43,13 @@ impl Resumptions {
     /// Returns the download of the version with this entity tag that this request makes; `None`
     /// if it requests anything but all bytes from some offset on.
     ///
-    /// A client is recognised by its address, its `User-Agent`, and what proxies say of it in
+    /// `client` is its address, and a number of the site that it asks: the same target may be another
+    /// file of another site. A client is recognised by its address, its `User-Agent`, and what proxies say of it in
     /// `X-Forwarded-For`; a false value only affects the responses to that client.
     #[must_use]
     pub fn download(
         &self,
-        client: Option<IpAddr>,
+        (client, site): (Option<IpAddr>, u64),
         request: &Request,
         etag: &str,
     ) -> Option<Download> {
@@ -57,7 +58,7 @@ impl Resumptions {
             _ => return None,
         };
         let mut hasher = self.hasher.build_hasher();
-        client.hash(&mut hasher);
+        (client, site).hash(&mut hasher);
         request.target.hash(&mut hasher);
         for name in ["user-agent", "x-forwarded-for"] {
             request.field(name).hash(&mut hasher);

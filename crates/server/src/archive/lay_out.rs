@@ -7,23 +7,23 @@ use crate::archive::layouts::{FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 
 /// Lays out the archive of a folder, with one walk for all requests that wait for it.
 pub(crate) async fn lay_out(
-    shared: Arc<Shared>,
+    site: Arc<Site>,
     client: ClientNet,
     key: LayoutKey,
     folder: OwnedFd,
 ) -> LayoutResult {
     let busy = || Err(Arc::new(ArchiveError::Busy));
-    let layouts = &shared.layouts;
+    let layouts = &site.shared.layouts;
     let submit = || {
-        let (shared, key) = (Arc::clone(&shared), key.clone());
+        let (site, key) = (Arc::clone(&site), key.clone());
         layouts.queue.submit(client, move || {
-            let waiters = shared.layouts.batches.begin(&key);
+            let waiters = site.shared.layouts.batches.begin(&key);
             if !waiters.is_empty() {
-                answer_all(waiters, &walk_folder(&shared, client, &key, folder).map_err(Arc::new));
+                answer_all(waiters, &walk_folder(&site, client, &key, folder).map_err(Arc::new));
             }
         })
     };
@@ -35,33 +35,33 @@ pub(crate) async fn lay_out(
 
 /// Walks a folder and lays out its archive. It may wait for the disk.
 fn walk_folder(
-    shared: &Shared,
+    site: &Site,
     client: ClientNet,
     key: &LayoutKey,
     folder: OwnedFd,
 ) -> Result<Arc<FolderLayout>, ArchiveError> {
-    if let Some(kept) = shared.layouts.get(key) {
+    if let Some(kept) = site.shared.layouts.get(key) {
         return Ok(kept);
     }
-    let reached = shared.root.reached(&folder).ok().flatten();
+    let reached = site.root.reached(&folder).ok().flatten();
     let options = WalkOptions {
         format: key.format,
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
         only: key.only.as_deref(),
-        shows_hidden: shared.settings.shows_hidden,
+        shows_hidden: site.settings.shows_hidden,
         hides: &|inside, is_folder| {
-            shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
+            site.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
         },
-        max_members: shared.settings.max_archive_entries,
+        max_members: site.shared.settings.max_archive_entries,
         ..WalkOptions::default()
     };
     let layout = walk(&folder, &options)?;
-    shared.metrics.folder_walk();
-    let mut held = shared.layouts.memory.reserve(client);
+    site.shared.metrics.folder_walk();
+    let mut held = site.shared.layouts.memory.reserve(client);
     if !held.resize(layout.memory() as u64) {
         return Err(ArchiveError::Busy);
     }
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));
-    Ok(shared.layouts.keep(key, FolderLayout { layout, folder, _held: held }))
+    Ok(site.shared.layouts.keep(key, FolderLayout { layout, folder, _held: held }))
 }

@@ -17,6 +17,8 @@ use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 /// The folder and format of a layout, the names that it is limited to, and the user whose rights it reflects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
+    /// The number of the site.
+    pub(crate) site: u64,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
@@ -27,10 +29,10 @@ pub(crate) struct LayoutKey {
 }
 
 impl LayoutKey {
-    /// Returns the key of an open folder at a path.
+    /// Returns the key of an open folder at a path of a site.
     pub(crate) fn of(
         folder: impl AsFd,
-        path: &[u8],
+        (site, path): (u64, &[u8]),
         user: Option<&Arc<str>>,
         format: ArchiveFormat,
         only: Option<Vec<Vec<u8>>>,
@@ -39,7 +41,7 @@ impl LayoutKey {
         #[allow(clippy::useless_conversion)] // types differ by target
         let (device, inode) =
             fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
-        Self { device, inode, path: path.to_vec(), user: user.cloned(), format, only }
+        Self { site, device, inode, path: path.to_vec(), user: user.cloned(), format, only }
     }
 }
 

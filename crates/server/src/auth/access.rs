@@ -98,7 +98,8 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     if peer.is_unix() || peer.session().is_some() {
         return None;
     }
-    let name = ctx.shared().hosts.unknown_name(authority, || peer.is_to_loopback())?;
+    let hosts = ctx.site().hosts.as_ref().filter(|_| !ctx.selection.is_named)?;
+    let name = hosts.unknown_name(authority, || peer.is_to_loopback())?;
     let detail = format!(
         "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
     );

@@ -6,6 +6,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use underpass_protocol::request::host;
+
 /// The host names of a server, besides `localhost` and addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
@@ -73,15 +75,6 @@ fn is_plain(authority: &[u8]) -> bool {
             // RFC 6761 6.3: browsers do not query a name server for these.
             host[at..].eq_ignore_ascii_case(b".localhost")
         })
-}
-
-/// Returns the host without its port.
-fn host(authority: &[u8]) -> &[u8] {
-    let end = match authority.iter().position(|&byte| byte == b']') {
-        Some(end) => end + 1,
-        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
-    };
-    &authority[..end]
 }
 
 /// Returns the host as text, without a dot at its end.

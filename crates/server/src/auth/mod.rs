@@ -106,6 +106,13 @@ impl Access {
         self.is_empty() || self.rules().can_all(user, path, right)
     }
 
+    /// Returns whether both have the same users with the same passwords: both are the same value, or
+    /// neither has rules.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.users, &other.users) || (self.is_empty() && other.is_empty())
+    }
+
     /// Returns the rules.
     fn rules(&self) -> &AccessRules<Account> {
         &self.users.rules

@@ -15,7 +15,7 @@ use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination};
 
@@ -51,78 +51,73 @@ pub(crate) struct Changed {
 
 impl Change {
     /// Makes the change. It may wait for the disk, and its time grows with the bytes to copy.
-    pub(crate) fn run(&self, shared: &Shared) -> Result<Changed, Refusal> {
+    pub(crate) fn run(&self, site: &Site) -> Result<Changed, Refusal> {
         let made = match &self.what {
-            Action::Delete(depth) => self.delete(shared, *depth),
-            Action::MakeFolder => self.make_folder(shared),
-            Action::Move(to, depth) => self.relocate(shared, to, *depth),
-            Action::Copy(to, depth) => self.copy(shared, to, *depth),
+            Action::Delete(depth) => self.delete(site, *depth),
+            Action::MakeFolder => self.make_folder(site),
+            Action::Move(to, depth) => self.relocate(site, to, *depth),
+            Action::Copy(to, depth) => self.copy(site, to, *depth),
         };
         // A failed change may have been made in part.
-        shared.names_changed();
+        site.shared.names_changed();
         made
     }
 
-    fn delete(&self, shared: &Shared, depth: Depth) -> Result<Changed, Refusal> {
-        let (folder, name, stat) = self.find(shared)?;
+    fn delete(&self, site: &Site, depth: Depth) -> Result<Changed, Refusal> {
+        let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
-        self.check_hidden(shared, &stat)?;
-        check_contents(shared, &folder, &name, &stat, &self.path, None)?;
+        self.check_hidden(site, &stat)?;
+        check_contents(site, &folder, &name, &stat, &self.path, None)?;
         tree::remove(folder.as_fd(), &name)?;
-        sync(shared, &folder)?;
+        sync(site, &folder)?;
         Ok(Changed { is_new: false, report: Report::default() })
     }
 
-    fn make_folder(&self, shared: &Shared) -> Result<Changed, Refusal> {
-        if shared.root.hides_entry(&self.path, true) {
+    fn make_folder(&self, site: &Site) -> Result<Changed, Refusal> {
+        if site.root.hides_entry(&self.path, true) {
             return Err(hidden());
         }
-        let (folder, name) = parent_of(shared, &self.path)?;
+        let (folder, name) = parent_of(site, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
             Errno::EXIST => Refusal::new(405, "something of this name is there already"),
             errno => errno.into(),
         })?;
-        sync(shared, &folder)?;
+        sync(site, &folder)?;
         Ok(Changed { is_new: true, report: Report::default() })
     }
 
-    fn relocate(
-        &self,
-        shared: &Shared,
-        to: &Destination,
-        depth: Depth,
-    ) -> Result<Changed, Refusal> {
-        let (folder, name, stat) = self.find(shared)?;
+    fn relocate(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
+        let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
-        self.check_hidden(shared, &stat)?;
+        self.check_hidden(site, &stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
-        let dest = open_dest(shared, to, &stat, is_folder)?;
-        self.refuse_own_target(shared, &stat, &dest)?;
-        check_contents(shared, &folder, &name, &stat, &self.path, Some(&to.path))?;
+        let dest = open_dest(site, to, &stat, is_folder)?;
+        self.refuse_own_target(site, &stat, &dest)?;
+        check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let mut report = Report::default();
         let is_new = dest.fill(is_folder, |existing| {
             match rename(&folder, &name, &dest.folder, &dest.name, existing) {
                 Err(Errno::XDEV) => {
-                    report = move_across(shared, (&folder, &name, &stat), &dest, existing)?;
+                    report = move_across(site, (&folder, &name, &stat), &dest, existing)?;
                     Ok(())
                 }
                 Err(Errno::INVAL) => Err(Refusal::new(403, "a folder cannot go into itself")),
                 renamed => Ok(renamed?),
             }
         })?;
-        sync(shared, &dest.folder)?;
-        sync(shared, &folder)?;
+        sync(site, &dest.folder)?;
+        sync(site, &folder)?;
         Ok(Changed { is_new, report })
     }
 
-    fn copy(&self, shared: &Shared, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
-        let from = shared.root.open(&self.path, DiskWait::Allowed)?;
+    fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
+        let from = site.root.open(&self.path, DiskWait::Allowed)?;
         let stat = fstat(&from)?;
         self.check(&stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
-        let dest = open_dest(shared, to, &stat, is_folder)?;
-        let hides = |path: &[u8], is_folder| shared.root.hides_entry(path, is_folder);
-        let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+        let dest = open_dest(site, to, &stat, is_folder)?;
+        let hides = |path: &[u8], is_folder| site.root.hides_entry(path, is_folder);
+        let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
         let mut copying = TreeCopy::new(&hides, &fits, false);
         let is_new = match tree::kind(&stat) {
             FileType::RegularFile => {
@@ -130,33 +125,27 @@ impl Change {
                     (dest.folder.try_clone()?, OsStr::from_bytes(dest.name.to_bytes()));
                 let new_file = AtomicFile::create_in(folder, name, 0o600)?;
                 copying.file(&from, new_file.file())?;
-                let new_file = if is_synced(shared) { new_file.durable() } else { new_file };
+                let new_file = if is_synced(site) { new_file.durable() } else { new_file };
                 dest.fill(false, |existing| Ok(new_file.commit(existing)?))?
             }
             FileType::Directory => {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                publish_copy(shared, &dest, |folder, name| {
+                publish_copy(site, &dest, |folder, name| {
                     copying.folder(&from, contents, folder.as_fd(), name)
                 })?
             }
             _ => return Err(Errno::NOENT.into()),
         };
-        sync(shared, &dest.folder)?;
+        sync(site, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })
     }
 
     /// Refuses to put a link in the place of its own target, which would be lost.
-    fn refuse_own_target(
-        &self,
-        shared: &Shared,
-        stat: &Stat,
-        dest: &DestEntry,
-    ) -> Result<(), Refusal> {
+    fn refuse_own_target(&self, site: &Site, stat: &Stat, dest: &DestEntry) -> Result<(), Refusal> {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere or out of the root has no target to lose here.
-        let target =
-            is_link.then(|| shared.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
+        let target = is_link.then(|| site.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
         let target = target.and_then(|target| fstat(&target).ok());
         if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
             return Err(Refusal::new(403, "this is what the link leads to"));
@@ -165,8 +154,8 @@ impl Change {
     }
 
     /// Returns the folder of the path, the name in it, and the attributes.
-    fn find(&self, shared: &Shared) -> Result<(OwnedFd, CString, Stat), Refusal> {
-        let (folder, name) = shared.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
+    fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat), Refusal> {
+        let (folder, name) = site.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
         let stat = tree::stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
         self.check(&stat)?;
@@ -174,9 +163,9 @@ impl Change {
     }
 
     /// Refuses an entry that is hidden because of its type.
-    fn check_hidden(&self, shared: &Shared, stat: &Stat) -> Result<(), Refusal> {
+    fn check_hidden(&self, site: &Site, stat: &Stat) -> Result<(), Refusal> {
         let is_folder = tree::kind(stat) == FileType::Directory;
-        if shared.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
+        if site.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
     }
 
     /// Checks that the entry is what the client meant.
@@ -204,7 +193,7 @@ fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
 
 /// Opens the destination of a move or copy, if it is allowed.
 fn open_dest(
-    shared: &Shared,
+    site: &Site,
     to: &Destination,
     source: &Stat,
     is_folder: bool,
@@ -212,10 +201,10 @@ fn open_dest(
     if to.is_folder && !is_folder {
         return Err(Refusal::new(409, "the Destination ends in a slash, but this is no folder"));
     }
-    if is_folder && shared.root.hides_entry(&to.path, true) {
+    if is_folder && site.root.hides_entry(&to.path, true) {
         return Err(hidden());
     }
-    let (folder, name) = parent_of(shared, &to.path)?;
+    let (folder, name) = parent_of(site, &to.path)?;
     let existing = tree::stat_entry(&folder, &name)?;
     let dest = DestEntry { folder, name, existing };
     let Some(existing) = &dest.existing else { return Ok(dest) };
@@ -226,10 +215,10 @@ fn open_dest(
         return Err(Errno::EXIST.into());
     }
     if tree::kind(existing) == FileType::Directory {
-        if !shared.settings.changes.delete {
+        if !site.settings.changes.delete {
             return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
         }
-        check_contents(shared, &dest.folder, &dest.name, existing, &to.path, None)?;
+        check_contents(site, &dest.folder, &dest.name, existing, &to.path, None)?;
     }
     Ok(dest)
 }
@@ -237,7 +226,7 @@ fn open_dest(
 /// Refuses a folder with an entry that no client here may see: it must not be removed, nor be moved
 /// to a path at which it is not hidden.
 fn check_contents(
-    shared: &Shared,
+    site: &Site,
     folder: &OwnedFd,
     name: &CString,
     stat: &Stat,
@@ -248,14 +237,14 @@ fn check_contents(
         return Ok(());
     }
     let is_kept = |inside: &[u8], is_folder| {
-        if !shared.root.hides_entry(inside, is_folder) {
+        if !site.root.hides_entry(inside, is_folder) {
             return false;
         }
         let Some(new_path) = new_path else { return true };
         let there = [new_path, &inside[path.len()..]].concat();
         // An entry that only a folder pattern hides is a folder, or a link to one.
-        let as_folder = is_folder || !shared.root.hides(inside);
-        !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
+        let as_folder = is_folder || !site.root.hides(inside);
+        !if as_folder { site.root.hides_entry(&there, true) } else { site.root.hides(&there) }
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
     let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
@@ -265,12 +254,12 @@ fn check_contents(
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original.
 fn move_across(
-    shared: &Shared,
+    site: &Site,
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
     dest: &DestEntry,
     existing: Existing,
 ) -> Result<Report, Refusal> {
-    let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+    let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(dest);
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
@@ -280,20 +269,20 @@ fn move_across(
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
-    copy.publish(shared, existing)?;
+    copy.publish(site, existing)?;
     tree::remove(folder.as_fd(), name)?;
     Ok(copying.report)
 }
 
 /// Calls `make` to make a folder under a temporary name, and then gives it its own.
 fn publish_copy(
-    shared: &Shared,
+    site: &Site,
     dest: &DestEntry,
     make: impl FnOnce(&OwnedFd, &CString) -> Result<(), Refusal>,
 ) -> Result<bool, Refusal> {
     let copy = UnnamedCopy::new(dest);
     make(&dest.folder, &copy.name)?;
-    dest.fill(true, |existing| copy.publish(shared, existing))
+    dest.fill(true, |existing| copy.publish(site, existing))
 }
 
 /// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
@@ -308,9 +297,9 @@ impl<'a> UnnamedCopy<'a> {
     }
 
     /// Gives it its name.
-    fn publish(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
+    fn publish(&self, site: &Site, existing: Existing) -> Result<(), Refusal> {
         let folder = &self.dest.folder;
-        if is_synced(shared) {
+        if is_synced(site) {
             // One call syncs all files in it. The folder was opened without the right to read, and
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
@@ -328,17 +317,17 @@ impl Drop for UnnamedCopy<'_> {
 
 /// Returns whether a copy of this size leaves the configured space free. If there is no such limit,
 /// only the file system can tell: a copy that shares its blocks takes no space.
-fn fits(shared: &Shared, folder: BorrowedFd<'_>, len: u64) -> bool {
-    shared.settings.changes.min_free == MinFree::Bytes(0) || has_room(shared, folder, len)
+fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
+    site.settings.changes.min_free == MinFree::Bytes(0) || has_room(site, folder, len)
 }
 
 /// Returns the folder for a new entry, and the name in it.
-fn parent_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
-    let changes = &shared.settings.changes;
+fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
+    let changes = &site.settings.changes;
     if changes.create_parents {
-        shared.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;
+        site.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;
     }
-    let parent = shared.root.parent_of(path).map_err(Refusal::at_target)?;
+    let parent = site.root.parent_of(path).map_err(Refusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))
 }
@@ -356,11 +345,11 @@ fn c_name(name: &OsStr) -> CString {
     CString::new(name.as_bytes()).unwrap_or_default()
 }
 
-fn is_synced(shared: &Shared) -> bool {
-    shared.settings.changes.sync
+fn is_synced(site: &Site) -> bool {
+    site.settings.changes.sync
 }
 
 /// Syncs the names in a folder to the disk, if the settings say so.
-fn sync(shared: &Shared, folder: &OwnedFd) -> Result<(), Refusal> {
-    if is_synced(shared) { Ok(sync_folder(folder)?) } else { Ok(()) }
+fn sync(site: &Site, folder: &OwnedFd) -> Result<(), Refusal> {
+    if is_synced(site) { Ok(sync_folder(folder)?) } else { Ok(()) }
 }

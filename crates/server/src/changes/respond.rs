@@ -164,15 +164,14 @@ async fn change(
     let leaves = matches!(what, Action::Delete(_) | Action::Move(..));
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
-    let shared = Arc::clone(ctx.shared());
+    let site = Arc::clone(ctx.site());
     // The semaphore is never closed.
-    let _turn = shared.changing.acquire().await;
-    let helper_shared = Arc::clone(&shared);
-    match spawn_blocking(move || change.run(&helper_shared)).await {
+    let _turn = ctx.shared().changing.acquire().await;
+    match spawn_blocking(move || change.run(&site)).await {
         Ok(Ok(changed)) => {
             if leaves {
                 // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
-                describe::locks(&shared).forget(&target.path);
+                describe::locks(ctx.site()).forget(&target.path);
             }
             Ok(made(ctx, &changed))
         }
@@ -218,8 +217,8 @@ fn check_locks(
 
 /// Refuses a change that the client may not make at either path, or of which it may not know.
 fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<Response> {
-    let shared = ctx.shared();
-    if shared.root.is_file() {
+    let site = ctx.site();
+    if site.root.is_file() {
         return Some(ctx.error(403, "only one file is served, and it stays as it is"));
     }
     let (destination, takes_away) = match what {
@@ -228,12 +227,12 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<
         Action::Move(to, _) => (Some(to), true),
         Action::Copy(to, _) => (Some(to), false),
     };
-    let access = &shared.settings.access;
+    let access = &site.settings.access;
     let user = ctx.user.as_deref();
     if takes_away && !access.can_all(user, path, Right::Write) {
         return Some(ctx.error(403, "there is something in it that you may not change"));
     }
-    if shared.root.hides(path) || destination.is_some_and(|to| shared.root.hides(&to.path)) {
+    if site.root.hides(path) || destination.is_some_and(|to| site.root.hides(&to.path)) {
         return Some(ctx.error(403, "names like this are hidden here"));
     }
     let to = destination?;

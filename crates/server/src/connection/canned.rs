@@ -3,7 +3,7 @@
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::connection::socket::Socket;
-use crate::server::listener_kind::ListenerKind;
+use crate::server::listen::kind::ListenerKind;
 
 /// Refuses a connection because there are too many, without giving it a task.
 pub(crate) fn refuse(socket: &Socket, role: ListenerKind) {
@@ -32,6 +32,10 @@ pub(crate) const BEING_WRITTEN: &[u8] =
 
 /// The response to any request but the health check over a connection of the reserve.
 pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";
+
+/// The error if the client of a request is not certain.
+pub(crate) const CONTRADICTION: &str = "Forwarded and X-Forwarded-For name different clients: \
+     the proxy has to remove the one that it does not set";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! A request with its response, from the moment at which both are known until the response has been
 //! sent.
 
+use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
@@ -10,22 +11,36 @@ use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, Response};
+use crate::server::sites::local::{LocalSite, Selection};
 use crate::server::worker::Worker;
 use crate::uploads::BodyState;
 use underpass_observe::access_log::AccessEntry;
-use underpass_protocol::request::{BodyLength, OwnedRequest};
+use underpass_protocol::request::{BodyLength, OwnedRequest, Request};
 use underpass_protocol::response::head::{Connection as Wish, write_head};
 
 /// A request that waits for its response.
 pub(crate) struct PendingRequest {
     pub(crate) request: OwnedRequest,
+    pub(crate) selection: Selection,
     pub(crate) body: BodyLength,
     /// The time at which its first byte came.
     pub(crate) started: Instant,
 }
 
+impl PendingRequest {
+    pub(crate) fn new(
+        request: &Request<'_, '_>,
+        selection: Selection,
+        body: BodyLength,
+        started: Instant,
+    ) -> Self {
+        Self { request: OwnedRequest::new(request), selection, body, started }
+    }
+}
+
 /// A request with its response.
 pub(crate) struct Exchange {
+    site: Rc<LocalSite>,
     pub(crate) response: Response,
     pub(crate) entry: Box<AccessEntry>,
     started: Instant,
@@ -45,6 +60,7 @@ impl Exchange {
     pub(crate) fn new(ctx: &mut RequestContext<'_>, response: Response, body: BodyLength) -> Self {
         let (worker, peer, request) = (ctx.worker, ctx.peer, &ctx.request);
         let mut exchange = Self {
+            site: Rc::clone(&ctx.selection.site),
             entry: access_entry::begin(worker, peer, request),
             started: ctx.started,
             now: ctx.now,
@@ -56,6 +72,7 @@ impl Exchange {
             response,
         };
         exchange.entry.user = ctx.user.take();
+        exchange.entry.site.clone_from(&ctx.site().counts);
         exchange.note_response();
         if let Some(received) = ctx.received.take() {
             peer.written.set(peer.written.get() + received.interim);
@@ -76,6 +93,7 @@ impl Exchange {
         started: Instant,
     ) -> Self {
         let mut exchange = Self {
+            site: worker.default_site(),
             response,
             entry: access_entry::begin_unreadable(worker, peer, bytes),
             started,
@@ -115,22 +133,23 @@ impl Exchange {
         peer: &'a Peer,
         keeps_alive: bool,
     ) -> (SentResponse, Sending<'a>) {
-        let Self { response, entry, started, now, is_http10, max_discarded, .. } = self;
+        let Self { site, response, entry, started, now, is_http10, max_discarded, .. } = self;
         let mut head = worker.message.take();
         head.clear();
         head.reserve(HEAD_CAPACITY);
         let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
-        let custom = &worker.shared.custom_fields;
+        let custom = &site.site.custom_fields;
         worker.with_date(response.date.unwrap_or(now), |date| {
             let fields = response.rendered.as_deref().unwrap_or(&response.fields);
             let status = response.status;
             write_head(&mut head, status, date, wish, is_http10, custom, fields);
         });
-        let head_len = head.len();
+        let (head_len, integrity) = (head.len(), site.site.settings.integrity);
         peer.set_activity(Activity::Sending, started);
         resume::begin(worker, peer, response.download);
         let facts = || access_entry::transfer_facts(&entry, started);
-        let sending = Sending::begin(worker, peer, (head, started), response.body, facts);
+        let sending =
+            Sending::begin((worker, peer), integrity, (head, started), response.body, facts);
         let is_logged = response.is_logged;
         (
             SentResponse { entry, started, now, head_len, is_logged, keeps_alive, max_discarded },

@@ -20,7 +20,7 @@ use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
 use crate::server::limits::budget::Share;
-use crate::server::listener_kind::ListenerKind;
+use crate::server::listen::kind::ListenerKind;
 use crate::server::proxies::TrustedProxies;
 use underpass_protocol::request::Request;
 use underpass_protocol::request::forwarded::{Contradiction, Forwarded, forwarded};

@@ -3,6 +3,7 @@
 mod archive;
 mod at_once;
 mod cached;
+mod checks; // when a chain is checked
 mod unread;
 
 use std::future::Future;
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
-use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
+use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait};
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
+use crate::connection::send::checks::ChainChecks;
 use crate::connection::send::unread::Unread;
 use crate::connection::turn::{
     SendTransfer, advance, has_to_wait, poll_interval, record_short_response, transfer, turn,
@@ -28,7 +30,7 @@ use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::listing::make::Pieces;
 use crate::routing::cached::CachedBody;
-use crate::routing::response::{Body, FileBody};
+use crate::routing::response::Body;
 use crate::server::worker::Worker;
 use underpass_observe::metrics::{Recorded, WorkerMetrics};
 use underpass_observe::transfers::{Handle, TransferFacts};
@@ -57,13 +59,13 @@ impl<'a> Sending<'a> {
     /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
     /// if sending takes longer. `now` may be a little late.
     pub(crate) fn begin(
-        worker: &'a Worker,
-        peer: &'a Peer,
+        at: (&'a Worker, &'a Peer),
+        integrity: Integrity,
         (mut head, now): (Vec<u8>, Instant),
         body: Body,
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
-        let head_len = head.len() as u64;
+        let ((worker, peer), head_len) = (at, head.len() as u64);
         let (mut resident_since, mut version) = (None, None);
         let (chain, precautions) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
@@ -72,7 +74,7 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), ChainChecks::NONE)
             }
             Body::File(mut file) => {
-                let sent = match send_file(worker, peer, &mut head, &mut file) {
+                let sent = match send_file(at, integrity, &mut head, &mut file) {
                     Ok(sent) => sent,
                     Err(error) => return Self::failed(peer, error),
                 };
@@ -80,7 +82,7 @@ impl<'a> Sending<'a> {
                     if head.is_empty() && file.len == 0 {
                         return Self::sent(worker, peer, (head, now), report);
                     }
-                    let slow = Slow::new(worker, peer, head_len, Some(file.version()), facts());
+                    let slow = Slow::new(at, integrity, head_len, Some(file.version()), facts());
                     let precautions = ChainChecks::of(&file);
                     return Self::Slow(slow.after(report, file.chain(head), precautions));
                 }
@@ -93,7 +95,7 @@ impl<'a> Sending<'a> {
                 return Self::begin_cached(worker, peer, (head, now), body, facts);
             }
             body => {
-                let mut slow = Slow::new(worker, peer, head_len, None, facts());
+                let mut slow = Slow::new(at, integrity, head_len, None, facts());
                 if let Body::Archive(_) = body {
                     slow.unchanged = Some(worker.shared.digests.archive());
                 }
@@ -101,12 +103,12 @@ impl<'a> Sending<'a> {
             }
         };
         if !precautions.is_resident {
-            let slow = Slow::new(worker, peer, head_len, version, facts());
+            let slow = Slow::new(at, integrity, head_len, version, facts());
             return Self::Slow(Box::pin(slow.whole(chain, precautions, resident_since)));
         }
-        let transfer = transfer(worker, peer, chain, precautions.confirm, now);
+        let transfer = transfer(worker, peer, chain, (integrity, precautions.confirm), now);
         Self::advance(worker, peer, transfer, now, |usage| {
-            Slow::new(worker, peer, head_len, version, facts()).spent(usage)
+            Slow::new(at, integrity, head_len, version, facts()).spent(usage)
         })
     }
 
@@ -119,7 +121,8 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
-        let slow = || Slow::new(worker, peer, head_len, None, facts());
+        let integrity = Integrity::Fast; // what is in the cache never changes
+        let slow = || Slow::new((worker, peer), integrity, head_len, None, facts());
         match send_cached(worker, peer, &mut head, &mut body) {
             Err(error) => Self::failed(peer, error),
             Ok(Some(report)) if head.is_empty() && body.is_empty() => {
@@ -130,7 +133,7 @@ impl<'a> Sending<'a> {
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
-                let transfer = transfer(worker, peer, chain, Confirm::HandedOver, now);
+                let transfer = transfer(worker, peer, chain, (integrity, Confirm::HandedOver), now);
                 Self::advance(worker, peer, transfer, now, |usage| slow().spent(usage))
             }
             Ok(None) => Self::Slow(Box::pin(slow().pieces(head, Body::Cached(body)))),
@@ -184,42 +187,11 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// The checks made while a chain is sent.
-#[derive(Clone, Copy, Debug)]
-struct ChainChecks {
-    /// Whether all bytes are in memory, so that no step has to wait for a disk.
-    is_resident: bool,
-    /// The moment at which to check whether the file is unchanged.
-    confirm: Confirm,
-}
-
-impl ChainChecks {
-    /// The checks for bytes in memory.
-    const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
-
-    /// Returns the checks for a file.
-    ///
-    /// A client that counts bytes takes the last one for the end, whatever comes after it. So for
-    /// large files, and for those that a program may be writing to, it is held back until
-    /// everything else has arrived and the file is known to be unchanged. That takes a round trip,
-    /// for which a response of a few packets should not wait: there the check is made when the last
-    /// byte is handed over. Small files are copied and checked before their first byte is sent.
-    fn of(file: &FileBody) -> Self {
-        let confirm = if file.is_unsettled && !file.is_guarded {
-            Confirm::BeforeCopiedEnd
-        } else if file.len >= HELD_BACK {
-            Confirm::BeforeEnd
-        } else {
-            Confirm::HandedOver
-        };
-        Self { is_resident: file.is_resident, confirm }
-    }
-}
-
 /// The state of a response that takes several turns.
 struct Slow<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
+    integrity: Integrity,
     head_len: u64,
     handle: Handle,
     outcome: SendOutcome,
@@ -240,8 +212,8 @@ struct Slow<'a> {
 impl<'a> Slow<'a> {
     /// Creates the state for a response, with its file if it has one.
     fn new(
-        worker: &'a Worker,
-        peer: &'a Peer,
+        (worker, peer): (&'a Worker, &'a Peer),
+        integrity: Integrity,
         head_len: u64,
         version: Option<Version>,
         facts: TransferFacts,
@@ -251,6 +223,7 @@ impl<'a> Slow<'a> {
         Self {
             worker,
             peer,
+            integrity,
             head_len,
             handle,
             outcome,
@@ -345,7 +318,8 @@ impl<'a> Slow<'a> {
             self.drop_behind = DropBehind::of_missing(&residency).await;
         }
         let before = self.peer.written.get();
-        let transfer = transfer(self.worker, self.peer, chain, confirm, Instant::now());
+        let (checks, now) = ((self.integrity, confirm), Instant::now());
+        let transfer = transfer(self.worker, self.peer, chain, checks, now);
         self.drive(transfer, residency, before).await
     }
 
@@ -490,11 +464,8 @@ impl<'a> Slow<'a> {
     }
 }
 
-/// The size from which the last byte of a file waits until the peer has all others.
-const HELD_BACK: u64 = 2 << 20;
-
 /// The maximum size of a receive buffer in usual system settings.
 const UNREAD: u64 = 8 << 20;
 
-/// How often a response that waits for something else than its client checks the client.
+/// How often a response that waits for something else checks its client.
 const TICK: Duration = Duration::from_millis(500);

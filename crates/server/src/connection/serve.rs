@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use tokio::task::yield_now;
 use tokio::time::sleep;
-use underpass_engine::socket;
+use underpass_engine::{Integrity, socket};
 
-use crate::connection::canned::{BEING_WRITTEN, TOO_MANY_DETAIL};
+use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{discard_body, linger};
 use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
@@ -22,9 +22,10 @@ use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::response::{Body, RETRY_LATER, Response};
 use crate::routing::router;
-use crate::server::listener_kind::ListenerKind;
+use crate::server::listen::kind::ListenerKind;
+use crate::server::sites::local::Selection;
 use crate::server::worker::Worker;
-use underpass_protocol::request::{self, BodyLength, Malformed, OwnedRequest, Request};
+use underpass_protocol::request::{self, BodyLength, Malformed, Request};
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
 /// bytes that came instead.
@@ -217,18 +218,19 @@ impl<'a> Connection<'a> {
         if self.peer.identify(&request, &self.worker.shared.settings.trusted_proxies).is_err() {
             return Some((self.reject(bytes, 400, CONTRADICTION, started), bytes.len()));
         }
-        if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
+        let selection = self.worker.select(self.peer, &request);
+        if self.peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
         // If there is no room for the following bytes, the connection ends with the response, and
         // the client may send the rest again.
         let has_room = self.holds(bytes.len() - len);
         if body == BodyLength::None
-            && let Some(next) = self.respond_at_once(request, started, has_room)
+            && let Some(next) = self.respond_at_once((request, &selection), started, has_room)
         {
             return Some((next, if has_room { len } else { bytes.len() }));
         }
-        let pending = PendingRequest { request: OwnedRequest::new(&request), body, started };
+        let pending = PendingRequest::new(&request, selection, body, started);
         if !self.holds(bytes.len() - len + pending.request.memory()) {
             return Some(self.refuse_large(bytes, started));
         }
@@ -239,11 +241,11 @@ impl<'a> Connection<'a> {
     /// has to wait before that.
     fn respond_at_once(
         &mut self,
-        request: Request<'_, '_>,
+        (request, selection): (Request<'_, '_>, &Selection),
         started: Instant,
         has_room: bool,
     ) -> Option<Next<'a>> {
-        let mut ctx = RequestContext::new(self.worker, self.peer, request, started);
+        let mut ctx = RequestContext::new(self.worker, self.peer, (request, selection), started);
         let mut response = router::respond_at_once(&mut ctx)?;
         response.closes |= !has_room;
         let exchange = Exchange::new(&mut ctx, response, BodyLength::None);
@@ -258,8 +260,7 @@ impl<'a> Connection<'a> {
             (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, &outcome))),
             (ending, Sending::Slow(sending)) => {
                 let body = BodyLength::None;
-                let again =
-                    || PendingRequest { request: OwnedRequest::new(&ctx.request), body, started };
+                let again = || PendingRequest::new(&ctx.request, selection.clone(), body, started);
                 Some(Next::Send(Box::new((ending, sending, is_guarded.then(again)))))
             }
         }
@@ -301,7 +302,8 @@ impl<'a> Connection<'a> {
         self.peer.set_activity(Activity::Waiting, Instant::now());
         let mut fields = Vec::new();
         let request = pending.request.request(&mut fields);
-        let mut ctx = RequestContext::new(self.worker, self.peer, request, pending.started);
+        let received = (request, &pending.selection);
+        let mut ctx = RequestContext::new(self.worker, self.peer, received, pending.started);
         ctx.ahead.set(std::mem::take(&mut self.buffer));
         let response = router::respond(&mut ctx).await;
         self.buffer = ctx.ahead.take();
@@ -356,14 +358,15 @@ impl<'a> Connection<'a> {
     fn forget_changed(&self) {
         // The engine has armed a reset so that a client notices a truncated response.
         let _ = socket::disarm_reset(&self.peer.socket);
-        self.worker.files.borrow_mut().forget_all();
+        self.worker.forget_files();
     }
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn send_being_written(&self, ending: &SentResponse) -> SendOutcome {
         let facts = || access_entry::transfer_facts(&ending.entry, ending.started);
         let head = (BEING_WRITTEN.to_vec(), ending.started);
-        Sending::begin(self.worker, self.peer, head, Body::Nothing, facts).into_slow().await
+        let at = (self.worker, self.peer);
+        Sending::begin(at, Integrity::Fast, head, Body::Nothing, facts).into_slow().await
     }
 
     /// Waits for the rest of a request, if there is room for the bytes so far.
@@ -474,10 +477,6 @@ const CHEAP_HEAD: usize = 512;
 
 /// The number of bytes by which the memory for a request grows.
 const GROWTH: usize = 2 << 10;
-
-/// The error if the client of a request is not certain.
-const CONTRADICTION: &str = "Forwarded and X-Forwarded-For name different clients: \
-     the proxy has to remove the one that it does not set";
 
 /// The error if incomplete requests have used up their memory.
 const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use underpass_engine::{Chain, Confirm, Error, Options, Sink, Status, Transfer, Usage};
+use underpass_engine::{Chain, Confirm, Error, Integrity, Options, Sink, Status, Transfer, Usage};
 
 use crate::connection::peer::Peer;
 use crate::connection::socket::Socket;
@@ -21,13 +21,13 @@ pub(crate) fn transfer<'a>(
     worker: &'a Worker,
     peer: &'a Peer,
     chain: Chain<Arc<OwnedFd>>,
-    confirm: Confirm,
+    (integrity, confirm): (Integrity, Confirm),
     now: Instant,
 ) -> SendTransfer<'a> {
     let settings = &worker.shared.settings;
     let options = Options::default()
         .policy(peer.policy(settings.policy))
-        .integrity(settings.integrity)
+        .integrity(integrity)
         .confirm(confirm)
         .small(small(peer))
         .capabilities(&worker.capabilities)

@@ -83,7 +83,7 @@ pub(crate) async fn respond(
 /// Returns whether the response is the file as it is, with the fields that all such requests get.
 fn is_usual(ctx: &RequestContext<'_>, served: &Served) -> bool {
     let is_whole = ctx.request.is_unconditional_get() && served.len() > 0;
-    let is_plain = served.packed.is_empty() && !ctx.shared().root.is_file();
+    let is_plain = served.packed.is_empty() && !ctx.site().root.is_file();
     is_whole && is_plain && !ctx.explains
 }
 
@@ -106,7 +106,7 @@ fn file_body(
     len: u64,
 ) -> FileBody {
     let settings = ctx.settings();
-    let is_copied = is_copied(ctx.peer, settings, len, &content);
+    let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &content);
     let mut body = FileBody::new(served, content, len);
     body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
     body.is_copied = is_copied && settings.integrity <= Integrity::Detect;
@@ -146,12 +146,12 @@ impl<'s> FilePlan<'s> {
             Some((coding, packed)) => (Some(*coding), packed),
             None => (None, served),
         };
-        let media_type = ctx.shared().path_fields.media_type(path);
+        let media_type = ctx.site().path_fields.media_type(path);
         let media_type = media_type.unwrap_or(&chosen.media_type);
         let is_download = target.query.has("download");
         let name = path.rsplit(|byte| *byte == b'/').next();
         // The address of a single served file does not have its name.
-        let is_renamed = target.path.is_empty() && ctx.shared().root.is_file();
+        let is_renamed = target.path.is_empty() && ctx.site().root.is_file();
         let facts = Representation {
             len: chosen.len(),
             etag: &chosen.etag,
@@ -170,7 +170,7 @@ impl<'s> FilePlan<'s> {
         let Self { chosen, path, media_type, plan, download } = self;
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
-        let is_copied = is_copied(ctx.peer, settings, len, &plan.body);
+        let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &plan.body);
         let part = response::part(&plan.body, status, chosen.len(), false);
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
@@ -191,13 +191,13 @@ impl<'s> FilePlan<'s> {
 /// Adds the fields that the operator set for the file at this path.
 fn add_path_fields(ctx: &RequestContext<'_>, response: &mut Response, path: &[u8]) {
     if matches!(response.status, 200 | 206 | 304) {
-        ctx.shared().path_fields.push(path, &mut response.fields);
+        ctx.site().path_fields.push(path, &mut response.fields);
     }
 }
 
 /// Adds the policy that keeps a browser from running a file's scripts as pages of this server.
 fn add_sandbox(ctx: &RequestContext<'_>, response: &mut Response, media_type: &str) {
-    if ctx.shared().sandboxes && is_active(media_type) {
+    if ctx.site().sandboxes && is_active(media_type) {
         response.add_field("Content-Security-Policy", "sandbox");
     }
 }
@@ -205,7 +205,7 @@ fn add_sandbox(ctx: &RequestContext<'_>, response: &mut Response, media_type: &s
 /// Returns the mechanism that is expected to move a file.
 fn expected_mechanism(ctx: &RequestContext<'_>, is_copied: bool) -> &'static str {
     let lacks = |mechanism| ctx.worker.capabilities.lacks(mechanism);
-    let mechanism = match ctx.peer.policy(ctx.settings().policy) {
+    let mechanism = match ctx.peer.policy(ctx.shared().settings.policy) {
         Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism,
         Policy::Auto if is_copied => Mechanism::ReadWrite,
         Policy::Auto if !lacks(Mechanism::Sendfile) => Mechanism::Sendfile,
@@ -225,10 +225,10 @@ pub(crate) async fn respond_unsized(
     match text.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
         Err(error) => ctx.failed(&error),
         Ok(text) => {
-            let shared = ctx.shared();
+            let site = ctx.site();
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-            let chosen = shared.path_fields.media_type(path).map(Cow::Borrowed);
-            let media_type = chosen.unwrap_or_else(|| shared.root.media_type(name));
+            let chosen = site.path_fields.media_type(path).map(Cow::Borrowed);
+            let media_type = chosen.unwrap_or_else(|| site.root.media_type(name));
             let is_head = ctx.request.method == Method::Head;
             let mut response = Response::memory(200, &media_type, text, is_head);
             add_path_fields(ctx, &mut response, path);

@@ -16,7 +16,7 @@ use crate::listing::make::{Pieces, list};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::settings::{Changes, Settings};
+use crate::server::settings::{Changes, SiteSettings};
 use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Query, Target, encode_segment};
@@ -34,7 +34,8 @@ pub(crate) async fn respond(
         return match ArchiveFormat::of_name(&name).filter(|_| settings.archive) {
             Some(format) => match selection(&target.query) {
                 Ok(only) => {
-                    let key = LayoutKey::of(&folder, &target.path, ctx.user.as_ref(), format, only);
+                    let place = (ctx.site().number, &*target.path);
+                    let key = LayoutKey::of(&folder, place, ctx.user.as_ref(), format, only);
                     archive(ctx, folder, key).await
                 }
                 Err(BadEntry) => {
@@ -70,7 +71,7 @@ pub(crate) async fn listing(
     let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
     let task = ListTask { folder, what };
     let client = ClientNet::of(ctx.peer.address());
-    let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
+    let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
     };
@@ -84,12 +85,12 @@ pub(crate) async fn listing(
 }
 
 /// Returns whether a folder may be listed. Where one has a page of its own, it is that what is shown.
-pub(crate) fn is_listed(settings: &Settings, path: &[u8]) -> bool {
+pub(crate) fn is_listed(settings: &SiteSettings, path: &[u8]) -> bool {
     settings.listing && !is_page(settings, path)
 }
 
 /// Returns whether a request for a folder is answered with its `index.html`.
-pub(crate) fn is_page(settings: &Settings, path: &[u8]) -> bool {
+pub(crate) fn is_page(settings: &SiteSettings, path: &[u8]) -> bool {
     settings.renders_index || (settings.renders_spa && path.is_empty())
 }
 
@@ -101,6 +102,7 @@ pub(crate) fn request(
     is_browser: bool,
 ) -> ListingRequest {
     ListingRequest {
+        site: ctx.site().number,
         path: path.to_vec(),
         query,
         is_browser,
@@ -197,7 +199,7 @@ async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> R
         Some(laid_out) => Ok(laid_out),
         None => {
             let client = ClientNet::of(ctx.peer.address());
-            lay_out(Arc::clone(ctx.shared()), client, key, folder).await
+            lay_out(Arc::clone(ctx.site()), client, key, folder).await
         }
     };
     let laid_out = match laid_out {

@@ -44,10 +44,10 @@ pub(crate) async fn resolve(
     path: &[u8],
     is_followed: bool,
 ) -> Result<Vec<u8>, Response> {
-    let (shared, helper_path) = (Arc::clone(ctx.shared()), path.to_vec());
-    let resolving = spawn_blocking(move || ResolvedPath::new(&shared.root, &helper_path));
+    let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
+    let resolving = spawn_blocking(move || ResolvedPath::new(&site.root, &helper_path));
     let resolved = resolving.await.map_err(|_| ctx.error(500, ""))?;
-    let may = |path: &[u8], right| !ctx.shared().root.hides(path) && ctx.can(path, right);
+    let may = |path: &[u8], right| !ctx.site().root.hides(path) && ctx.can(path, right);
     let forbidden = || ctx.error(403, "a link leads from there to where you may not do this");
     let target = resolved.target.as_deref().filter(|_| is_followed);
     if target.is_some_and(|target| resolved.hides_target || !may(target, Right::Read)) {

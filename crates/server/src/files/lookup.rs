@@ -13,7 +13,7 @@ use crate::files::open_files::{Found, Served};
 use crate::files::root::DiskWait;
 use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 
 /// The entry at a path. An open file is shared by its responses.
 pub(crate) enum Resource {
@@ -34,7 +34,7 @@ pub(crate) fn find_open(
     ctx: &RequestContext<'_>,
     path: &[u8],
 ) -> Option<Result<Rc<Served>, Errno>> {
-    let mut files = ctx.worker.files.borrow_mut();
+    let mut files = ctx.selection.site.files.borrow_mut();
     files.forget_if_changed(ctx.shared().changes());
     let served = files.get(path, ctx.started)?;
     Some(ctx.may_reach(served.reached.as_deref()).map(|()| served))
@@ -51,8 +51,8 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
         return found.map(Resource::File);
     }
     let changes = ctx.shared().changes();
-    let found = match open_at_once(ctx.shared(), path) {
-        Err(Errno::AGAIN) => open_when_stable(ctx.shared(), path).await?,
+    let found = match open_at_once(ctx.site(), path) {
+        Err(Errno::AGAIN) => open_when_stable(ctx.site(), path).await?,
         found => found?,
     };
     ctx.may_reach(found.reached())?;
@@ -62,7 +62,7 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
         Found::File(served) => {
             let served = Rc::from(served);
             if ctx.shared().changes() == changes {
-                ctx.worker.files.borrow_mut().put(path, &served, ctx.started);
+                ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
             }
             Resource::File(served)
         }
@@ -85,23 +85,23 @@ pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Resul
 
 /// Closes a file that was found to have changed.
 pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
-    ctx.worker.files.borrow_mut().forget(path);
+    ctx.selection.site.files.borrow_mut().forget(path);
 }
 
 /// Opens the entry at a path without waiting for a disk or a writer.
-fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
-    let integrity = shared.settings.integrity;
-    open_files::open_at_once(&shared.root, &shared.stable_versions, integrity, path)
+fn open_at_once(site: &Site, path: &[u8]) -> Result<Found, Errno> {
+    let integrity = site.settings.integrity;
+    open_files::open_at_once(&site.root, &site.shared.stable_versions, integrity, path)
 }
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
-async fn open_when_stable(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
-    let mut checks = WriterChecks::new(shared.settings.integrity);
+async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<Found, Errno> {
+    let mut checks = WriterChecks::new(site.settings.integrity);
     loop {
-        let (helper, path) = (Arc::clone(shared), path.to_vec());
+        let (helper, path) = (Arc::clone(site), path.to_vec());
         let task = spawn_blocking(move || {
             let found = open_files::open(
-                (&helper.root, &helper.stable_versions),
+                (&helper.root, &helper.shared.stable_versions),
                 &path,
                 DiskWait::Allowed,
                 &mut checks,

@@ -8,7 +8,7 @@
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -150,15 +150,22 @@ impl Served {
     }
 }
 
-/// The open files of one worker.
-#[derive(Debug, Default)]
+/// The open files of one site and one worker.
+#[derive(Debug)]
 pub(crate) struct Files {
     open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
+    /// The number of open files of all sites of the worker.
+    of_all_sites: Rc<Cell<usize>>,
     /// The number of changes of names when these files were looked up.
     changes: u64,
 }
 
 impl Files {
+    /// Creates the store of a site; `of_all_sites` counts the files of all of them.
+    pub(crate) fn new(of_all_sites: &Rc<Cell<usize>>) -> Self {
+        Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
+    }
+
     /// Returns the file at a path, if it was opened recently. The caller must check whether it has
     /// changed.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
@@ -168,7 +175,9 @@ impl Files {
 
     /// Closes a file that was found to have changed.
     pub(crate) fn forget(&mut self, path: &[u8]) {
+        let before = self.open.len();
         self.open.remove(path);
+        self.count_from(before);
     }
 
     /// Closes all files if requests have changed names meanwhile: a file may have another path now,
@@ -182,22 +191,40 @@ impl Files {
 
     /// Closes all files.
     pub(crate) fn forget_all(&mut self) {
+        let before = self.open.len();
         self.open.clear();
+        self.count_from(before);
     }
 
     /// Keeps a file for later requests.
     pub(crate) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
-        if self.open.len() >= MAX_OPEN {
+        if self.of_all_sites.get() >= MAX_OPEN {
             self.expire(now);
         }
-        if self.open.len() < MAX_OPEN {
+        if self.of_all_sites.get() < MAX_OPEN {
+            let before = self.open.len();
             self.open.insert(path.into(), (now, Rc::clone(served)));
+            self.count_from(before);
         }
     }
 
     /// Closes files that were not requested recently, so that a removed file frees its space.
     pub(crate) fn expire(&mut self, now: Instant) {
+        let before = self.open.len();
         self.open.retain(|_, (opened, _)| now.duration_since(*opened) < LIFETIME);
+        self.count_from(before);
+    }
+
+    /// Counts the files that were opened or closed since there were `before`.
+    fn count_from(&self, before: usize) {
+        let others = self.of_all_sites.get() - before;
+        self.of_all_sites.set(others + self.open.len());
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.forget_all();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Prevents clients from appending one version of a file to the beginning of another.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::connection::peer::Peer;
@@ -18,8 +19,7 @@ pub(crate) fn plan_resumable(
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
-    let client = ctx.peer.address().map(|address| address.ip());
-    let download = resumptions.download(client, request, facts.etag);
+    let download = resumptions.download(client(ctx), request, facts.etag);
     if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
         return (plan_conflict(request, facts, ctx.now), None);
     }
@@ -31,9 +31,13 @@ pub(crate) fn plan_resumable(
 /// Returns the download to remember for a whole file that is sent as it is, which does not continue
 /// anything.
 pub(crate) fn download(ctx: &RequestContext<'_>, len: u64, etag: &str) -> Option<Download> {
-    let client = ctx.peer.address().map(|address| address.ip());
-    let download = || ctx.shared().resumptions.download(client, &ctx.request, etag);
+    let download = || ctx.shared().resumptions.download(client(ctx), &ctx.request, etag);
     if len > SMALL { download() } else { None }
+}
+
+/// Returns the address of the client, and a number of the site.
+fn client(ctx: &RequestContext<'_>) -> (Option<IpAddr>, u64) {
+    (ctx.peer.address().map(|address| address.ip()), ctx.site().scope)
 }
 
 /// Notes that the next response begins: the client that requested it has received the one before.

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::server::settings::{ServeError, Settings};
+use crate::server::settings::{ServeError, SiteSettings};
 use underpass_protocol::response::media_types::MediaTypes;
 use underpass_protocol::upload::is_partial_name;
 
@@ -48,14 +48,15 @@ pub(crate) fn is_reserved(path: &[u8]) -> bool {
 
 impl Root {
     /// Opens the root of the settings.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, ServeError> {
-        let path = &settings.root;
-        let fail = |errno: Errno| ServeError::Root { path: path.clone(), source: errno.into() };
+    pub(crate) fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
+        // Nothing can be opened beneath a file, so there is nothing.
+        let path = settings.root.as_deref().unwrap_or(Path::new("/dev/null"));
+        let fail = |errno: Errno| ServeError::Root { path: path.to_owned(), source: errno.into() };
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
         let hidden = HiddenNames::new(settings)?;
         let types = settings.media_types.clone();
-        if kind == FileType::Directory {
+        if kind == FileType::Directory || settings.root.is_none() {
             let is_open = settings.allows_symlinks_outside;
             return Ok(Self { folder: opened, only: None, hidden, is_open, types });
         }
@@ -418,7 +419,7 @@ struct HiddenNames {
 }
 
 impl HiddenNames {
-    fn new(settings: &Settings) -> Result<Self, ServeError> {
+    fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
         let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {
             let fail = |source| ServeError::Pattern { pattern: pattern.clone(), source };

@@ -61,6 +61,8 @@ pub(crate) struct ListTask {
 /// The content of a listing; two requests with equal values share one listing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListingRequest {
+    /// The number of the site.
+    pub(crate) site: u64,
     pub(crate) path: Vec<u8>,
     pub(crate) query: ListingQuery,
     pub(crate) is_browser: bool,

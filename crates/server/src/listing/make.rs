@@ -24,7 +24,7 @@ use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 
 /// Requests the listing of a folder.
 ///
@@ -32,7 +32,7 @@ use crate::server::shared::Shared;
 ///
 /// `EAGAIN` if too many listings are requested; otherwise the errors of reading the folder.
 pub(crate) async fn list(
-    shared: Arc<Shared>,
+    site: Arc<Site>,
     client: ClientNet,
     task: ListTask,
 ) -> io::Result<(ListingHead, Option<Pieces>)> {
@@ -47,16 +47,16 @@ pub(crate) async fn list(
         FolderSource::Store(folder) => (FolderId::Store(folder.id()), folder.len() <= FEW_ENTRIES),
     };
     let key: Key = (id, what);
-    let listings = &shared.listings;
+    let listings = &site.shared.listings;
     let queue = match (key.1.query.is_walk(), is_small) {
         (true, _) => &listings.walks,
         (false, true) => &listings.quick,
         (false, false) => &listings.long,
     };
     let submit = || {
-        let (shared, key) = (Arc::clone(&shared), key.clone());
+        let (site, key) = (Arc::clone(&site), key.clone());
         let folder = ListedFolder { source: folder, request: key.1.clone() };
-        queue.submit(client, move || make(&shared, client, &key, folder))
+        queue.submit(client, move || make(&site, client, &key, folder))
     };
     let answer = listings.batches.join(&key, submit).map_err(|_| Errno::AGAIN)?;
     let (head, text) = answer.await.map_err(|_| Errno::AGAIN)??;
@@ -66,16 +66,9 @@ pub(crate) async fn list(
         Text::Own(folder) => {
             let permit = Arc::clone(&listings.streams).try_acquire_owned();
             let _permit = permit.map_err(|_| Errno::AGAIN)?;
-            let shared = Arc::clone(&shared);
+            let site = Arc::clone(&site);
             let packer = Some(packer(&folder.request, false));
-            Pieces::Own(Box::new(Stream {
-                shared,
-                client,
-                folder,
-                unsorted: None,
-                packer,
-                _permit,
-            }))
+            Pieces::Own(Box::new(Stream { site, client, folder, unsorted: None, packer, _permit }))
         }
     };
     Ok((head, Some(pieces)))
@@ -93,7 +86,7 @@ pub(crate) enum Pieces {
 /// A listing that is made as its client reads it.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    shared: Arc<Shared>,
+    site: Arc<Site>,
     client: ClientNet,
     folder: Arc<ListedFolder>,
     /// The state of the listing; `None` before the first piece.
@@ -146,10 +139,10 @@ impl Stream {
         let lost = || io::Error::from(Errno::AGAIN);
         let unsorted = self.unsorted.take();
         let mut packer = self.packer.take().ok_or_else(lost)?;
-        let (shared, folder) = (Arc::clone(&self.shared), Arc::clone(&self.folder));
+        let (site, folder) = (Arc::clone(&self.site), Arc::clone(&self.folder));
         let (done, made) = oneshot::channel();
         let step = move || {
-            let made = with_listing(&shared, &folder, &|| true, |listing| {
+            let made = with_listing(&site, &folder, &|| true, |listing| {
                 let mut unsorted = match unsorted {
                     Some(unsorted) => unsorted,
                     None => Box::new(Unsorted::new(&listing)?),
@@ -164,7 +157,7 @@ impl Stream {
             // The client may have left.
             let _ = done.send(made);
         };
-        self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
+        self.site.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
         let (unsorted, packer, piece) = made.await.map_err(|_| lost())??;
         (self.unsorted, self.packer) = (Some(unsorted), Some(packer));
         Ok(piece)
@@ -172,18 +165,18 @@ impl Stream {
 }
 
 /// Makes a listing on a helper thread for all requests that wait for it by now.
-fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
-    let waiters = shared.listings.batches.begin(key);
+fn make(site: &Site, client: ClientNet, key: &Key, folder: ListedFolder) {
+    let waiters = site.shared.listings.batches.begin(key);
     if waiters.is_empty() {
         return;
     }
-    shared.metrics.listing();
+    site.shared.metrics.listing();
     let folder = Arc::new(folder);
     let waiters = RefCell::new(waiters);
     let is_wanted = || waiters.borrow().iter().any(|waiter| !waiter.is_closed());
-    with_listing(shared, &folder, &is_wanted, |listing| match listing.prepare() {
+    with_listing(site, &folder, &is_wanted, |listing| match listing.prepare() {
         Ok(prepared) => {
-            let held = shared.listings.memory.reserve(client);
+            let held = site.shared.listings.memory.reserve(client);
             answer_waiters(waiters.take(), prepared, &folder, held);
         }
         Err(error) => answer_all(waiters.take(), &Err(errno(&error))),
@@ -272,20 +265,20 @@ fn packer(request: &ListingRequest, is_short: bool) -> Packer {
 
 /// Calls `use_it` with the requested listing of a folder.
 fn with_listing<T>(
-    shared: &Shared,
+    site: &Site,
     folder: &ListedFolder,
     is_wanted: &dyn Fn() -> bool,
     use_it: impl FnOnce(Listing<'_>) -> T,
 ) -> T {
     let ListingRequest { path, query, is_browser, may, user, is_partial, .. } = &folder.request;
-    let (access, user) = (&shared.settings.access, user.as_deref());
+    let (access, user) = (&site.settings.access, user.as_deref());
     let properties = folder.request.properties.as_deref();
-    let describer = properties.map(|request| Describer { shared, request, user });
+    let describer = properties.map(|request| Describer { site, request, user });
     let is_store = matches!(folder.source, FolderSource::Store(_));
     let (entries, reached) = match &folder.source {
         FolderSource::Disk(opened) => (
-            Entries::Folder { folder: opened.as_fd(), root: &shared.root },
-            shared.root.reached(opened).ok().flatten(),
+            Entries::Folder { folder: opened.as_fd(), root: &site.root },
+            site.root.reached(opened).ok().flatten(),
         ),
         FolderSource::Store(folder) => (Entries::Named(&**folder), None),
     };
@@ -295,18 +288,18 @@ fn with_listing<T>(
         query: query.clone(),
         is_browser: *is_browser,
         // What is in a store is served, whatever its name is.
-        shows_hidden: is_store || shared.settings.shows_hidden,
+        shows_hidden: is_store || site.settings.shows_hidden,
         hides: &|inside, is_folder| {
             (*is_partial && !access.may_know(user, inside, is_folder))
                 || match is_store {
-                    true => is_reserved(inside) || shared.root.hides_of_origin(inside, is_folder),
-                    false => shared.root.hides_reached(inside, is_folder, path, reached.as_deref()),
+                    true => is_reserved(inside) || site.root.hides_of_origin(inside, is_folder),
+                    false => site.root.hides_reached(inside, is_folder, path, reached.as_deref()),
                 }
         },
         shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),
         may_read: &|inside| access.can(user, inside, Right::Read),
         may: *may,
-        archive: shared.settings.archive && !is_partial && !is_store,
+        archive: site.settings.archive && !is_partial && !is_store,
         walks: !is_store,
         is_wanted,
         describe: describer.as_ref().map(|describer| describer as _),
@@ -324,7 +317,7 @@ const FEW_ENTRIES: usize = 4096;
 /// The size of a folder with up to some thousand entries, on most file systems.
 const SMALL_FOLDER: u64 = 64 << 10;
 
-/// The maximum number of bytes of a shared unsorted listing; a longer one is made for each client.
+/// The maximum number of bytes of a site unsorted listing; a longer one is made for each client.
 const MAX_SHARED: u64 = MEMORY / 4;
 
 /// The number of pieces of a long listing, some 256 KiB, after which waiting clients are woken.

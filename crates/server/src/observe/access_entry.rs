@@ -117,6 +117,9 @@ pub(crate) fn finish(
     entry.waited += outcome.waited;
     entry.sent = outcome.report.bytes().saturating_sub(head_len as u64);
     entry.origin_bytes = entry.origin_bytes.min(entry.sent);
+    if let Some(site) = &entry.site {
+        site.count(outcome.report.bytes());
+    }
     if let Some(failure) = &outcome.failure {
         entry.failure.get_or_insert(failure.label());
         metrics.failed(failure.label());
@@ -125,7 +128,7 @@ pub(crate) fn finish(
             worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }
-    if worker.shared.settings.log.is_none() && worker.shared.observer.is_none() {
+    if worker.shared.settings.log.is_none() && worker.shared.observer.get().is_none() {
         recycle(worker, entry);
         return;
     }
@@ -170,12 +173,14 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) {
 
 /// Writes one line, if the access log is enabled, and calls the observer.
 fn write(worker: &Worker, entry: &AccessEntry) {
-    worker.shared.observer.iter().for_each(|observer| observer(entry));
+    if let Some(observer) = worker.shared.observer.get() {
+        observer(entry);
+    }
     let Some(format) = &worker.shared.settings.log else { return };
     let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
     line.clear();
     format.line_into(entry, time, line);
-    (worker.shared.log)(line);
+    worker.shared.log(line);
 }
 
 /// Keeps the memory of an entry for another one.
@@ -190,7 +195,11 @@ pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
 /// response.
 pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
     let entry = begin(ctx.worker, ctx.peer, &ctx.request);
-    let facts = TransferFacts { user: ctx.user.clone(), ..transfer_facts(&entry, ctx.started) };
+    let facts = TransferFacts {
+        site: ctx.site().counts.clone(),
+        user: ctx.user.clone(),
+        ..transfer_facts(&entry, ctx.started)
+    };
     recycle(ctx.worker, entry);
     facts
 }
@@ -199,6 +208,7 @@ pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
 pub(crate) fn transfer_facts(entry: &AccessEntry, started: Instant) -> TransferFacts {
     TransferFacts {
         peer: entry.peer.clone(),
+        site: entry.site.clone(),
         user: entry.user.clone(),
         verb: entry.verb.clone(),
         target: without_token(&entry.target),

@@ -12,8 +12,10 @@ use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
 use crate::routing::error_page::navigation_links;
 use crate::routing::response::{RETRY_SOON, Response};
-use crate::server::settings::Settings;
+use crate::server::settings::SiteSettings;
 use crate::server::shared::Shared;
+use crate::server::sites::local::Selection;
+use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
 use underpass_protocol::request::negotiate::wants_html;
@@ -25,6 +27,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) peer: &'a Peer,
     pub(crate) request: Request<'a, 'a>,
+    pub(crate) selection: &'a Selection,
     /// The time of day at which the request was complete.
     pub(crate) now: SystemTime,
     /// The moment at which its first byte came.
@@ -45,13 +48,14 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(
         worker: &'a Worker,
         peer: &'a Peer,
-        request: Request<'a, 'a>,
+        (request, selection): (Request<'a, 'a>, &'a Selection),
         started: Instant,
     ) -> Self {
         Self {
             worker,
             peer,
             request,
+            selection,
             now: SystemTime::now(),
             started,
             user: None,
@@ -67,9 +71,14 @@ impl<'a> RequestContext<'a> {
         &self.worker.shared
     }
 
-    /// Returns the settings of the server.
-    pub(crate) fn settings(&self) -> &'a Settings {
-        &self.worker.shared.settings
+    /// Returns the site that answers.
+    pub(crate) fn site(&self) -> &'a Arc<Site> {
+        &self.selection.site.site
+    }
+
+    /// Returns the settings of the site.
+    pub(crate) fn settings(&self) -> &'a SiteSettings {
+        &self.site().settings
     }
 
     /// Returns whether the rules give this client a right on a path.

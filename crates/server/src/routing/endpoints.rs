@@ -8,7 +8,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::Response;
 use crate::server::credentials::Credentials;
-use crate::server::settings::Settings;
+use crate::server::settings::SiteSettings;
 use underpass_cache::Cache;
 use underpass_observe::metrics::MEDIA_TYPE;
 use underpass_observe::transfers::{
@@ -35,11 +35,12 @@ pub(crate) enum Endpoint {
 }
 
 /// Returns the endpoint of a path, if it is enabled.
-pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint> {
+pub(crate) fn find(settings: &SiteSettings, target: &Target<'_>) -> Option<Endpoint> {
     let name = target.path.strip_prefix(RESERVED)?.strip_prefix(b"/")?;
     let (endpoint, is_on) = match name {
         b"health" => (Endpoint::Health, settings.health),
-        b"metrics" => (Endpoint::Metrics, settings.metrics),
+        // They are of the whole server, and of no concern to the users of other sites.
+        b"metrics" => (Endpoint::Metrics, settings.metrics && settings.is_default),
         b"transfers" => (Endpoint::Transfers, settings.transfers),
         b"cache" => (Endpoint::Cache, settings.transfers && settings.cache.is_some()),
         b"popular" => (Endpoint::Popular, settings.transfers && settings.cache.is_some()),
@@ -49,7 +50,7 @@ pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
 }
 
 /// Returns whether a request is for the health check.
-pub(crate) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool {
+pub(crate) fn is_health(settings: &SiteSettings, request: &Request<'_, '_>) -> bool {
     let target = Target::parse(request.target, settings.path_prefix.as_bytes());
     matches!(request.method, Method::Get | Method::Head)
         && target.is_ok_and(|target| find(settings, &target) == Some(Endpoint::Health))
@@ -106,13 +107,20 @@ impl Endpoint {
         match self {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => {
-                let cache = shared.settings.cache.as_ref().map(operate::metrics);
+                let sites = ctx.worker.published.get();
+                let sites: Vec<_> =
+                    sites.all.iter().filter_map(|site| site.counts.clone()).collect();
+                let cache = ctx.settings().cache.as_ref().map(operate::metrics);
                 let tls = shared.settings.tls.as_ref().map(certificates).unwrap_or_default();
-                let text = shared.metrics.render(shared.transfers.len());
+                let text = shared.metrics.render(shared.transfers.len(), &sites);
                 (MEDIA_TYPE, text + &tls + &cache.unwrap_or_default())
             }
             Self::Transfers => {
-                let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
+                let of_site = ctx.site().counts.as_ref().map(|counts| counts.name());
+                let may_see = |facts: &TransferFacts| {
+                    facts.site.as_ref().map(|counts| counts.name()) == of_site
+                        && may_see(ctx, &facts.target)
+                };
                 if is_json {
                     ("application/json", shared.transfers.json(may_see))
                 } else {

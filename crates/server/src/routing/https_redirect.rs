@@ -5,9 +5,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::listener_kind::ListenerKind;
-use underpass_protocol::request::split_absolute;
-use underpass_protocol::request::{Method, Request};
+use crate::server::listen::kind::ListenerKind;
+use underpass_protocol::request::{Method, Request, host, split_absolute};
 
 /// Returns whether a request came without TLS to a server with TLS.
 pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
@@ -30,7 +29,7 @@ pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
 /// one that is under way. No file, password or redirect comes before it.
 pub(crate) fn challenge(ctx: &RequestContext<'_>) -> Option<Response> {
     let token = ctx.request.target.strip_prefix(CHALLENGES)?;
-    let identities = ctx.settings().tls.as_ref().filter(|_| ctx.peer.session().is_none())?;
+    let identities = ctx.shared().settings.tls.as_ref().filter(|_| ctx.peer.session().is_none())?;
     let is_head = match ctx.request.method {
         Method::Get => false,
         Method::Head => true,
@@ -87,15 +86,6 @@ fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
     let port = if port == HTTPS { String::new() } else { format!(":{port}") };
     let (host, path) = (percent_encode(host, UNFIT), percent_encode(path, UNFIT));
     Some(format!("https://{host}{port}{slash}{path}"))
-}
-
-/// Returns the host without its port.
-fn host(authority: &[u8]) -> &[u8] {
-    let end = match authority.iter().position(|&byte| byte == b']') {
-        Some(end) => end + 1,
-        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
-    };
-    &authority[..end]
 }
 
 /// The characters that a client should have escaped (RFC 3986 2), besides all bytes beyond ASCII.

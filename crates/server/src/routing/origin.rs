@@ -191,7 +191,7 @@ async fn serve(
 
 /// Returns the plan for an object, and its media type.
 fn plan_of<'e>(ctx: &RequestContext<'e>, path: &[u8], entry: &'e CacheEntry) -> (Plan, &'e str) {
-    let media_type = ctx.shared().path_fields.media_type(path);
+    let media_type = ctx.site().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
     let Some(len) = entry.len() else { return (unknown_length(entry, media_type), media_type) };
     let facts = Representation {
@@ -229,8 +229,8 @@ fn response(
     let cache = if is_relayed { entry.cache.relayed() } else { entry.cache };
     push_fields(ctx, (entry, &cache), &mut plan);
     if matches!(plan.status, 200 | 206 | 304) {
-        ctx.shared().path_fields.push(path, &mut plan.fields);
-        if ctx.shared().sandboxes && is_active(media_type) {
+        ctx.site().path_fields.push(path, &mut plan.fields);
+        if ctx.site().sandboxes && is_active(media_type) {
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
     }
@@ -292,7 +292,7 @@ fn push_replayed<'f>(
     out: &mut Vec<u8>,
     fields: impl Iterator<Item = (&'f str, &'f str)>,
 ) {
-    for (name, value) in fields.filter(|(name, _)| !has_line(&ctx.shared().custom_fields, name)) {
+    for (name, value) in fields.filter(|(name, _)| !has_line(&ctx.site().custom_fields, name)) {
         push_field(out, &title(name), value.as_bytes());
     }
 }
@@ -316,10 +316,10 @@ fn relay_response(
         push_field(&mut fields, "Location", path.as_bytes());
     }
     let media_type = lines.clone().find(|(name, _)| *name == "content-type");
-    if ctx.shared().sandboxes && media_type.is_some_and(|(_, it)| is_active(it)) {
+    if ctx.site().sandboxes && media_type.is_some_and(|(_, it)| is_active(it)) {
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
-    ctx.shared().path_fields.push(path, &mut fields);
+    ctx.site().path_fields.push(path, &mut fields);
     let has_body = !matches!(received.status, 204 | 205);
     if has_body {
         push_number_field(&mut fields, "Content-Length", text.len() as u64);

@@ -15,7 +15,7 @@ use crate::files::open_files::{ResidentSince, Served};
 use crate::listing::make::Pieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
-use crate::server::settings::Settings;
+use crate::server::settings::SiteSettings;
 use underpass_protocol::response::plan::PlannedBody;
 use underpass_protocol::response::resumption::Download;
 use underpass_transport::tls::EncryptedBy;
@@ -276,7 +276,7 @@ impl Response {
     pub(crate) fn add_common(
         &mut self,
         peer: &Peer,
-        settings: &Settings,
+        settings: &SiteSettings,
         explains: bool,
         mechanism: impl FnOnce() -> &'static str,
     ) {
@@ -324,9 +324,9 @@ fn has_field(lines: &[u8], name: &[u8]) -> bool {
 }
 
 /// Returns whether a file's bytes are sent from one buffer with the head.
-pub(crate) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
+pub(crate) fn is_copied(peer: &Peer, policy: Policy, len: u64, body: &PlannedBody) -> bool {
     let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
-    is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
+    is_one && len <= small(peer) as u64 && policy == Policy::Auto
 }
 
 /// Returns the size up to which a file is sent from one buffer with its head. Data that passes

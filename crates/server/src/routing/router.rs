@@ -18,6 +18,7 @@ use crate::routing::https_redirect;
 use crate::routing::operate;
 use crate::routing::origin;
 use crate::routing::response::Response;
+use crate::server::sites::local::Misdirected;
 use crate::uploads;
 use underpass_cache::Cache;
 use underpass_listing::ICON;
@@ -32,9 +33,11 @@ use underpass_protocol::upload::PARTIAL_UPLOAD;
 /// This is the path of the most frequent requests: it neither allocates a future nor opens
 /// anything.
 pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> {
-    if !matches!(ctx.request.method, Method::Get | Method::Head)
+    let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
+    if !is_read
         || https_redirect::applies(ctx)
         || https_redirect::challenge(ctx).is_some()
+        || ctx.selection.misdirected.is_some()
     {
         return None;
     }
@@ -43,7 +46,7 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
     // For a cache, a folder's path is one like others.
     let is_file = !target.is_folder || cache.is_some();
     let is_plain = target.query.raw.is_empty() && is_file && !is_reserved(&target.path);
-    if !is_plain || !access::is_known(ctx, &target) {
+    if !is_plain || is_redirected(ctx, &target) || !access::is_known(ctx, &target) {
         return None;
     }
     if let Some(cache) = cache {
@@ -52,14 +55,14 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
             false => origin::respond_at_once(ctx, cache, &target),
         };
     }
-    let path = ctx.shared().root.only(&target.path).unwrap_or(&target.path);
+    let path = ctx.site().root.only(&target.path).unwrap_or(&target.path);
     file::respond_at_once(ctx, &target, path)
 }
 
 /// Answers a request, and waits as long as that takes.
 pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     let before = https_redirect::challenge(ctx).or_else(|| https_redirect::response(ctx));
-    if let Some(response) = before {
+    if let Some(response) = before.or_else(|| misdirected(ctx)) {
         return response;
     }
     let settings = ctx.settings();
@@ -84,10 +87,37 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
         // site.
         return options(ctx);
     }
+    if let Some(response) = redirected(ctx, &target) {
+        return response;
+    }
     match access::check(ctx, &target).await {
         Some(refusal) => refusal,
         None => route(ctx, &target).await,
     }
+}
+
+/// Refuses a request that is for no site, or for another one than its connection (RFC 9110 15.5.20).
+/// Only the health check answers under every name.
+fn misdirected(ctx: &RequestContext<'_>) -> Option<Response> {
+    let detail = match ctx.selection.misdirected? {
+        Misdirected::Unknown if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
+        Misdirected::Unknown => "no site here has this name",
+        Misdirected::OtherSite => "this connection was made for another site: use one of its own",
+    };
+    Some(ctx.error(421, detail))
+}
+
+/// Returns whether a path is redirected.
+fn is_redirected(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
+    !ctx.settings().redirects.is_empty() && ctx.site().redirect(target).is_some()
+}
+
+/// Redirects a path, if the settings of the site say so. Endpoints have their own answers.
+fn redirected(ctx: &RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
+    let (status, location) = ctx.site().redirect(target).filter(|_| !is_reserved(&target.path))?;
+    let mut response = ctx.error(status, "");
+    response.add_field("Location", &location);
+    Some(response)
 }
 
 /// Answers an authorized request.
@@ -152,12 +182,12 @@ async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>)
 
 /// Returns whether a path of an origin is not served.
 fn is_hidden(ctx: &RequestContext<'_>, target: &Target<'_>, is_folder: bool) -> bool {
-    !ctx.settings().hide.is_empty() && ctx.shared().root.hides_of_origin(&target.path, is_folder)
+    !ctx.settings().hide.is_empty() && ctx.site().root.hides_of_origin(&target.path, is_folder)
 }
 
 /// Answers with the file or folder at the path, if there is one.
 async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    if let Some(name) = ctx.shared().root.only(&target.path) {
+    if let Some(name) = ctx.site().root.only(&target.path) {
         return match find(ctx, name).await {
             Ok(Resource::File(served)) => file::respond(ctx, target, name, served).await,
             Ok(_) => ctx.error(404, ""),
@@ -189,7 +219,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// read: with a listing of these, or as if the client had no rights at all.
 async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
-    let is_folder = !ctx.shared().root.is_file() && !is_reserved(&target.path);
+    let is_folder = !ctx.site().root.is_file() && !is_reserved(&target.path);
     let is_listed = is_read && is_folder && folder::is_listed(ctx.settings(), &target.path);
     if !is_listed || target.query.has("archive") {
         return access::denied(ctx);

@@ -1,5 +1,6 @@
 //! The certificates of a server, which may be renewed while it runs.
 
+use underpass_protocol::request::host_map::HostMap;
 use underpass_transport::tls::{Acceptor, Identities, Identity};
 
 /// The certificates of a server. All clones belong to the same server: a clone can renew them from
@@ -18,6 +19,12 @@ impl Credentials {
     /// earlier sessions can still be resumed.
     pub fn renew(&self, identity: Identity) {
         self.0.identities().set_default(identity);
+    }
+
+    /// Shows these certificates to clients that ask for their names, and the default one to all
+    /// others and for names that have none.
+    pub(crate) fn show(&self, identities: HostMap<Option<Identity>>) {
+        self.0.identities().set_sites(identities);
     }
 
     /// Returns the certificates by name, and the answers to challenges of authorities.

@@ -4,12 +4,12 @@ pub(crate) mod control;
 pub(crate) mod credentials;
 pub(crate) mod limits;
 pub(crate) mod listen;
-pub(crate) mod listener_kind;
 pub(crate) mod proxies;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod shared;
+pub(crate) mod sites;
 pub(crate) mod worker;
 
 pub use control::Control;
@@ -17,6 +17,9 @@ pub use credentials::Credentials;
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
 pub use settings::{
-    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, Settings, Summary,
+    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, Settings, SiteSettings, Summary,
 };
+pub use sites::published::SiteControl;
+pub use underpass_protocol::request::host_map::{BadHost, HostPattern};
 pub use underpass_protocol::response::media_types::MediaTypes;
+pub use underpass_protocol::response::redirect::{BadRedirect, Redirect};

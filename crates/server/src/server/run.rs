@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::server::control::{Control, Phase};
+use crate::server::listen::kind::ListenerKind;
 use crate::server::listen::{self, Listener};
-use crate::server::listener_kind::ListenerKind;
 use crate::server::serve;
 use crate::server::settings::{Address, ServeError, ServerEvent, Settings, Summary};
 use crate::server::shared::Shared;
+use crate::server::sites::published::{Published, SiteControl};
 use crate::uploads;
 use underpass_observe::access_log::AccessEntry;
 
 /// A server that listens, and serves once it is [`run`](Self::run).
 #[derive(Debug)]
 pub struct Server {
-    shared: Shared,
+    shared: Arc<Shared>,
+    published: Arc<Published>,
     listeners: Vec<Listener>,
 }
 
@@ -31,12 +33,15 @@ impl Server {
     ///
     /// [`ServeError`], which names the part that failed.
     pub fn bind(
-        settings: Settings,
+        mut settings: Settings,
         addresses: &[Address],
         inherited: Vec<OwnedFd>,
     ) -> Result<Self, ServeError> {
         let workers = settings.workers.max(1);
-        let shared = Shared::new(Settings { workers, ..settings })?;
+        let sites = std::mem::take(&mut settings.sites);
+        let has_health = sites.iter().any(|site| site.health);
+        let shared = Arc::new(Shared::new(Settings { workers, ..settings }, has_health)?);
+        let published = Arc::new(Published::new(&shared, sites)?);
         let settings = &shared.settings;
         let role = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };
         let mut listeners = Vec::new();
@@ -50,7 +55,7 @@ impl Server {
         for socket in inherited {
             listeners.push(Listener::inherited(socket, role, workers)?);
         }
-        Ok(Self { shared, listeners })
+        Ok(Self { shared, published, listeners })
     }
 
     /// Returns the addresses for clients, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`.
@@ -74,7 +79,14 @@ impl Server {
     /// Has `observer` called with the entry of each response, once it has arrived at the client or
     /// its connection has ended. Several threads call it.
     pub fn observe(&mut self, observer: impl Fn(&AccessEntry) + Send + Sync + 'static) {
-        self.shared.observer = Some(Box::new(observer));
+        // The first one stays.
+        let _ = self.shared.observer.set(Box::new(observer));
+    }
+
+    /// Returns a handle that replaces the sites while the server runs.
+    #[must_use]
+    pub fn sites(&self) -> SiteControl {
+        SiteControl::new(&self.shared, &self.published)
     }
 
     /// Serves until `control` ends it. `log` takes the lines of the access log, `on_event` all other
@@ -91,22 +103,22 @@ impl Server {
     ) -> Result<Summary, ServeError> {
         let fail = |action| move |source| ServeError::Io { action, source };
         self.shared.listen_to(log, on_event);
-        let shared = Arc::new(self.shared);
-        if let Some(cache) = &shared.settings.cache {
-            let weak = Arc::downgrade(&shared);
-            cache.start(move |event| weak.upgrade().iter().for_each(|it| it.cache_event(event)));
+        let (shared, published) = (self.shared, self.published);
+        for site in &published.get().all {
+            shared.start_cache(site.settings.cache.as_ref());
         }
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {
             let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));
             let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
-            let (shared, phase) = (Arc::clone(&shared), control.subscribe());
-            let work = move || serve::run(shared, index, sockets, phase);
+            let (shared, published) = (Arc::clone(&shared), Arc::clone(&published));
+            let phase = control.subscribe();
+            let work = move || serve::run((shared, published), index, sockets, phase);
             let name = format!("worker-{index}");
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);
         }
-        let stale_uploads = uploads::watch_stale_uploads(&shared);
+        let stale_uploads = uploads::watch_stale_uploads(&published);
         wait_for_draining(&control);
         drop(stale_uploads);
         shared.report(ServerEvent::Draining { open: shared.transfers.len() });

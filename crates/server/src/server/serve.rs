@@ -22,15 +22,16 @@ use crate::observe::access_entry;
 use crate::server::control::Phase;
 use crate::server::limits::admission::Ticket;
 use crate::server::limits::priority::step_back;
-use crate::server::listener_kind::ListenerKind;
+use crate::server::listen::kind::ListenerKind;
 use crate::server::shared::Shared;
+use crate::server::sites::published::Published;
 use crate::server::worker::Worker;
 use crate::uploads;
 use underpass_protocol::request::proxy_header::Origin;
 
 /// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
-    shared: Arc<Shared>,
+    (shared, published): (Arc<Shared>, Arc<Published>),
     index: usize,
     listeners: Vec<(OwnedFd, ListenerKind)>,
     phase: watch::Receiver<Phase>,
@@ -43,7 +44,7 @@ pub(crate) fn run(
         )
         .on_thread_start(step_back)
         .build()?;
-    let worker = Rc::new(Worker::new(shared, index));
+    let worker = Rc::new(Worker::new(shared, published, index));
     let local = LocalSet::new();
     let left = local.block_on(&runtime, serve(&worker, listeners, phase));
     // Connections are dropped first because they refer to the runtime. A helper that waits for a
@@ -136,7 +137,7 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
         // connections wait in the kernel meanwhile.
         worker.shared.accept_failed(error);
         worker.evict_several();
-        worker.files.borrow_mut().expire(Instant::now() + LIFETIME);
+        worker.expire_files(Instant::now() + LIFETIME);
         sleep(ACCEPT_PAUSE).await;
     }
 }
@@ -219,9 +220,9 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        worker.files.borrow_mut().expire(now);
+        worker.expire_files(now);
         if worker.index == 0 {
-            uploads::tick(&worker.shared, now);
+            uploads::tick(&worker.shared, &worker.published.get(), now);
             worker.shared.layouts.expire();
         }
         if worker.index == 0 && worker.shared.digests.has_unkept() {

@@ -3,24 +3,21 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
-use underpass_cache::{CacheError, CacheEvent, FillReport};
-use underpass_dav::locks::LockTable;
+use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
 use crate::archive::layouts::Layouts;
-use crate::auth::hosts::Hosts;
 use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;
-use crate::files::root::Root;
 use crate::files::writer_checks::StableVersions;
 use crate::listing::jobs::Listings;
-use crate::routing::path_fields::PathFields;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
@@ -29,17 +26,12 @@ use crate::uploads::Uploads;
 use underpass_observe::access_log::AccessEntry;
 use underpass_observe::metrics::Metrics;
 use underpass_observe::transfers::Transfers;
-use underpass_protocol::response::head::custom_fields;
 use underpass_protocol::response::resumption::Resumptions;
 
 /// The state that all workers share.
 pub(crate) struct Shared {
+    /// The settings; the sites in them are taken.
     pub(crate) settings: Settings,
-    pub(crate) root: Root,
-    /// The fields that the settings add to every response, ready to be sent.
-    pub(crate) custom_fields: Vec<u8>,
-    /// The fields that the settings add to responses about some files.
-    pub(crate) path_fields: PathFields,
     pub(crate) metrics: Metrics,
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
@@ -56,11 +48,6 @@ pub(crate) struct Shared {
     pub(crate) resumptions: Resumptions,
     /// Digests that are known, and those under way.
     pub(crate) digests: Digests,
-    /// The host names of this server.
-    pub(crate) hosts: Hosts,
-    /// Whether browsers are asked not to run the scripts of files: these would otherwise act as
-    /// pages of this server in the browser of any user that opens them.
-    pub(crate) sandboxes: bool,
     /// Passwords that are being checked.
     pub(crate) passwords: Arc<Passwords>,
     /// The uploads under way.
@@ -70,8 +57,6 @@ pub(crate) struct Shared {
     pub(crate) names: RwLock<()>,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
-    /// The locks of WebDAV.
-    pub(crate) locks: Mutex<LockTable>,
     /// Limits the changes to files and folders under way.
     pub(crate) changing: Semaphore,
     /// Limits the connections.
@@ -85,10 +70,10 @@ pub(crate) struct Shared {
     /// `/dev/null`, to which helpers send data that only has to be in the page cache.
     pub(crate) null: OwnedFd,
     /// Takes a line of the access log.
-    pub(crate) log: Log,
+    log: OnceLock<Log>,
     /// Takes the entry of each response, if somebody wants them.
-    pub(crate) observer: Option<Observer>,
-    on_event: EventHandler,
+    pub(crate) observer: OnceLock<Observer>,
+    on_event: OnceLock<EventHandler>,
     started: Instant,
     /// The time of the last report that connections cannot be accepted, in seconds since the start.
     noted_at: AtomicU64,
@@ -105,20 +90,12 @@ type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
 impl Shared {
     /// Creates the shared state; [`Self::listen_to`] sets the log and the notes later.
-    pub(crate) fn new(settings: Settings) -> Result<Self, ServeError> {
-        let root = Root::new(&settings)?;
+    pub(crate) fn new(settings: Settings, has_health: bool) -> Result<Self, ServeError> {
         let null = std::fs::File::options()
             .write(true)
             .open("/dev/null")
             .map_err(|source| ServeError::Io { action: "opening /dev/null", source })?;
-        let mut custom_fields = custom_fields(&settings.headers).map_err(ServeError::Header)?;
-        if settings.cors {
-            custom_fields.extend_from_slice(CORS_FIELDS);
-        }
         Ok(Self {
-            root,
-            custom_fields,
-            path_fields: PathFields::new(&settings.path_headers)?,
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             stable_versions: StableVersions::default(),
@@ -128,39 +105,41 @@ impl Shared {
             listings: Listings::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),
-            hosts: Hosts::new(&settings.allowed_hosts),
-            sandboxes: !settings.allows_scripts
-                && (settings.changes.upload
-                    || settings.changes.delete
-                    || settings.access.has_users()),
             passwords: Arc::default(),
             uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
-            locks: Mutex::default(),
             changing: Semaphore::new(MAX_CHANGES),
-            admission: Admission::new(&settings),
+            admission: Admission::new(&settings, has_health),
             evictions: Evictions::new(settings.workers),
             requests: Budget::new(MAX_REQUEST_BYTES, FREE_REQUEST_BYTES),
             entries: Budget::new(MAX_ENTRY_BYTES, FREE_ENTRY_BYTES),
             null: null.into(),
-            log: Box::new(|_| {}),
-            observer: None,
-            on_event: Box::new(|_| {}),
+            log: OnceLock::new(),
+            observer: OnceLock::new(),
+            on_event: OnceLock::new(),
             started: Instant::now(),
             noted_at: AtomicU64::new(0),
             settings,
         })
     }
 
-    /// Reports what happened in the cache.
-    pub(crate) fn cache_event(&self, event: &CacheEvent<'_>) {
-        let folder = || self.settings.cache.as_ref().map(|cache| cache.folder().to_owned());
+    /// Begins to fill a cache, if that has not been done yet.
+    pub(crate) fn start_cache(self: &Arc<Self>, cache: Option<&Cache>) {
+        let Some(cache) = cache else { return };
+        let (shared, folder) = (Arc::downgrade(self), cache.folder().to_owned());
+        cache.start(move |event| {
+            shared.upgrade().iter().for_each(|shared| shared.cache_event(&folder, event));
+        });
+    }
+
+    /// Reports what happened in the cache of a folder.
+    fn cache_event(&self, folder: &Path, event: &CacheEvent<'_>) {
         match event {
             CacheEvent::Filled(report) => self.filled(report),
             CacheEvent::Emptied | CacheEvent::FolderGone => {
                 let is_usable = matches!(event, CacheEvent::Emptied);
-                let folder = folder().unwrap_or_default();
+                let folder = folder.to_owned();
                 self.report(ServerEvent::CacheRemoved { folder, is_usable });
             }
             _ => {}
@@ -180,12 +159,20 @@ impl Shared {
 
     /// Sets the receivers of log lines and notes.
     pub(crate) fn listen_to(
-        &mut self,
+        &self,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
         on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
     ) {
-        self.log = Box::new(log);
-        self.on_event = Box::new(on_event);
+        // A server runs once.
+        let _ = self.log.set(Box::new(log));
+        let _ = self.on_event.set(Box::new(on_event));
+    }
+
+    /// Writes a line of the access log.
+    pub(crate) fn log(&self, line: &[u8]) {
+        if let Some(log) = self.log.get() {
+            log(line);
+        }
     }
 
     /// Invalidates the names that workers remember, because names were changed.
@@ -201,7 +188,9 @@ impl Shared {
 
     /// Reports an event.
     pub(crate) fn report(&self, event: ServerEvent) {
-        (self.on_event)(event);
+        if let Some(on_event) = self.on_event.get() {
+            on_event(event);
+        }
     }
 
     /// Reports that connections cannot be accepted, unless that was reported recently.
@@ -220,11 +209,6 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
-
-/// Allows scripts of every site to read, and to see the fields for resuming a transfer.
-const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
-    Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
-    ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
 
 /// The maximum number of bytes of incomplete requests and handshakes, of all connections together.
 const MAX_REQUEST_BYTES: usize = 64 << 20;

@@ -15,6 +15,9 @@ use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
 use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::shared::Shared;
+use crate::server::sites::local::{LocalSite, LocalSites, Selection};
+use crate::server::sites::published::Published;
+use underpass_protocol::request::Request;
 
 /// The state that the connections of one thread share.
 #[derive(Debug)]
@@ -22,7 +25,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     /// The number of the worker, from 0.
     pub(crate) index: usize,
-    pub(crate) files: RefCell<Files>,
+    pub(crate) published: Arc<Published>,
+    sites: RefCell<LocalSites>,
     /// The buffer that requests are read into: waiting connections need none of their own.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The memory of the last small response, for the next one.
@@ -59,11 +63,12 @@ struct LongestIdle {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, published: Arc<Published>, index: usize) -> Self {
         Self {
             shared,
             index,
-            files: RefCell::default(),
+            sites: RefCell::new(LocalSites::new(&published)),
+            published,
             scratch: RefCell::new(vec![0; SCRATCH]),
             message: RefCell::default(),
             log_buffer: RefCell::default(),
@@ -79,6 +84,30 @@ impl Worker {
             is_draining: Cell::new(false),
             date: RefCell::default(),
         }
+    }
+
+    /// Returns the site of a request.
+    pub(crate) fn select(&self, peer: &Peer, request: &Request<'_, '_>) -> Selection {
+        let mut sites = self.sites.borrow_mut();
+        sites.keep_up(&self.published);
+        sites.select(request, peer.session().and_then(|session| session.asked_name()))
+    }
+
+    /// Returns the site for requests that name none.
+    pub(crate) fn default_site(&self) -> Rc<LocalSite> {
+        Rc::clone(self.sites.borrow().default())
+    }
+
+    /// Closes files that were not requested recently.
+    pub(crate) fn expire_files(&self, now: Instant) {
+        let mut sites = self.sites.borrow_mut();
+        sites.keep_up(&self.published);
+        sites.for_each_files(|files| files.expire(now));
+    }
+
+    /// Closes all open files.
+    pub(crate) fn forget_files(&self) {
+        self.sites.borrow().for_each_files(Files::forget_all);
     }
 
     /// Adds a connection; returns its number.

@@ -14,7 +14,7 @@ use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 
 use crate::server::settings::{Changes, MinFree};
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
 use crate::uploads::received::{BodyState, IncompleteBody, Received};
@@ -31,7 +31,7 @@ use underpass_transport::tls::Session;
 /// The state of one upload on its thread.
 #[derive(Debug)]
 pub(crate) struct ActiveUpload<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) site: &'a Site,
     pub(crate) params: &'a UploadRequest,
     pub(crate) request: Request<'a, 'a>,
     pub(crate) slot: &'a Slot,
@@ -52,7 +52,7 @@ pub(crate) struct ActiveUpload<'a> {
 impl<'a> ActiveUpload<'a> {
     /// Creates the state of an upload of whose body only `ahead` was read.
     pub(crate) fn new(
-        shared: &'a Shared,
+        site: &'a Site,
         params: &'a UploadRequest,
         request: Request<'a, 'a>,
         slot: &'a Slot,
@@ -65,7 +65,7 @@ impl<'a> ActiveUpload<'a> {
             Ok(BodyLength::None) | Err(_) => None,
         };
         Self {
-            shared,
+            site,
             params,
             request,
             slot,
@@ -83,7 +83,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Checks that a file of this size is allowed.
     pub(crate) fn check_size(&self, len: u64) -> Result<(), Refusal> {
-        let changes = &self.shared.settings.changes;
+        let changes = &self.site.settings.changes;
         match changes.limit {
             // The draft's section 4.1.4 requires the limits here.
             Some(limit) if len > limit => {
@@ -164,11 +164,11 @@ impl<'a> ActiveUpload<'a> {
         }
         let socket = self.incoming.stream();
         if let Some(session) = self.incoming.session() {
-            let timeout = self.shared.settings.timeout;
+            let timeout = self.site.shared.settings.timeout;
             let outcome = interim::first_byte(socket.as_fd(), session, timeout);
             return outcome.map_err(|error| self.break_off(&error, None));
         }
-        let timeout = Timespec::try_from(self.shared.settings.timeout).ok();
+        let timeout = Timespec::try_from(self.site.shared.settings.timeout).ok();
         let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
             // The number of bytes is asked for without reading them: zero means the end.
             Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
@@ -184,7 +184,7 @@ impl<'a> ActiveUpload<'a> {
         self.state = BodyState::IncompleteBody;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.stopped() {
-            Some(stop) => IncompleteBody::stopped(stop, &self.shared.settings),
+            Some(stop) => IncompleteBody::stopped(stop, self.site),
             None => IncompleteBody::of(error, limit),
         };
         self.broken = Some(broken);
@@ -193,7 +193,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Checks that there is room for this many more bytes.
     pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), Refusal> {
-        if has_room(self.shared, &target.folder, len) { Ok(()) } else { Err(Refusal::full()) }
+        if has_room(self.site, &target.folder, len) { Ok(()) } else { Err(Refusal::full()) }
     }
 
     /// Reserves space up to `end`, of which the bytes from `from` on are still to come, for as long
@@ -207,7 +207,8 @@ impl<'a> ActiveUpload<'a> {
     ) -> Result<(), Refusal> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
-        let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone =
+            self.site.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_room(target, len)?;
         if self.has_enough(target, len) {
             self.slot.is_unreserved.store(true, Ordering::Relaxed);
@@ -229,14 +230,14 @@ impl<'a> ActiveUpload<'a> {
         let (Ok(facts), Ok(stat)) = (fstatvfs(&target.folder), fstat(&target.folder)) else {
             return false;
         };
-        let own = self.shared.uploads.slots.claimed_by_owner(self.slot, stat.st_dev);
+        let own = self.site.shared.uploads.slots.claimed_by_owner(self.slot, stat.st_dev);
         let free = facts.f_bavail.saturating_mul(facts.f_frsize).saturating_add(own);
         facts.f_blocks > 0 && own > 0 && own.saturating_add(len) > free / 2
     }
 
     /// Finds the destination of the file, if the request may change it.
     pub(crate) fn target(&self) -> Result<UploadTarget, Refusal> {
-        let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
+        let (root, changes) = (&self.site.root, &self.site.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
         let target = UploadTarget::find(root, self.params, &changes)?;
@@ -255,7 +256,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Sends an interim response.
     pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let timeout = self.shared.settings.timeout;
+        let timeout = self.site.shared.settings.timeout;
         self.interim += bytes.len() as u64;
         let session = self.incoming.session().map(|session| &**session);
         interim::write(self.incoming.stream().as_fd(), session, bytes, timeout)
@@ -270,34 +271,34 @@ impl<'a> ActiveUpload<'a> {
         limit: Option<u64>,
     ) -> Result<u64, Refusal> {
         let Some(framing) = self.framing else { return Ok(0) };
-        let settings = &self.shared.settings;
+        let (settings, of_server) = (&self.site.settings, &self.site.shared.settings);
         // For a known length the space was checked and is reserved.
         let is_open =
             framing == BodyFraming::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let receive_options = ReceiveOptions {
-            policy: policy(settings.policy, self.incoming.session()),
+            policy: policy(of_server.policy, self.incoming.session()),
             // What a killed server had in its pipe is sent again: no more than that.
-            step: Some(settings.step.unwrap_or(256 << 10)),
-            pipes: Some(&self.shared.uploads.pipes),
+            step: Some(of_server.step.unwrap_or(256 << 10)),
+            pipes: Some(&self.site.shared.uploads.pipes),
             limit,
             progress_every: watches.then_some(disk_space::CHECK_INTERVAL_BYTES),
             ..ReceiveOptions::default()
         };
         let expected = self.expected().unwrap_or(0);
         let handle =
-            self.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
+            self.site.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
         let slot = self.slot;
         if watches {
             self.incoming.set_cancel(Some(&slot.is_stopped));
         }
-        let (shared, mut looked) = (self.shared, 0);
+        let (site, mut looked) = (self.site, 0);
         let mut on_progress = |progress: &underpass_engine::Progress| {
             handle.progress(progress.bytes, progress.mechanism);
             slot.progress(progress.bytes);
             if watches && progress.bytes >= looked + disk_space::CHECK_INTERVAL_BYTES {
                 looked = progress.bytes;
-                if !has_room(shared, file, disk_space::CHECK_INTERVAL_BYTES) {
+                if !has_room(site, file, disk_space::CHECK_INTERVAL_BYTES) {
                     slot.end_full();
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::routing::response::Response;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::{patch, put, range, resumable};
 use crate::uploads::received::Received;
@@ -29,7 +29,7 @@ pub(crate) struct UploadOutcome {
 #[derive(Debug)]
 pub(crate) struct UploadJob {
     pub(crate) upload: UploadRequest,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) site: Arc<Site>,
     /// The number of the worker whose counters it uses.
     pub(crate) worker: usize,
     pub(crate) slot: Arc<Slot>,
@@ -42,16 +42,16 @@ pub(crate) struct UploadJob {
 impl UploadJob {
     /// Receives the upload and answers it.
     pub(crate) fn run(self) -> UploadOutcome {
-        let Self { upload: params, shared, worker, slot, session, ahead, facts } = self;
+        let Self { upload: params, site, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = params.request.request(&mut storage);
-        let timeout = Some(shared.settings.timeout);
+        let timeout = Some(site.shared.settings.timeout);
         underpass_transport::limit_loopback_buffer(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);
         }
-        let mut upload = ActiveUpload::new(&shared, &params, request, &slot, incoming, facts);
+        let mut upload = ActiveUpload::new(&site, &params, request, &slot, incoming, facts);
         let mut response = match answer(&mut upload) {
             Ok(response) => response,
             Err(refusal) => refusal.response(&upload.request),
@@ -60,7 +60,7 @@ impl UploadJob {
             let timing = format!("path;desc=\"{}\"", refusal::mechanism_names(upload.report()));
             response.add_field("Server-Timing", &timing);
         }
-        shared.metrics.worker(worker).received(upload.report());
+        site.shared.metrics.worker(worker).received(upload.report());
         let (ahead, received) = upload.end();
         UploadOutcome { response, ahead, received }
     }

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use underpass_engine::Report;
 
 use crate::routing::response::{RETRY_SOON, Response};
-use crate::server::settings::{Changes, Settings};
+use crate::server::settings::Changes;
+use crate::server::sites::site::Site;
 use crate::uploads::received::IncompleteBody;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
@@ -143,11 +144,12 @@ impl IncompleteBody {
     }
 
     /// Returns the same for a body that the server itself has ended.
-    pub(crate) fn stopped(stop: Stop, settings: &Settings) -> (Self, Refusal) {
+    pub(crate) fn stopped(stop: Stop, site: &Site) -> (Self, Refusal) {
         let broken = |label, is_cut_off| Self { label, reason: None, is_cut_off };
         match stop {
             Stop::TooSlow => {
-                let (rate, window) = (settings.changes.min_rate, settings.timeout.as_secs());
+                let rate = site.settings.changes.min_rate;
+                let window = site.shared.settings.timeout.as_secs();
                 let detail = format!("fewer than {rate} bytes a second came in {window} seconds");
                 (broken("too_slow", true), Refusal::new(408, detail))
             }

@@ -13,6 +13,7 @@ use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
+use crate::server::sites::published::Sites;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::receive::{UploadJob, UploadOutcome};
 use crate::uploads::received::{BodyState, Received};
@@ -26,11 +27,13 @@ use underpass_protocol::upload::Owner;
 
 /// Maintains the uploads once a second: ends those that are too slow, and has parts removed that
 /// have waited too long.
-pub(crate) fn tick(shared: &Arc<Shared>, now: Instant) {
-    shared.uploads.slots.end_slow(&shared.settings, now);
-    if shared.uploads.waiting.is_due(shared.settings.changes.expiry) {
-        let shared = Arc::clone(shared);
-        tokio::task::spawn_blocking(move || stale_uploads::expire(&shared));
+pub(crate) fn tick(shared: &Shared, sites: &Sites, now: Instant) {
+    shared.uploads.slots.end_slow(shared.settings.timeout, now);
+    for site in &sites.all {
+        if site.unfinished.is_due(site.settings.changes.expiry) {
+            let site = Arc::clone(site);
+            tokio::task::spawn_blocking(move || stale_uploads::expire(&site));
+        }
     }
 }
 
@@ -54,12 +57,13 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Ok(socket) => Arc::new(socket),
         Err(_) => return refused(refusal::too_many(), BodyState::Untouched),
     };
-    let Some(guard) = SlotGuard::take(&ctx.shared().uploads.slots, &upload.owner, socket) else {
+    let (slots, min_rate) = (&ctx.shared().uploads.slots, ctx.settings().changes.min_rate);
+    let Some(guard) = SlotGuard::take(slots, &upload.owner, socket, min_rate) else {
         return refused(refusal::too_many(), BodyState::Untouched);
     };
     let job = UploadJob {
         upload,
-        shared: Arc::clone(ctx.shared()),
+        site: Arc::clone(ctx.site()),
         worker: ctx.worker.index,
         slot: Arc::clone(&guard.slot),
         session: ctx.peer.session().cloned(),

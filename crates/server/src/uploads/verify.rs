@@ -33,7 +33,7 @@ impl ActiveUpload<'_> {
             read_bytes = read;
             true
         });
-        let metrics = &self.shared.metrics;
+        let metrics = &self.site.shared.metrics;
         metrics.digest(checked.as_ref().map_or(read_bytes, |c| c.read_bytes), checked.is_ok());
         match checked {
             Ok(checked) => Ok(checked.whole),
@@ -45,7 +45,7 @@ impl ActiveUpload<'_> {
     /// Remembers the digests of a file that has its name now, for later requests.
     pub(crate) fn remember(&self, file: File, version: Version, digests: Vec<Digest>) {
         if !digests.is_empty() {
-            self.shared.digests.remember(Arc::new(file.into()), version, digests);
+            self.site.shared.digests.remember(Arc::new(file.into()), version, digests);
         }
     }
 }

@@ -142,7 +142,7 @@ fn links_that_leave_the_root_are_members_and_nothing_behind_them_is() {
 
 #[test]
 fn archives_can_be_refused_and_other_formats_are() {
-    let site = site().with(|settings| settings.archive = false).start();
+    let site = site().with(|settings| settings.sites[0].archive = false).start();
     assert_eq!(site.get(TAR).status, 400);
     assert_eq!(site.get("/folder/?archive=zip").status, 400);
     assert!(

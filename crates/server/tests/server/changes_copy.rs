@@ -52,7 +52,7 @@ fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
     symlink("/etc/hostname", site.path("a/deep/out")).unwrap();
     assert!(Command::new("mkfifo").arg(site.path("a/fifo")).status().unwrap().success());
     fs::set_permissions(site.path("a/deep"), fs::Permissions::from_mode(0o750)).unwrap();
-    let site = site.with(|settings| settings.hide = vec!["secret".into()]).start();
+    let site = site.with(|settings| settings.sites[0].hide = vec!["secret".into()]).start();
     statuses(
         &site,
         &[
@@ -93,9 +93,9 @@ fn a_copy_that_does_not_fit_leaves_nothing() {
     fs::write(root.join("folder/a"), vec![1; 5 << 20]).unwrap();
     fs::write(root.join("old"), "old").unwrap();
     let site = Site::new().with(|settings| {
-        settings.root.clone_from(&root);
-        settings.changes.upload = true;
-        settings.changes.delete = true;
+        settings.sites[0].root = Some(root.clone());
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
     });
     let site = site.start();
     statuses(
@@ -118,8 +118,8 @@ fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
     fs::create_dir(root.join("folder")).unwrap();
     fs::write(root.join("folder/a"), pattern(1 << 20)).unwrap();
     let site = Site::new().with(|settings| {
-        settings.root.clone_from(&root);
-        settings.changes.upload = true;
+        settings.sites[0].root = Some(root.clone());
+        settings.sites[0].changes.upload = true;
     });
     let site = site.start();
     for (path, to) in [("/folder/a", "/b"), ("/folder", "/c")] {

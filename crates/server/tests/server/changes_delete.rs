@@ -8,8 +8,8 @@ use super::rig::{Running, Site, age, request};
 /// A site where everything may be changed, with these files.
 pub(crate) fn open_site(files: &[(&str, &[u8])]) -> Site {
     Site::of(files).with(|settings| {
-        settings.changes.upload = true;
-        settings.changes.delete = true;
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
     })
 }
 
@@ -80,7 +80,8 @@ fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
         ("free/file", b"x"),
         ("free/.x.0123456789abcdef0123456789abcdef.upload", b"a part"),
     ];
-    let site = open_site(files).with(|settings| settings.hide = vec!["private".into()]).start();
+    let site =
+        open_site(files).with(|settings| settings.sites[0].hide = vec!["private".into()]).start();
     statuses(
         &site,
         &[
@@ -160,7 +161,7 @@ fn a_folder_is_made_where_there_is_one_for_it() {
 #[test]
 fn folders_on_the_way_are_made_only_where_that_is_wanted() {
     let site = open_site(&[("file", b"x")]);
-    let site = site.with(|settings| settings.changes.create_parents = true).start();
+    let site = site.with(|settings| settings.sites[0].changes.create_parents = true).start();
     statuses(
         &site,
         &[
@@ -180,8 +181,8 @@ fn each_method_needs_its_switch() {
     let to: &[&str] = &["Destination: /b"];
     for (upload, delete) in [(false, false), (true, false), (false, true), (true, true)] {
         let site = Site::of(&[("file", b"x")]).with(|settings| {
-            settings.changes.upload = upload;
-            settings.changes.delete = delete;
+            settings.sites[0].changes.upload = upload;
+            settings.sites[0].changes.delete = delete;
         });
         let site = site.start();
         let when = |is_allowed: bool, status: u16| if is_allowed { status } else { 405 };
@@ -207,7 +208,7 @@ fn each_method_needs_its_switch() {
 fn a_single_file_is_served_as_it_is() {
     let site = open_site(&[("file", b"x"), ("beside", b"y")]);
     let file = site.path("file");
-    let site = site.with(|settings| settings.root = file).start();
+    let site = site.with(|settings| settings.sites[0].root = Some(file)).start();
     statuses(
         &site,
         &[

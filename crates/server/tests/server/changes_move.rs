@@ -74,7 +74,8 @@ fn whatever_is_in_the_way_is_replaced_whole() {
 fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
     let site = open_site(&[("a/b/file", b"x"), ("file", b"y"), ("c/file", b"z")]);
     symlink("a", site.path("alias")).unwrap();
-    let prefixed = site.with(|settings| settings.path_prefix = "/files".to_owned()).start();
+    let prefixed =
+        site.with(|settings| settings.sites[0].path_prefix = "/files".to_owned()).start();
     let before = tree(&prefixed.path(""));
     let to = |path: &str| format!("Destination: {path}");
     let rows = [
@@ -116,7 +117,7 @@ fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
 #[test]
 fn hidden_things_move_along_only_if_they_stay_hidden() {
     let site = open_site(&[("a/.dot", b"x"), ("a/secret/file", b"x"), ("b/file", b"x")]);
-    let site = site.with(|settings| settings.hide = vec!["a/secret".into()]).start();
+    let site = site.with(|settings| settings.sites[0].hide = vec!["a/secret".into()]).start();
     statuses(&site, &[("MOVE", "/a", &["Destination: /c"], 403)]);
     fs::remove_dir_all(site.path("a/secret")).unwrap();
     statuses(
@@ -144,9 +145,9 @@ fn between_file_systems_all_of_it_is_copied_before_it_is_removed() {
     age(&folder.join("single"), 3600);
     let before = fs::metadata(folder.join("single")).unwrap();
     let site = Site::new().with(|settings| {
-        settings.root.clone_from(&folder);
-        settings.changes.upload = true;
-        settings.changes.delete = true;
+        settings.sites[0].root = Some(folder.clone());
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
     });
     let site = site.start();
     statuses(

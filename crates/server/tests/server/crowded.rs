@@ -212,7 +212,7 @@ fn a_worker_without_idle_connections_has_those_of_others_closed() {
         .with(|settings| {
             settings.workers = 2;
             settings.max_connections = 8;
-            settings.health = false;
+            settings.sites[0].health = false;
         })
         .start();
     // Which worker gets a connection is the kernel's choice: at last all are busy.

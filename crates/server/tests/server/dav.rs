@@ -132,7 +132,8 @@ fn depth_is_bounded_and_bodies_come_in_any_form() {
 fn nothing_is_told_that_no_listing_tells() {
     let files: &[(&str, &[u8])] =
         &[(".hidden", b"x"), ("kept/file", b"x"), ("secret.key", b"x"), ("open/file", b"x")];
-    let site = Site::of(files).with(|settings| settings.hide = vec!["*.key".to_owned()]).start();
+    let site =
+        Site::of(files).with(|settings| settings.sites[0].hide = vec!["*.key".to_owned()]).start();
     symlink("/etc/passwd", site.path("out")).unwrap();
     symlink("open/file", site.path("in")).unwrap();
     assert_eq!(links(&site, "/", &[]), ["/", "/in", "/kept/", "/open/"]);
@@ -146,8 +147,8 @@ fn nothing_is_told_that_no_listing_tells() {
         ],
     );
     for change in [
-        |settings: &mut underpass_server::server::Settings| settings.listing = false,
-        |settings: &mut underpass_server::server::Settings| settings.renders_index = true,
+        |settings: &mut underpass_server::server::Settings| settings.sites[0].listing = false,
+        |settings: &mut underpass_server::server::Settings| settings.sites[0].renders_index = true,
     ] {
         let site = Site::of(files).with(change).start();
         let rows: [(&str, &str, &[&str], u16); 3] = [
@@ -200,7 +201,7 @@ fn a_server_that_is_read_only_has_properties_and_takes_none() {
         assert_eq!(reply.status, 403, "{verb}");
     }
     let file = site.path("file");
-    let single = Site::of(&[]).with(|settings| settings.root = file).start();
+    let single = Site::of(&[]).with(|settings| settings.sites[0].root = Some(file)).start();
     assert_eq!(value(&single.ask("PROPFIND", "/", &["Depth: 1"]), "getcontentlength"), "1");
 }
 

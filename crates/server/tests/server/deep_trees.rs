@@ -73,8 +73,8 @@ fn a_tree_beyond_the_limit_is_refused_and_left_whole() {
 #[test]
 fn an_upload_to_a_long_path_is_made_or_refused() {
     let site = open_site(&[]).with(|settings| {
-        settings.changes.create_parents = true;
-        settings.changes.sync = false;
+        settings.sites[0].changes.create_parents = true;
+        settings.sites[0].changes.sync = false;
     });
     let site = site.start();
     for (levels, status) in [(1900, 201), (2100, 400)] {
@@ -104,7 +104,8 @@ fn leftovers_are_found_at_every_level_that_a_request_can_name() {
         fs::write(part, "x").unwrap();
         age(part, 100_000);
     }
-    let site = site.with(|settings| settings.changes.expiry = Duration::from_secs(1000)).start();
+    let site =
+        site.with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(1000)).start();
     wait_until("all are removed", || parts.iter().all(|part| !part.exists()));
     drop(site);
 }

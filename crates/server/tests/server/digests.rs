@@ -53,7 +53,7 @@ impl Ground {
         fs::remove_file(probe).unwrap();
         let root = mounted.as_ref().map_or_else(|| site.path("."), Mounted::root);
         files.iter().for_each(|(name, bytes)| fs::write(root.join(name), bytes).unwrap());
-        let site = site.with(|settings| settings.root = root.clone()).start();
+        let site = site.with(|settings| settings.sites[0].root = Some(root.clone())).start();
         Some(Self { site, root, _mounted: mounted })
     }
 
@@ -180,7 +180,7 @@ fn no_digest_without_the_right_to_read() {
 #[test]
 fn a_file_that_is_made_when_it_is_read_has_no_digest() {
     let mut site = Site::new();
-    site.settings.root = "/proc/self".into();
+    site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
     assert_eq!(site.ask("GET", "/status", &[WANT]).field("Repr-Digest"), None);
     assert_eq!(site.get("/status?hash").status, 404);
@@ -415,7 +415,7 @@ fn put(site: &Running, path: &str, field: &str, bytes: &[u8]) -> Reply {
 
 #[test]
 fn an_upload_is_accepted_only_with_the_announced_digest() {
-    let site = Site::new().with(|settings| settings.changes.upload = true).start();
+    let site = Site::new().with(|settings| settings.sites[0].changes.upload = true).start();
     let bytes = pattern(300_000);
     let [right, wrong, long] =
         [sha256(&bytes), sha256(b"other"), sha512(&bytes)].map(|digest| write_digests([&digest]));
@@ -446,8 +446,8 @@ fn an_upload_is_accepted_only_with_the_announced_digest() {
 #[test]
 fn the_digest_of_a_file_that_came_with_one_is_known() {
     let Some(ground) = Ground::new(&[]) else { return };
-    let mut site = Site::new().with(|settings| settings.changes.upload = true);
-    site.settings.root = ground.root.clone();
+    let mut site = Site::new().with(|settings| settings.sites[0].changes.upload = true);
+    site.settings.sites[0].root = Some(ground.root.clone());
     let site = site.start();
     let bytes = pattern(300_000);
     let digest = sha256(&bytes);
@@ -471,7 +471,7 @@ fn the_digest_of_a_file_that_came_with_one_is_known() {
 
 #[test]
 fn a_file_that_came_in_parts_is_compared_as_a_whole() {
-    let site = Site::new().with(|settings| settings.changes.upload = true).start();
+    let site = Site::new().with(|settings| settings.sites[0].changes.upload = true).start();
     let bytes = pattern(300_000);
     let (first, rest) = bytes.split_at(100_000);
     let put = |field: &str, range: &str, body: &[u8]| {

@@ -53,7 +53,7 @@ fn readers_of_files_do_not_see_metrics() {
 #[test]
 fn transfers_are_listed_for_readers_and_without_tokens() {
     let rules = ["user:word@/", "guest:word@/.underpass,/public"];
-    let site = site().auth(&rules).with(|settings| settings.changes.upload = true).start();
+    let site = site().auth(&rules).with(|settings| settings.sites[0].changes.upload = true).start();
     let mut client = site.connect_narrow();
     let user = "Authorization: Basic dXNlcjp3b3Jk";
     client.send(request("GET", "/large?x&upload=token", &[user]));
@@ -77,15 +77,15 @@ fn without_users_transfers_are_listed_locally_only() {
 
 #[test]
 fn each_can_be_switched_off_and_no_file_takes_its_place() {
-    let open = site().with(|settings| settings.shows_hidden = true).start();
+    let open = site().with(|settings| settings.sites[0].shows_hidden = true).start();
     for name in ["health", "metrics", "transfers"] {
         assert_eq!(open.get(&format!("/.underpass/{name}")).status, 200, "{name}");
         let site = site().with(|settings| {
-            settings.shows_hidden = true;
+            settings.sites[0].shows_hidden = true;
             let switch = match name {
-                "health" => &mut settings.health,
-                "metrics" => &mut settings.metrics,
-                _ => &mut settings.transfers,
+                "health" => &mut settings.sites[0].health,
+                "metrics" => &mut settings.sites[0].metrics,
+                _ => &mut settings.sites[0].transfers,
             };
             *switch = false;
         });

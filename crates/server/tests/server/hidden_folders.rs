@@ -20,8 +20,8 @@ fn site() -> Running {
     symlink("../x", site.path("files/file.d")).unwrap();
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
     site.with(|settings| {
-        settings.changes = changes;
-        settings.hide = ["x/", "/build/out/", "*.d/"].map(str::to_owned).to_vec();
+        settings.sites[0].changes = changes;
+        settings.sites[0].hide = ["x/", "/build/out/", "*.d/"].map(str::to_owned).to_vec();
     })
     .start()
 }

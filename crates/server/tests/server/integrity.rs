@@ -36,7 +36,7 @@ fn assert_reset(client: &mut Client) {
 #[test]
 fn a_file_that_shrinks_in_mid_response_resets_the_connection() {
     for integrity in [Integrity::Detect, Integrity::Fast] {
-        let site = Site::new().with(|settings| settings.integrity = integrity);
+        let site = Site::new().with(|settings| settings.sites[0].integrity = integrity);
         site.write("file", &pattern(LEN));
         let site = site.start();
         let mut client = begun(&site, "/file");
@@ -104,7 +104,7 @@ fn a_file_replaced_in_mid_response_is_sent_to_its_end() {
 
 #[test]
 fn a_file_that_grows_meanwhile_is_never_sent_beyond_what_was_promised() {
-    let site = Site::new().with(|settings| settings.integrity = Integrity::Fast);
+    let site = Site::new().with(|settings| settings.sites[0].integrity = Integrity::Fast);
     site.write("file", &pattern(LEN));
     let site = site.start();
     let mut client = begun(&site, "/file");
@@ -200,7 +200,7 @@ fn a_file_rewritten_now_and_then_is_served_in_whole_versions() {
 
 #[test]
 fn with_leases_a_writer_waits_for_the_response() {
-    let site = Site::new().with(|settings| settings.integrity = Integrity::Lease);
+    let site = Site::new().with(|settings| settings.sites[0].integrity = Integrity::Lease);
     site.write("file", &pattern(LEN));
     let site = site.start();
     let mut client = begun(&site, "/file");
@@ -224,8 +224,8 @@ fn with_leases_a_writer_waits_for_the_response() {
 fn with_snapshots_a_response_is_whole_whatever_is_written_meanwhile() {
     let Some(mounted) = Mounted::new(FileSystem::Xfs, 400) else { return };
     let mut site = Site::new();
-    site.settings.integrity = Integrity::Snapshot;
-    site.settings.root = mounted.root();
+    site.settings.sites[0].integrity = Integrity::Snapshot;
+    site.settings.sites[0].root = Some(mounted.root());
     let path = mounted.root().join("file");
     fs::write(&path, pattern(LEN)).unwrap();
     fs::write(mounted.root().join("small"), b"small").unwrap();
@@ -244,7 +244,7 @@ fn an_unavailable_level_is_reported_and_a_weaker_one_used() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     let mut site = Site::new();
     site.settings = settings(&mounted.root());
-    site.settings.integrity = Integrity::Snapshot;
+    site.settings.sites[0].integrity = Integrity::Snapshot;
     fs::write(mounted.root().join("file"), pattern(100_000)).unwrap();
     let site = site.start();
     assert!(site.get("/file").body == pattern(100_000));

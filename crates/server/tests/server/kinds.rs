@@ -18,7 +18,7 @@ fn site(headers: &[(&str, &str, &str)]) -> Site {
         ("model.gguf", b"1"),
     ]);
     let headers = headers.iter().map(|(pattern, name, value)| header(pattern, name, value));
-    site.with(|settings| settings.path_headers = headers.collect())
+    site.with(|settings| settings.sites[0].path_headers = headers.collect())
 }
 
 fn field(site: &Running, path: &str, name: &str) -> Option<String> {
@@ -35,7 +35,8 @@ fn a_pattern_chooses_the_files_that_get_a_field() {
         ("*.js", "X-Kind", "first"),
         ("/x.js", "x-kind", "last"),
     ]);
-    let site = site.with(|settings| settings.cache_control = Some("no-cache".to_owned())).start();
+    let site =
+        site.with(|settings| settings.sites[0].cache_control = Some("no-cache".to_owned())).start();
     let of = |path: &str, name: &str| field(&site, path, name);
     assert_eq!(of("/v2/a/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
     assert_ne!(of("/v2/a/b/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
@@ -70,7 +71,7 @@ fn media_types_are_chosen_by_extension() {
     let mut types = MediaTypes::default();
     types.choose("js=application/x-mine").unwrap();
     types.add_system("application/x-gguf gguf\napplication/x-other html");
-    let site = site(&[]).with(|settings| settings.media_types = types).start();
+    let site = site(&[]).with(|settings| settings.sites[0].media_types = types).start();
     let of = |path: &str| field(&site, path, "Content-Type").unwrap();
     assert_eq!(of("/x.js"), "application/x-mine");
     assert_eq!(of("/index.html"), "text/html; charset=utf-8");
@@ -83,14 +84,17 @@ fn fields_that_would_break_a_response_are_refused_at_the_start() {
         let site = Site::new().with(change);
         site.try_start().err().unwrap()
     };
+    let error = refused(|settings| {
+        settings.sites[0].path_headers = vec![header("*", "Content-Length", "1")]
+    });
+    assert!(matches!(error, ServeError::Header(_)), "{error}");
     let error =
-        refused(|settings| settings.path_headers = vec![header("*", "Content-Length", "1")]);
+        refused(|settings| settings.sites[0].path_headers = vec![header("*", "X", "a\r\nb: c")]);
     assert!(matches!(error, ServeError::Header(_)), "{error}");
-    let error = refused(|settings| settings.path_headers = vec![header("*", "X", "a\r\nb: c")]);
+    let error = refused(|settings| {
+        settings.sites[0].path_headers = vec![header("*", "Content-Type", "html")]
+    });
     assert!(matches!(error, ServeError::Header(_)), "{error}");
-    let error =
-        refused(|settings| settings.path_headers = vec![header("*", "Content-Type", "html")]);
-    assert!(matches!(error, ServeError::Header(_)), "{error}");
-    let error = refused(|settings| settings.path_headers = vec![header("[", "X", "a")]);
+    let error = refused(|settings| settings.sites[0].path_headers = vec![header("[", "X", "a")]);
     assert!(matches!(error, ServeError::Pattern { .. }), "{error}");
 }

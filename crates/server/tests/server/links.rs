@@ -35,9 +35,9 @@ fn site() -> Running {
     }
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
     site.with(|settings| {
-        settings.changes = changes;
-        settings.changes.create_parents = true;
-        settings.hide = vec!["/hidden/**".to_owned()];
+        settings.sites[0].changes = changes;
+        settings.sites[0].changes.create_parents = true;
+        settings.sites[0].hide = vec!["/hidden/**".to_owned()];
     })
     .auth(&["alice:secret1@/:rw", "bob:secret2@/in:rw,/kept"])
     .start()

@@ -126,7 +126,7 @@ fn serve_while_written(site: &Running, path: &Path) {
 #[test]
 fn no_response_mixes_what_is_written_through_a_mapping_all_the_time() {
     for level in [Integrity::Detect, Integrity::Lease] {
-        let site = Site::new().with(|settings| settings.integrity = level).start();
+        let site = Site::new().with(|settings| settings.sites[0].integrity = level).start();
         serve_while_written(&site, &site.path("file"));
     }
 }
@@ -134,7 +134,7 @@ fn no_response_mixes_what_is_written_through_a_mapping_all_the_time() {
 #[test]
 fn a_file_written_through_a_mapping_now_and_then_is_served_in_whole_versions() {
     for level in [Integrity::Detect, Integrity::Lease] {
-        let site = Site::new().with(|settings| settings.integrity = level).start();
+        let site = Site::new().with(|settings| settings.sites[0].integrity = level).start();
         for len in LENGTHS {
             let path = site.path("file");
             fs::write(&path, vec![b'A'; len]).unwrap();
@@ -152,7 +152,7 @@ fn no_response_mixes_what_is_written_through_a_mapping_on_other_file_systems() {
     for kind in [FileSystem::Xfs, FileSystem::Btrfs] {
         let Some(mounted) = Mounted::new(kind, 400) else { continue };
         let mut site = Site::new();
-        site.settings.root = mounted.root();
+        site.settings.sites[0].root = Some(mounted.root());
         println!("{kind:?}");
         serve_while_written(&site.start(), &mounted.root().join("file"));
     }

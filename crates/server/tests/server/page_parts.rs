@@ -84,7 +84,7 @@ fn a_page_is_small_as_it_is_sent() {
         site.write(&name, &vec![0; number as usize % 300]);
     }
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
-    let site = site.with(|settings| settings.changes = changes).start();
+    let site = site.with(|settings| settings.sites[0].changes = changes).start();
     // With all that uploads and changes need.
     let len = transferred(&site, "/");
     assert!(len <= 20 << 10, "{len} bytes");
@@ -103,8 +103,8 @@ fn the_icon_that_browsers_request_is_there_unless_a_file_is() {
     fs::write(site.path("favicon.ico"), "own").unwrap();
     assert_eq!(site.get("/favicon.ico").text(), "own");
     for change in [
-        |settings: &mut underpass_server::server::Settings| settings.listing = false,
-        |settings: &mut underpass_server::server::Settings| settings.renders_index = true,
+        |settings: &mut underpass_server::server::Settings| settings.sites[0].listing = false,
+        |settings: &mut underpass_server::server::Settings| settings.sites[0].renders_index = true,
     ] {
         assert_eq!(Site::new().with(change).start().get("/favicon.ico").status, 404);
     }

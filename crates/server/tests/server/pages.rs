@@ -20,7 +20,7 @@ fn site() -> Site {
 fn a_folder_is_its_index_if_that_is_wanted() {
     let listed = site().start();
     assert!(listed.get("/docs/").text().contains("page.html"));
-    let site = site().with(|settings| settings.renders_index = true).start();
+    let site = site().with(|settings| settings.sites[0].renders_index = true).start();
     let reply = site.get("/docs/");
     assert_eq!((reply.status, reply.text().as_str()), (200, "<p>docs"));
     assert_eq!(reply.field("Content-Type"), Some("text/html; charset=utf-8"));
@@ -36,7 +36,7 @@ fn a_folder_is_its_index_if_that_is_wanted() {
 
 #[test]
 fn an_application_answers_for_every_path_that_does_not_exist() {
-    let site = site().with(|settings| settings.renders_spa = true).start();
+    let site = site().with(|settings| settings.sites[0].renders_spa = true).start();
     for path in ["/", "/users/7", "/nothing", "/docs/nothing/at/all", "/app.js/"] {
         let reply = site.get(path);
         assert_eq!((reply.status, reply.text().as_str()), (200, "<p>home"), "{path}");
@@ -49,7 +49,8 @@ fn an_application_answers_for_every_path_that_does_not_exist() {
 
 #[test]
 fn an_application_without_its_page_answers_404() {
-    let site = Site::of(&[("app.js", b"script")]).with(|settings| settings.renders_spa = true);
+    let site =
+        Site::of(&[("app.js", b"script")]).with(|settings| settings.sites[0].renders_spa = true);
     let site = site.start();
     assert_eq!(site.get("/nothing").status, 404);
     assert_eq!(site.get("/").status, 404);
@@ -57,7 +58,8 @@ fn an_application_without_its_page_answers_404() {
 
 #[test]
 fn everything_is_below_the_prefix() {
-    let site = site().with(|settings| settings.path_prefix = "/files/here".to_owned()).start();
+    let site =
+        site().with(|settings| settings.sites[0].path_prefix = "/files/here".to_owned()).start();
     assert_eq!(site.get("/files/here/app.js").text(), "script");
     assert_eq!(site.get("/files/here/docs/page.html").text(), "<p>page");
     assert!(site.get("/files/here/").text().contains("app.js"));
@@ -73,7 +75,7 @@ fn everything_is_below_the_prefix() {
 #[test]
 fn one_file_is_served_by_its_name_and_by_none() {
     let mut site = Site::of(&[("one file.txt", b"contents"), ("secret.txt", b"no")]);
-    site.settings.root = site.path("one file.txt");
+    site.settings.sites[0].root = Some(site.path("one file.txt"));
     let site = site.start();
     let reply = site.get("/");
     assert_eq!((reply.status, reply.text().as_str()), (200, "contents"));
@@ -92,7 +94,7 @@ fn one_file_is_served_by_its_name_and_by_none() {
 #[test]
 fn one_file_may_be_hidden_or_a_link_for_it_was_named() {
     let mut site = Site::of(&[(".hidden", b"contents"), ("folder/target", b"behind a link")]);
-    site.settings.root = site.path(".hidden");
+    site.settings.sites[0].root = Some(site.path(".hidden"));
     assert_eq!(site.start().get("/").text(), "contents");
     for target in [Site::path, |_: &Site, name: &str| name.into()] {
         let mut site = Site::of(&[("elsewhere/target", b"behind a link")]);
@@ -100,7 +102,7 @@ fn one_file_may_be_hidden_or_a_link_for_it_was_named() {
         let target = target(&site, "elsewhere/target");
         let target = if target.is_relative() { "../elsewhere/target".into() } else { target };
         symlink(target, site.path("here/link")).unwrap();
-        site.settings.root = site.path("here/link");
+        site.settings.sites[0].root = Some(site.path("here/link"));
         assert_eq!(site.start().get("/").text(), "behind a link");
     }
 }
@@ -118,7 +120,7 @@ fn what_cannot_be_served_is_refused_at_the_start() {
             0,
         )
         .unwrap();
-        site.settings.root = site.path(root);
+        site.settings.sites[0].root = Some(site.path(root));
         let error = site.try_start().err().unwrap().to_string();
         assert!(error.contains(word), "{error}");
     }

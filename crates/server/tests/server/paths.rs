@@ -120,7 +120,7 @@ fn links_are_followed_inside_the_root_and_no_further() {
 
     let mut open_site = Site::new();
     open_site.settings = open;
-    open_site.settings.allows_symlinks_outside = true;
+    open_site.settings.sites[0].allows_symlinks_outside = true;
     let open = open_site.start();
     for (path, text) in [("/outer", "outside"), ("/absolute", "outside"), ("/inner", "inside")] {
         assert_eq!(open.get(path).text(), text, "{path}");
@@ -134,7 +134,7 @@ fn links_are_followed_inside_the_root_and_no_further() {
 #[test]
 fn a_folder_of_processes_has_no_way_out() {
     let mut site = Site::new();
-    site.settings.root = "/proc/self".into();
+    site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
     for path in ["/root/etc/passwd", "/cwd/", "/exe", "/fd/0", "/task/../root/"] {
         assert!(matches!(site.get(path).status, 400 | 404), "{path}");
@@ -144,7 +144,7 @@ fn a_folder_of_processes_has_no_way_out() {
 #[test]
 fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
     let mut site = Site::new();
-    site.settings.root = "/proc/self".into();
+    site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
     let reply = site.get("/status");
     assert_eq!(reply.status, 200);
@@ -154,7 +154,7 @@ fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
 
     // sysfs says that each has a page of contents.
     let mut site = Site::new();
-    site.settings.root = "/sys/kernel".into();
+    site.settings.sites[0].root = Some("/sys/kernel".into());
     let site = site.start();
     let mut seen = 0;
     // Each is asked for before anybody else reads it: one that nobody has looked at for long counts
@@ -178,7 +178,8 @@ fn hidden_names_do_not_exist() {
     site.write("root/keep/private.key", b"key");
     site.write("root/keep/build/out", b"out");
     site.write("root/build/out", b"out");
-    let site = site.with(|settings| settings.hide = vec!["*.key".into(), "/keep/build".into()]);
+    let site =
+        site.with(|settings| settings.sites[0].hide = vec!["*.key".into(), "/keep/build".into()]);
     let site = site.start();
     for path in hidden.iter().chain(&["/keep/private.key", "/keep/build/out", "/keep/build/"]) {
         assert_eq!(site.get(path).status, 404, "{path}");
@@ -190,7 +191,7 @@ fn hidden_names_do_not_exist() {
 
     let mut open = Site::new();
     open.settings = settings(&root);
-    open.settings.shows_hidden = true;
+    open.settings.sites[0].shows_hidden = true;
     let open = open.start();
     assert_eq!(open.get("/.hidden").text(), "hidden");
     assert_eq!(open.get("/.git/config").text(), "hidden");

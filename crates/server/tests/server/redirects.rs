@@ -6,7 +6,7 @@ fn site(certificate: &Certificate) -> Running {
     let site = Site::of(&[("a", b"first")]).secure(certificate);
     site.with(|settings| {
         settings.redirect_http = Some(0);
-        settings.changes.upload = true;
+        settings.sites[0].changes.upload = true;
     })
     .start()
 }

@@ -18,7 +18,7 @@ fn site() -> Running {
     ]);
     site.write("folder/large", &pattern(3 << 20));
     symlink("other.txt", site.path("folder/link")).unwrap();
-    site.with(|settings| settings.hide = vec!["secret".to_owned()]).start()
+    site.with(|settings| settings.sites[0].hide = vec!["secret".to_owned()]).start()
 }
 
 const CHOSEN: &str = "/folder/?archive=tar&entry=large&entry=a%20b%2bc.txt&entry=deep&entry=link";

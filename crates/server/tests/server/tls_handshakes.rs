@@ -183,7 +183,7 @@ fn one_connection_too_many_gets_a_tls_alert() {
     let site = site().secure(&certificate).with(|settings| {
         settings.max_connections = 1;
         // Without a health check there are no places for it.
-        settings.health = false;
+        settings.sites[0].health = false;
     });
     site.write("large", &pattern(LEN));
     let site = site.start();

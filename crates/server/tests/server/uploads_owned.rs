@@ -64,7 +64,7 @@ fn who_may_only_read_neither_asks_about_an_upload_nor_ends_it() {
 
 #[test]
 fn a_page_of_another_site_neither_asks_about_an_upload_nor_ends_it() {
-    let server = open_site().with(|settings| settings.cors = true).start();
+    let server = open_site().with(|settings| settings.sites[0].cors = true).start();
     let (mut client, location) = begin(&server, &[], 500_000);
     wait_until("it has a name", || names(&server).len() == 1);
     for field in ["Origin: http://example.org", "Sec-Fetch-Site: cross-site"] {
@@ -169,13 +169,14 @@ fn without_users_parts_belong_to_addresses() {
 fn owners_of_parts_survive_a_restart() {
     let site = site();
     let (root, changes, access) =
-        (site.path(""), site.settings.changes, site.settings.access.clone());
+        (site.path(""), site.settings.sites[0].changes, site.settings.sites[0].access.clone());
     let server = site.start();
     let (client, location) = begin(&server, &[ME], 500_000);
     leave(&server, client);
     put(&server, "/ranged", &[ME, "Content-Range: bytes 0-3/8"], b"mine");
     let again = Site::new().with(|settings| {
-        (settings.root, settings.changes, settings.access) = (root, changes, access);
+        (settings.sites[0].root, settings.sites[0].changes, settings.sites[0].access) =
+            (Some(root), changes, access);
     });
     let again = again.start();
     assert_eq!(again.ask("HEAD", &location, &[YOU]).status, 404);

@@ -92,7 +92,7 @@ fn no_104_without_request() {
 
 #[test]
 fn a_100_comes_after_the_104_and_a_refusal_instead_of_both() {
-    let server = open_site().with(|settings| settings.changes.limit = Some(10)).start();
+    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(10)).start();
     let fields = ["Upload-Complete: ?1", "Expect: 100-continue", "Content-Length: 3"];
     let (mut client, _) = begin(&server, "/file", &fields);
     assert_eq!(client.head().unwrap().status, 100);
@@ -255,12 +255,12 @@ fn the_newest_connection_goes_on_and_the_old_one_is_ended() {
 #[test]
 fn an_upload_is_resumed_after_a_restart() {
     let site = open_site();
-    let (root, settings) = (site.path(""), site.settings.changes);
+    let (root, settings) = (site.path(""), site.settings.sites[0].changes);
     let server = site.start();
     let location = broken(&server, "/file", 700_000);
     let again = Site::new().with(|other| {
-        other.root = root;
-        other.changes = settings;
+        other.sites[0].root = Some(root);
+        other.sites[0].changes = settings;
     });
     let again = again.start();
     assert_eq!(offset(&again, &location), Some(700_000));

@@ -14,7 +14,7 @@ use super::uploads::{names, open_site, put};
 fn a_body_below_the_minimum_rate_is_aborted() {
     let site = open_site().with(|settings| {
         settings.timeout = Duration::from_secs(2);
-        settings.changes.min_rate = 1000;
+        settings.sites[0].changes.min_rate = 1000;
     });
     let server = site.start();
     let mut slow = server.connect();
@@ -53,8 +53,8 @@ fn half_free(kind: FileSystem, min_free: MinFree) -> Option<(Running, Mounted)> 
     let folder = disk.root().join("folder");
     fs::create_dir(&folder).unwrap();
     let site: Site = open_site().with(|settings| {
-        settings.root = folder;
-        settings.changes.min_free = min_free;
+        settings.sites[0].root = Some(folder);
+        settings.sites[0].changes.min_free = min_free;
     });
     Some((site.start(), disk))
 }

@@ -150,8 +150,9 @@ fn a_download_has_its_name_whatever_is_in_it() {
 fn fields_of_the_operator_are_on_every_response() {
     let fields = [("X-Frame-Options", "DENY"), ("server", "mine")];
     let site = Site::of(&[("a", b"first")]).with(|settings| {
-        settings.headers = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        settings.cache_control = Some("max-age=60".to_owned());
+        settings.sites[0].headers =
+            fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        settings.sites[0].cache_control = Some("max-age=60".to_owned());
     });
     let site = site.start();
     for path in ["/a", "/nothing", "/", "/%00", "/.underpass/health"] {
@@ -175,7 +176,7 @@ fn fields_of_the_operator_are_on_every_response() {
 fn scripts_of_other_sites_may_read_if_that_is_wanted() {
     let site = Site::of(&[("a", b"first")]);
     assert_eq!(site.start().get("/a").field("Access-Control-Allow-Origin"), None);
-    let site = Site::of(&[("a", b"first")]).with(|settings| settings.cors = true);
+    let site = Site::of(&[("a", b"first")]).with(|settings| settings.sites[0].cors = true);
     let site = site.auth(&["user:word@/"]).start();
     for path in ["/a", "/nothing", "/"] {
         let reply = site.get(path);

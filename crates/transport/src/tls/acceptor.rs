@@ -1,9 +1,11 @@
 //! The settings that all handshakes of a server share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
 use super::certificates::{ACME_PROTOCOL, Identities, Identity};
@@ -92,8 +94,16 @@ impl Acceptor {
         self.identities.is_slow()
     }
 
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config)
+    /// Returns the settings of a handshake, and the name that the client will ask for, if it matters.
+    pub(super) fn config(&self) -> (Arc<ServerConfig>, Option<Arc<AskedName>>) {
+        if !self.identities.has_sites() {
+            return (Arc::clone(&self.config), None);
+        }
+        let identities = self.identities.clone();
+        let asked = Arc::new(AskedName { identities, name: OnceLock::new() });
+        let mut config = ServerConfig::clone(&self.config);
+        config.cert_resolver = Arc::clone(&asked) as Arc<dyn ResolvesServerCert>;
+        (Arc::new(config), Some(asked))
     }
 
     /// Returns an acceptor with these capabilities of the kernel.
@@ -105,5 +115,29 @@ impl Acceptor {
     /// Returns the requested capabilities of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
+    }
+}
+
+/// The name that the client of one handshake asks for: rustls tells it to the resolver only.
+#[derive(Debug)]
+pub(super) struct AskedName {
+    identities: Identities,
+    name: OnceLock<Box<str>>,
+}
+
+impl AskedName {
+    /// Returns the name, if the client has asked for one.
+    pub(super) fn name(&self) -> Option<Box<str>> {
+        self.name.get().cloned()
+    }
+}
+
+impl ResolvesServerCert for AskedName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if let Some(name) = hello.server_name() {
+            // After a retry of the client, it is the same.
+            let _ = self.name.set(name.into());
+        }
+        self.identities.resolve(hello)
     }
 }

@@ -11,7 +11,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{Error, HandshakeKind, InvalidMessage, ProtocolVersion};
 use underpass_engine::ktls;
 
-use super::acceptor::Acceptor;
+use super::acceptor::{Acceptor, AskedName};
 use super::certificates::ACME_PROTOCOL;
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
@@ -47,10 +47,13 @@ pub struct Handshake {
     /// handshake.
     leaves_rest_in_socket: bool,
     wanted: Arc<KernelOffer>,
+    /// The name that the client asks for, if it matters.
+    asked: Option<Arc<AskedName>>,
 }
 
 /// The progress of a handshake.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // the large one is taken apart at once
 pub enum Progress {
     /// The socket has to become readable.
     Reads,
@@ -67,8 +70,9 @@ impl Handshake {
     ///
     /// [`HandshakeError::Tls`] if rustls cannot begin.
     pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
-        let server = UnbufferedServerConnection::new(acceptor.config())?;
-        Ok(Self::new(Connection::Server(Box::new(server)), acceptor.wanted()))
+        let (config, asked) = acceptor.config();
+        let server = UnbufferedServerConnection::new(config)?;
+        Ok(Self { asked, ..Self::new(Connection::Server(Box::new(server)), acceptor.wanted()) })
     }
 
     /// Creates the client's side; `host` is a name or an address as in an URL, without brackets.
@@ -91,6 +95,7 @@ impl Handshake {
             peeked: 0,
             leaves_rest_in_socket: wanted.obstacle().is_none(),
             wanted,
+            asked: None,
         }
     }
 
@@ -289,7 +294,7 @@ impl Handshake {
             let incoming = std::mem::take(&mut self.incoming);
             let outgoing = std::mem::take(&mut self.outgoing);
             let records = Records::Here(UserSpace::new(connection, incoming, outgoing));
-            return Ok(Progress::Done(Session::new(facts, records, false)));
+            return Ok(Progress::Done(self.session(facts, records, false)));
         };
         let can_change_keys = self.wanted.can_change_keys();
         let kernel = Kernel::take_over(socket, connection, kind, can_change_keys);
@@ -298,7 +303,12 @@ impl Handshake {
             Refusal::Socket(error) => io_error(error),
         })?;
         let by_reference = self.wanted.zero_copy && ktls::set_zero_copy(socket).is_ok();
-        Ok(Progress::Done(Session::new(facts, Records::Kernel(kernel), by_reference)))
+        Ok(Progress::Done(self.session(facts, Records::Kernel(kernel), by_reference)))
+    }
+
+    fn session(&self, facts: SessionFacts, records: Records, by_reference: bool) -> Session {
+        let asked = self.asked.as_ref().and_then(|asked| asked.name());
+        Session::new(facts, records, by_reference).asking(asked)
     }
 }
 

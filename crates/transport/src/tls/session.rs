@@ -19,6 +19,8 @@ pub struct Session {
     facts: SessionFacts,
     /// Whether a network card may read the pages of files after they were taken.
     by_reference: bool,
+    /// The name that the client asked for, if it matters.
+    asked: Option<Box<str>>,
     records: Mutex<Records>,
 }
 
@@ -31,7 +33,18 @@ pub(super) enum Records {
 
 impl Session {
     pub(super) fn new(facts: SessionFacts, records: Records, by_reference: bool) -> Self {
-        Self { facts, by_reference, records: Mutex::new(records) }
+        Self { facts, by_reference, asked: None, records: Mutex::new(records) }
+    }
+
+    pub(super) fn asking(self, asked: Option<Box<str>>) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// Returns the name that the client asked for, if the acceptor has
+    /// [names](super::Acceptor::with_names).
+    #[must_use]
+    pub fn asked_name(&self) -> Option<&str> {
+        self.asked.as_deref()
     }
 
     /// Returns the facts of the session.

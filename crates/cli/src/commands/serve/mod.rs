@@ -14,4 +14,4 @@ mod sources;
 
 pub(crate) use args::ServeArgs;
 pub(crate) use run::run;
-pub(crate) use sources::add_other_sources;
+pub(crate) use sources::{complete, warn_of_variables};

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
-use underpass_client::s3::Store;
 use underpass_client::{Credentials, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
@@ -20,30 +19,15 @@ use crate::output;
 const FRESH_OF_STORES: Duration = Duration::from_secs(60);
 
 /// The cache in front of an origin, and what it needs of a confined process.
-#[derive(Default)]
-pub(super) struct Opened {
-    pub(super) cache: Option<Cache>,
+#[derive(Debug)]
+pub(super) struct CacheOfOrigin {
+    /// The options that it was opened with.
+    options: String,
+    pub(super) cache: Cache,
     /// The ports of origins, and of services that have keys.
     pub(super) ports: Vec<u16>,
     /// The folders with files of keys.
     pub(super) folders: Vec<PathBuf>,
-}
-
-impl Opened {
-    /// Adds what a store needs, and returns the store as an origin.
-    fn add(&mut self, store: Store, note: Option<&str>) -> OriginOptions {
-        if let Some(note) = note {
-            output::note(note);
-        }
-        let (folders, ports) = store.needs();
-        self.folders.extend(folders);
-        self.ports.extend(ports);
-        OriginOptions {
-            credentials: store.credentials(),
-            url: store.url,
-            bucket: Some(store.bucket),
-        }
-    }
 }
 
 impl OriginArgs {
@@ -66,25 +50,43 @@ impl OriginArgs {
         ports
     }
 
-    /// Opens the cache, if there is an origin, and returns what it needs.
-    pub(super) fn open(&self, args: &ServeArgs) -> Result<Opened> {
+    /// Opens the cache, if there is an origin, and returns what it needs. A cache that was opened
+    /// `before` with the same options stays open.
+    pub(super) fn open(
+        &self,
+        args: &ServeArgs,
+        before: &[CacheOfOrigin],
+    ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
             (None, false) => return Err(needs("--origin", "--cache DIR")),
-            (_, true) => return self.refuse_alone().map(|()| Opened::default()),
+            (_, true) => return self.refuse_alone().map(|()| None),
         };
         refuse_others(args)?;
+        let options = format!("{self:?}");
+        let (mut ports, mut folders) = (self.ports(), Vec::new());
+        if let Some(open) = before.iter().find(|open| open.options == options) {
+            let CacheOfOrigin { cache, ports, folders, .. } = open;
+            let (cache, ports, folders) = (cache.clone(), ports.clone(), folders.clone());
+            return Ok(Some(CacheOfOrigin { options, cache, ports, folders }));
+        }
         let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
         let trust = Trust { authorities: self.origin_cacert.clone(), ..Trust::default() };
         let tls = TlsSetup::new(trust);
-        let mut opened = Opened { ports: self.ports(), ..Opened::default() };
         let mut origins = Vec::new();
         for url in named {
             origins.push(match self.store.open(&url, &tls)? {
                 None => OriginOptions { url, credentials: Credentials::None, bucket: None },
                 Some(store) => {
-                    let note = self.store.note(&store);
-                    opened.add(store, note)
+                    self.store.note(&store).iter().for_each(|note| output::note(note));
+                    let (of_store, services) = store.needs();
+                    folders.extend(of_store);
+                    ports.extend(services);
+                    OriginOptions {
+                        credentials: store.credentials(),
+                        url: store.url,
+                        bucket: Some(store.bucket),
+                    }
                 }
             });
         }
@@ -94,7 +96,7 @@ impl OriginArgs {
             // Later the files of the authorities cannot be read.
             tls.connector().map_err(Failure::line)?;
         }
-        let options = CacheOptions {
+        let cache_options = CacheOptions {
             folder: folder.clone(),
             origins,
             tls,
@@ -109,11 +111,11 @@ impl OriginArgs {
             timeout: args.limits.timeout,
             policy: args.engine.policy(),
         };
-        opened.cache = Some(Cache::open(options).map_err(|error| match error {
+        let cache = Cache::open(cache_options).map_err(|error| match error {
             error @ OpenError::Format(_) => Failure::Usage(format!("--cache: {error}")),
             error => Failure::line(error),
-        })?);
-        Ok(opened)
+        })?;
+        Ok(Some(CacheOfOrigin { options, cache, ports, folders }))
     }
 
     /// Refuses options that have a meaning only with an origin.

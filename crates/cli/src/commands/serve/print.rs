@@ -1,7 +1,6 @@
 //! What `underpass serve` prints.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration};
@@ -20,10 +19,8 @@ use crate::output::{counted, error_line, note};
 /// The facts that are printed when a server starts.
 #[derive(Debug)]
 pub(crate) struct Served<'a> {
-    /// The folder or file.
-    pub(crate) root: &'a Path,
-    /// The origin in front of which it stands.
-    pub(crate) origin: Option<String>,
+    /// The folder, the file, the origin, or the number of sites.
+    pub(crate) what: &'a str,
     /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
     /// The addresses for other devices, the best one first.
@@ -48,14 +45,11 @@ pub(crate) struct Served<'a> {
 /// Prints where a server can be reached: always, for there may be no other way to know the port.
 /// Unless it is to be quiet, also how to open it to the network, and what confines it.
 pub(crate) fn started(served: &Served<'_>) {
-    let root = match &served.origin {
-        Some(origin) => format!("{origin} through {}", served.root.display()),
-        None => served.root.display().to_string(),
-    };
+    let what = served.what;
     let scheme = if served.certificate.is_some() { "https" } else { "http" };
     for address in served.addresses {
         let at = served_at(scheme, address, served.prefix);
-        error_line(&format!("serving {root} at {at}"));
+        error_line(&format!("serving {what} at {at}"));
     }
     reachable(scheme, served);
     for address in served.redirects {

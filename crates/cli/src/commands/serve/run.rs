@@ -1,24 +1,25 @@
 //! Runs the server until a signal ends it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use signal_hook::iterator::Signals;
 use underpass_engine::Integrity;
-use underpass_sandbox::{AllowedAccess, Sandbox};
-use underpass_server::server::{Address, Control, Server, Settings};
+use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
+use underpass_server::server::{Address, Control, Server, Settings, SiteSettings};
 
 use super::args::ServeArgs;
-use super::certificate::{Certificate, Orders};
-use super::control::{Watch, keep_signals};
+use super::certificate::{Certificate, KeyFiles, Orders, folders};
+use super::control::{Reload, Watch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
 use super::print::{self, Served};
-use super::settings::settings as settings_of;
+use super::settings::{OpenSites, Opened, settings as settings_of};
 use super::share::goal::{Share, Timer};
 use super::sockets;
 use crate::failure::{Failure, Result};
+use crate::output::counted;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -29,34 +30,25 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<()> {
     let (certificate, orders) = Certificate::of(args)?.unzip();
     let orders = orders.flatten();
-    let opened = args.origin.open(args)?;
-    let mut settings =
-        settings_of(args, certificate.as_ref().map(Certificate::credentials), opened.cache)?;
+    let mut open = OpenSites::new(certificate.as_ref().and_then(Certificate::files).cloned());
+    let opened = open.open(args)?;
     let inherited = sockets::inherited()?;
     let addresses = addresses(args, !inherited.is_empty())?;
-    if addresses.is_empty() && args.is_acme() {
-        settings.redirect_http = args.tls.redirect_http;
-    }
-    if settings.redirect_http.is_some() && !addresses.iter().any(is_tcp) {
-        let why = "--redirect-http needs an address with a port: give one by --bind";
-        return Err(Failure::Usage(why.to_owned()));
-    }
-    orders.iter().try_for_each(|orders| orders.check_root(&settings.root))?;
+    let redirect_http = redirect_http(args, &addresses)?;
+    let mut access = access(args, orders.as_ref(), &opened)?;
+    let sites = opened.sites;
+    let is_open = sites.iter().all(|site| site.access.is_empty());
+    // Who comes to what is shared knows the address, which nobody can guess.
+    let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
+    let what = what_is_served(args, &sites);
+    let only = sites.first().filter(|_| args.sites.is_empty());
+    let prefix = only.map(|site| site.path_prefix.clone()).unwrap_or_default();
+    let tls = certificate.as_ref().map(Certificate::credentials);
+    let settings = Settings { redirect_http, ..settings_of(args, tls, sites)? };
     let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
     let log_file = log_file.transpose()?;
-    let certificates = certificate.iter().flat_map(Certificate::folders);
-    let access = AllowedAccess {
-        certificates: certificates.chain(opened.folders).collect(),
-        ports: orders.iter().map(Orders::port).chain(opened.ports).collect(),
-        keys: orders.as_ref().map(|orders| orders.folder().to_owned()),
-        ..allowed_access(&settings, &addresses, log_file.as_ref())
-    };
-    let prefix = settings.path_prefix.clone();
-    let is_open = settings.access.is_empty();
-    // Who comes to what is shared knows the address, which nobody can guess.
-    let allows_anonymous_writes = share.is_none()
-        && (settings.changes.upload || settings.changes.delete)
-        && settings.access.allows_anonymous_writes();
+    access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
+    access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
 
     let signals = keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
@@ -65,15 +57,14 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         access: &access,
         user: args.user(),
         is_enabled: args.wants_sandbox(),
-        reopened: &certificate.as_ref().map(Certificate::files).unwrap_or_default(),
+        reopened: &reopened(args, certificate.as_ref()),
         has_secrets: certificate.is_some() || !is_open,
     };
     // Nothing may start a thread before this.
     let confinement = sandbox.apply()?;
     orders.iter().try_for_each(Orders::check)?;
     print::started(&Served {
-        root: &access.root,
-        origin: args.origin.first(),
+        what: &what,
         addresses: &server.addresses(),
         reachable: &reachable,
         prints_qr: args.prints_qr(),
@@ -88,11 +79,32 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     share.iter().for_each(|share| share.announce());
     if let Some(orders) = orders {
         orders.announce();
-        let is_plain = |address: &Address| !is_tcp(address);
-        let has_http = !server.redirects().is_empty() || addresses.iter().any(is_plain);
+        let has_http = !server.redirects().is_empty() || !addresses.iter().all(is_tcp);
         orders.start(has_http, args.is_quiet())?;
     }
-    serve(server, signals, log_file, certificate, (args.is_quiet(), share))
+    let reload = share.is_none().then(|| Reload {
+        typed: args.typed.clone(),
+        of_server: args.of_server.clone(),
+        certificate,
+        open,
+        sites: server.sites(),
+        confined_to: confinement.restricts_files().then_some(access),
+    });
+    serve(server, signals, log_file, reload, (args.is_quiet(), share))
+}
+
+/// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have opened
+/// have none unless it is asked for.
+fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>> {
+    let port = match addresses.is_empty() && args.is_acme() {
+        true => args.tls.redirect_http,
+        false => args.redirect_http(),
+    };
+    if port.is_some() && !addresses.iter().any(is_tcp) {
+        let why = "--redirect-http needs an address with a port: give one by --bind";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    Ok(port)
 }
 
 /// Returns the addresses to listen on, besides sockets that other programs have opened.
@@ -109,13 +121,13 @@ fn serve(
     mut server: Server,
     signals: Signals,
     log_file: Option<LogFile>,
-    certificate: Option<Certificate>,
+    reload: Option<Reload>,
     (is_quiet, share): (bool, Option<&Arc<Share>>),
 ) -> Result<()> {
     let (log, writer) = log_file.map(AccessLog::start).unzip();
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
-    let watch = Watch::start(signals, control.clone(), log.clone(), certificate);
+    let watch = Watch::start(signals, control.clone(), log.clone(), reload);
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
@@ -133,27 +145,69 @@ fn is_tcp(address: &Address) -> bool {
     matches!(address, Address::Tcp(_))
 }
 
-/// Returns what the process needs once it is bound.
-fn allowed_access(
-    settings: &Settings,
-    addresses: &[Address],
-    log: Option<&LogFile>,
-) -> AllowedAccess {
-    let folder = |address: &Address| match address {
+/// Returns the folder of a socket, which is removed at the end.
+fn folder_of_socket(address: &Address) -> Option<PathBuf> {
+    match address {
         Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
         Address::Tcp(_) => None,
-    };
-    AllowedAccess {
-        root: settings.root.clone(),
-        reads_everywhere: settings.allows_symlinks_outside,
-        uploads: settings.changes.upload,
-        deletes: settings.changes.delete,
-        caches: settings.cache.is_some(),
-        clones: settings.integrity == Integrity::Snapshot,
-        log: log.and_then(LogFile::folder).map(Path::to_owned),
-        certificates: Vec::new(),
-        keys: None,
-        ports: Vec::new(),
-        sockets: addresses.iter().filter_map(folder).collect(),
     }
+}
+
+/// Returns whether every client may change files of a site.
+fn allows_anonymous_writes(site: &SiteSettings) -> bool {
+    (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
+}
+
+/// Returns what is served, in words.
+fn what_is_served(args: &ServeArgs, sites: &[SiteSettings]) -> String {
+    match (sites, args.origin.first()) {
+        _ if !args.sites.is_empty() => counted(sites.len() as u64, "site", "sites"),
+        ([site, ..], origin) => {
+            let root = site.root.as_deref().unwrap_or(Path::new("")).display();
+            origin.map_or_else(|| root.to_string(), |origin| format!("{origin} through {root}"))
+        }
+        ([], _) => "nothing".to_owned(),
+    }
+}
+
+/// Returns the files that are read again on SIGHUP.
+fn reopened(args: &ServeArgs, certificate: Option<&Certificate>) -> Vec<PathBuf> {
+    let files = certificate.and_then(Certificate::files).map(KeyFiles::paths);
+    files.into_iter().flatten().chain(args.config_file()).collect()
+}
+
+/// Returns the access that sites and orders of certificates need.
+fn access(args: &ServeArgs, orders: Option<&Orders>, opened: &Opened) -> Result<AllowedAccess> {
+    let mut access = AllowedAccess::default();
+    add_needs(&mut access, args, opened);
+    if let Some(orders) = orders {
+        let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
+        roots.try_for_each(|root| orders.check_root(root))?;
+        access.keys = Some(orders.folder().to_owned());
+        access.ports.push(orders.port());
+    }
+    Ok(access)
+}
+
+/// Adds what sites need of a confined process.
+pub(super) fn add_needs(access: &mut AllowedAccess, args: &ServeArgs, opened: &Opened) {
+    for site in &opened.sites {
+        let Some(path) = site.root.clone() else { continue };
+        access.reads_everywhere |= site.allows_symlinks_outside;
+        access.roots.push(AllowedRoot {
+            path,
+            uploads: site.changes.upload,
+            deletes: site.changes.delete,
+            caches: site.cache.is_some(),
+            clones: site.integrity == Integrity::Snapshot,
+        });
+    }
+    let certificate = KeyFiles::of(&args.tls).ok().flatten();
+    access.reread.extend(certificate.iter().flat_map(folders));
+    access.reread.extend(opened.folders.iter().cloned());
+    let config = args.config_file().and_then(|file| file.parent().map(Path::to_owned));
+    access.reread.extend(config);
+    access.reread.sort_unstable();
+    access.reread.dedup();
+    access.ports.extend(&opened.ports);
 }

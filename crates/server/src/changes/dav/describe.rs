@@ -18,12 +18,12 @@ use crate::changes::dav::dead_properties;
 use crate::digest::stored;
 use crate::files::open_files::modified;
 use crate::files::root::DiskWait;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use underpass_protocol::request::target::encode_segment;
 
 /// Writes the properties that one request wants. It may wait for the disk.
 pub(crate) struct Describer<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) site: &'a Site,
     pub(crate) request: &'a Propfind,
     pub(crate) user: Option<&'a str>,
 }
@@ -35,7 +35,7 @@ impl Describe for Describer<'_> {
 
     fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) {
         if let Some(resource) = self.resource(path) {
-            let link = link(self.shared, path, is_folder);
+            let link = link(self.site, path, is_folder);
             multistatus::push_properties(&link, &resource, self.request, out);
         }
     }
@@ -48,7 +48,7 @@ impl Describe for Describer<'_> {
 impl Describer<'_> {
     /// Returns what the request needs of the file or folder at a path; `None` if there is none.
     fn resource<'p>(&'p self, path: &'p [u8]) -> Option<Resource<'p>> {
-        let root = &self.shared.root;
+        let root = &self.site.root;
         let needs_contents = self.request.wants(Live::Etag) || self.request.wants_stored();
         let opened = needs_contents.then(|| root.open(path, DiskWait::Allowed).ok()).flatten();
         // Attributes are also had of what cannot be read.
@@ -59,7 +59,7 @@ impl Describer<'_> {
             FileType::RegularFile => false,
             _ => return None,
         };
-        let access = &self.shared.settings.access;
+        let access = &self.site.settings.access;
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let version = Version::from_stat(&stat);
         // Of a folder on the way to something that the client may read, it learns no more than that.
@@ -76,7 +76,7 @@ impl Describer<'_> {
                 true => Cow::default(),
                 false => root.media_type(name),
             },
-            is_lockable: self.shared.settings.changes.upload
+            is_lockable: self.site.settings.changes.upload
                 && access.can(self.user, path, Right::Write),
             locks: if wants(Live::LockDiscovery) { self.locks(path) } else { Vec::new() },
             quota: (is_folder && (wants(Live::QuotaAvailable) || wants(Live::QuotaUsed)))
@@ -92,20 +92,20 @@ impl Describer<'_> {
     /// Returns the locks that hold for a path.
     fn locks(&self, path: &[u8]) -> Vec<HeldLock> {
         let now = Instant::now();
-        let table = locks(self.shared);
+        let table = locks(self.site);
         let covering = table.covering(path, now);
-        covering.map(|lock| held(self.shared, lock.clone(), now)).collect()
+        covering.map(|lock| held(self.site, lock.clone(), now)).collect()
     }
 }
 
 /// Locks the table of locks, also if another thread has panicked: nothing in it is half-written.
-pub(crate) fn locks(shared: &Shared) -> MutexGuard<'_, LockTable> {
-    shared.locks.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn locks(site: &Site) -> MutexGuard<'_, LockTable> {
+    site.locks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a lock as it is described.
-pub(super) fn held(shared: &Shared, lock: Lock, now: Instant) -> HeldLock {
-    let root = link(shared, &lock.root, lock.is_folder);
+pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
+    let root = link(site, &lock.root, lock.is_folder);
     let left = lock.expires.saturating_duration_since(now);
     // A lock that was just given has all of its time.
     let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
@@ -113,8 +113,8 @@ pub(super) fn held(shared: &Shared, lock: Lock, now: Instant) -> HeldLock {
 }
 
 /// Returns the link to a path.
-pub(crate) fn link(shared: &Shared, path: &[u8], is_folder: bool) -> String {
-    let prefix = shared.settings.path_prefix.as_bytes();
+pub(crate) fn link(site: &Site, path: &[u8], is_folder: bool) -> String {
+    let prefix = site.settings.path_prefix.as_bytes();
     let mut link = String::new();
     let names = prefix.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/'));
     for name in names.filter(|name| !name.is_empty()) {

@@ -42,7 +42,7 @@ pub(crate) async fn conditions<'r>(
         known.1 = known.1.take().or(etag);
     }
     let now = Instant::now();
-    let table = locks(ctx.shared());
+    let table = locks(ctx.site());
     let holds = field.holds(|resource, state| {
         let Some((Some(path), etag)) = resources.get(&resource) else { return false };
         match state {
@@ -81,7 +81,7 @@ pub(crate) fn check(
     reach: Reach,
 ) -> Option<Response> {
     let submitted = Submitted { tokens, user: ctx.user.as_deref() };
-    let checked = locks(ctx.shared()).check(path, reach, submitted, Instant::now());
+    let checked = locks(ctx.site()).check(path, reach, submitted, Instant::now());
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn check_write(
     tokens: &[&str],
     path: &[u8],
 ) -> Option<Response> {
-    if locks(ctx.shared()).is_empty() {
+    if locks(ctx.site()).is_empty() {
         return None;
     }
     let names = ctx.request.method != Method::Proppatch && find(ctx, path).await.is_err();
@@ -100,5 +100,5 @@ pub(crate) async fn check_write(
 
 /// Returns the response to a request that meets the lock of another client.
 pub(super) fn locked(ctx: &RequestContext<'_>, lock: &Lock, broken: &str) -> Response {
-    rule(423, broken, &[&link(ctx.shared(), &lock.root, lock.is_folder)])
+    rule(423, broken, &[&link(ctx.site(), &lock.root, lock.is_folder)])
 }

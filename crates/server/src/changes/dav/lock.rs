@@ -23,7 +23,7 @@ use crate::files::root::sync_folder;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use crate::uploads::random_bytes;
 use underpass_protocol::request::destination::Depth;
 use underpass_protocol::request::target::Target;
@@ -51,7 +51,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
     let submitted = Submitted { tokens, user: ctx.user.as_deref() };
     let wanted = timeout(ctx.request.field("timeout"));
-    let lock = locks(ctx.shared()).refresh(&target.path, submitted, wanted, Instant::now());
+    let lock = locks(ctx.site()).refresh(&target.path, submitted, wanted, Instant::now());
     match lock {
         Some(lock) => granted(ctx, 200, lock),
         None => ctx.error(412, "If has to name a lock of this path, which may have ended"),
@@ -65,13 +65,13 @@ async fn create(
     tokens: &[&str],
     info: LockInfo,
 ) -> Result<Response, Response> {
-    let (shared, path) = (ctx.shared(), &*target.path);
+    let (site, path) = (ctx.site(), &*target.path);
     let depth =
         Depth::read(&ctx.request).ok_or_else(|| ctx.error(400, "Depth is 0 or infinity"))?;
-    if shared.root.is_file() {
+    if site.root.is_file() {
         return Err(ctx.error(403, "only one file is served, and it stays as it is"));
     }
-    if shared.root.hides(path) {
+    if site.root.hides(path) {
         return Err(ctx.error(403, "names like this are hidden here"));
     }
     let (is_new, is_folder) = match find(ctx, path).await {
@@ -92,15 +92,15 @@ async fn create(
         return Err(refusal);
     }
     let lock = lock(ctx, path, (is_deep, is_folder), info).map_err(|_| ctx.error(500, ""))?;
-    let added = locks(shared).add(lock.clone(), Instant::now());
+    let added = locks(site).add(lock.clone(), Instant::now());
     added.map_err(|error| match error {
         LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
         LockError::TooMany => ctx.busy(503, "too many locks are held"),
     })?;
     if is_new {
-        let made = make_file(shared, path).await;
+        let made = make_file(site, path).await;
         made.map_err(|refusal| {
-            locks(shared).end(&lock.token);
+            locks(site).end(&lock.token);
             ctx.error(refusal.status, &refusal.detail)
         })?;
     }
@@ -132,14 +132,14 @@ fn lock(
 }
 
 /// Makes an empty file, unless there is one by now.
-async fn make_file(shared: &Arc<Shared>, path: &[u8]) -> Result<(), Refusal> {
-    let (helper, path) = (Arc::clone(shared), path.to_vec());
+async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), Refusal> {
+    let (helper, path) = (Arc::clone(site), path.to_vec());
     let made = spawn_blocking(move || {
         let parent = helper.root.parent_of(&path).map_err(Refusal::at_target)?;
         let (folder, name) = parent.ok_or(Errno::ISDIR)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let created = openat(&folder, name, flags, Mode::from_raw_mode(0o666));
-        helper.names_changed();
+        helper.shared.names_changed();
         match created {
             Ok(_) if helper.settings.changes.sync => Ok(sync_folder(&folder)?),
             Ok(_) | Err(Errno::EXIST) => Ok(()),
@@ -152,7 +152,7 @@ async fn make_file(shared: &Arc<Shared>, path: &[u8]) -> Result<(), Refusal> {
 /// Returns the response with a lock that the client has now.
 fn granted(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
     let token = format!("<{}>", lock.token);
-    let held = held(ctx.shared(), lock, Instant::now());
+    let held = held(ctx.site(), lock, Instant::now());
     let properties = Properties { locks: vec![held], ..Properties::default() };
     let mut response = xml(status, multistatus::locked(&properties));
     response.add_field("Lock-Token", &token);
@@ -170,7 +170,7 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
         return ctx.error(400, "Lock-Token has to name the lock in angle brackets");
     };
     let submitted = Submitted { tokens: &[token], user: ctx.user.as_deref() };
-    let mut table = locks(ctx.shared());
+    let mut table = locks(ctx.site());
     if table.remove(&target.path, submitted, Instant::now()) {
         return Response::empty(204);
     }

@@ -31,7 +31,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Ok(request) => Arc::new(request),
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
-    let only = ctx.shared().root.only(&target.path);
+    let only = ctx.site().root.only(&target.path);
     let path = only.unwrap_or(&target.path);
     let found = match find(ctx, path).await {
         Ok(found) => found,
@@ -56,7 +56,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     };
     if is_folder && !target.is_folder && response.status == 207 {
         // RFC 4918 5.2: the client may leave out the slash, and learns of it.
-        response.add_field("Content-Location", &link(ctx.shared(), path, true));
+        response.add_field("Content-Location", &link(ctx.site(), path, true));
     }
     response
 }
@@ -87,9 +87,9 @@ async fn one(
     is_folder: bool,
     request: Arc<Propfind>,
 ) -> Response {
-    let (shared, path, user) = (Arc::clone(ctx.shared()), path.to_vec(), ctx.user.clone());
+    let (site, path, user) = (Arc::clone(ctx.site()), path.to_vec(), ctx.user.clone());
     let described = spawn_blocking(move || {
-        let describer = Describer { shared: &shared, request: &request, user: user.as_deref() };
+        let describer = Describer { site: &site, request: &request, user: user.as_deref() };
         let (mut out, mut properties) = (Vec::new(), Vec::new());
         describer.describe(&path, is_folder, &mut properties);
         describer.begin(&mut out);
@@ -118,7 +118,7 @@ async fn entries(
     let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
     let client = ClientNet::of(ctx.peer.address());
     let task = ListTask { folder: FolderSource::Disk(folder), what };
-    let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
+    let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok((head, Some(pieces))) => (head, pieces),
         Ok((_, None)) => return ctx.error(500, ""),
         Err(error) => return ctx.failed(&error),

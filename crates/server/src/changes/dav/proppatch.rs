@@ -20,7 +20,7 @@ use crate::files::lookup::{Resource, find};
 use crate::files::root::DiskWait;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
 
@@ -34,7 +34,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Ok(patches) => patches,
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
-    if ctx.shared().root.is_file() {
+    if ctx.site().root.is_file() {
         return ctx.error(403, "only one file is served, and it stays as it is");
     }
     let is_folder = match find(ctx, &target.path).await {
@@ -43,13 +43,13 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Ok(_) => false,
         Err(errno) => return ctx.refused(errno),
     };
-    let shared = Arc::clone(ctx.shared());
+    let site = Arc::clone(ctx.site());
     // The semaphore is never closed.
-    let _turn = shared.changing.acquire().await;
-    let (helper, path) = (Arc::clone(&shared), target.path.to_vec());
+    let _turn = site.shared.changing.acquire().await;
+    let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
         let changed = change(&helper, &path, &patches);
-        helper.names_changed();
+        helper.shared.names_changed();
         changed
             .map(|faults| multistatus::patched(&link(&helper, &path, is_folder), &patches, &faults))
     };
@@ -61,10 +61,10 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// Makes all changes or none; returns the status of each that cannot be made.
-fn change(shared: &Shared, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, Refusal> {
-    let file = open(shared, path)?;
+fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, Refusal> {
+    let file = open(site, path)?;
     // No other request changes the properties meanwhile.
-    let alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
+    let alone = site.shared.names.write().unwrap_or_else(PoisonError::into_inner);
     let before = dead_properties::load(&file);
     let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
     let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();
@@ -91,16 +91,16 @@ fn change(shared: &Shared, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<
         return Ok(patches.iter().map(|patch| is_time(patch).then_some(403)).collect());
     }
     drop(alone);
-    if shared.settings.changes.sync {
+    if site.settings.changes.sync {
         fsync(&file)?;
     }
     Ok(faults)
 }
 
 /// Opens what is at a path. A link is not followed: what it leads to has a path of its own.
-fn open(shared: &Shared, path: &[u8]) -> Result<OwnedFd, Refusal> {
-    let Some((folder, name)) = shared.root.parent_of(path)? else {
-        return Ok(shared.root.open(path, DiskWait::Allowed)?);
+fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, Refusal> {
+    let Some((folder, name)) = site.root.parent_of(path)? else {
+        return Ok(site.root.open(path, DiskWait::Allowed)?);
     };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {

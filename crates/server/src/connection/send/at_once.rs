@@ -15,18 +15,18 @@ use crate::server::worker::Worker;
 /// Sends a file behind its head, and removes from both what was sent. `None` if the usual way has
 /// to be tried.
 pub(super) fn send_file(
-    worker: &Worker,
-    peer: &Peer,
+    (worker, peer): (&Worker, &Peer),
+    integrity: Integrity,
     head: &mut Vec<u8>,
     file: &mut FileBody,
 ) -> Result<Option<Report>, Error> {
     let Some((opened, at, len)) = file.simple_part() else { return Ok(None) };
-    let is_detected = worker.shared.settings.integrity == Integrity::Detect;
     let part = Part {
         file: opened,
         at,
         len,
-        version: is_detected.then(|| file.version()),
+        version: (integrity == Integrity::Detect).then(|| file.version()),
+        integrity,
         is_copied: file.is_copied,
     };
     let Some((report, sent)) = send(worker, peer, head, &part)? else { return Ok(None) };
@@ -45,7 +45,8 @@ pub(super) fn send_cached(
     let Some((range, file)) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
     let len = (range.end - range.start) as usize;
     let is_copied = len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
-    let part = Part { file: &file, at: range.start, len, version: None, is_copied };
+    let integrity = Integrity::Fast;
+    let part = Part { file: &file, at: range.start, len, version: None, integrity, is_copied };
     let Some((report, sent)) = send(worker, peer, head, &part)? else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
@@ -58,6 +59,7 @@ struct Part<'a> {
     len: usize,
     /// The version to compare it with; `None` if it cannot change.
     version: Option<Version>,
+    integrity: Integrity,
     /// Whether it is sent from one buffer with the head.
     is_copied: bool,
 }
@@ -80,7 +82,7 @@ fn send(
         let sent = send_small(head, place, part.version, &peer.socket, &mut report);
         head.truncate(head_len);
         sent
-    } else if part.len <= SHORT_TURN && may_use_sendfile(worker) {
+    } else if part.len <= SHORT_TURN && may_use_sendfile(worker, part.integrity) {
         send_with_head(head, place, part.version, &peer.socket, &mut report)?
     } else {
         None
@@ -92,10 +94,10 @@ fn send(
 
 /// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher levels
 /// of integrity and try other mechanisms.
-fn may_use_sendfile(worker: &Worker) -> bool {
+fn may_use_sendfile(worker: &Worker, integrity: Integrity) -> bool {
     let settings = &worker.shared.settings;
     settings.policy == Policy::Auto
         && settings.step.is_none()
-        && settings.integrity <= Integrity::Detect
+        && integrity <= Integrity::Detect
         && !worker.capabilities.lacks(Mechanism::Sendfile)
 }

@@ -38,11 +38,11 @@ pub(crate) enum Network {
 }
 
 impl Admission {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, has_health: bool) -> Self {
         Self {
             limit: settings.max_connections,
             address_limit: settings.max_connections_per_address,
-            reserve: if settings.health { RESERVE } else { 0 },
+            reserve: if has_health { RESERVE } else { 0 },
             open: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
             addresses: Mutex::default(),

@@ -42,12 +42,12 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> 
     upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    if upload.shared.settings.changes.sync {
+    if upload.site.settings.changes.sync {
         new_file = new_file.durable();
     }
     copy_existing(upload, new_file.file(), len)?;
     upload.send_continue()?;
-    let most = upload.shared.settings.changes.limit.map(|limit| limit.saturating_sub(start));
+    let most = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));
     let received = upload.body(new_file.file(), start, most)?;
     if !range.fits(received) {
         return Err(Refusal::new(400, NO_FIT));

@@ -23,7 +23,7 @@ use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
 pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let changes = upload.shared.settings.changes;
+    let changes = upload.site.settings.changes;
     let target = upload.target()?;
     let expected = upload.expected();
     upload.check_room(&target, expected.unwrap_or(0))?;
@@ -57,7 +57,7 @@ pub(crate) fn finish(
     new_file: AtomicFile,
     keeps: bool,
 ) -> Result<Response, Refusal> {
-    let shared = upload.shared;
+    let site = upload.site;
     let file = new_file.file().try_clone()?;
     let digests = match upload.verify(&file) {
         Ok(digests) => digests,
@@ -68,17 +68,17 @@ pub(crate) fn finish(
         }
     };
     let is_timed = set_time(upload, &file)?;
-    if shared.settings.changes.sync {
+    if site.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
     // No other request gives or takes a name between the last check and the change.
     let is_conditional = keeps || CONDITIONS.iter().any(|name| upload.request.has(name));
     let replaced = if is_conditional {
-        let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = site.shared.names.write().unwrap_or_else(PoisonError::into_inner);
         name(upload, target, part, new_file, keeps)?
     } else {
-        let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
+        let _together = site.shared.names.read().unwrap_or_else(PoisonError::into_inner);
         name(upload, target, part, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
@@ -113,7 +113,7 @@ fn name(
 ) -> Result<bool, Refusal> {
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
     let keeps = keeps || upload.request.field("if-none-match") == Some(b"*");
-    let present = match target.existing_file(&upload.shared.root) {
+    let present = match target.existing_file(&upload.site.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
         Ok(present) => check(&upload.request, present.as_ref()).map(|()| present),
         Err(refusal) => Err(refusal),

@@ -75,7 +75,7 @@ fn begin<'a>(
         return Err(Refusal::new(416, detail).with("Upload-Offset", there));
     }
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
-    let new_file = part.open(target, upload.shared.settings.changes.sync)?;
+    let new_file = part.open(target, upload.site.settings.changes.sync)?;
     let prepared = if is_copied {
         copy_existing(upload, new_file.file(), range.first)
     } else {

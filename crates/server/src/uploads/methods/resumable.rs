@@ -39,7 +39,7 @@ pub(crate) fn create(
     let location = location(upload, id);
     let part = Part::take(upload, &target, part_id(upload, &target, id))?;
     upload.superseded_by(part.superseded());
-    let sync = upload.shared.settings.changes.sync;
+    let sync = upload.site.settings.changes.sync;
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
@@ -122,7 +122,7 @@ fn patch(
     let length = length(upload, fields, is_complete, offset, id.length)?;
     upload.check_size(length.unwrap_or(offset))?;
     upload.check_room(target, length.map_or(0, |length| length - offset))?;
-    let new_file = part.open(target, upload.shared.settings.changes.sync)?;
+    let new_file = part.open(target, upload.site.settings.changes.sync)?;
     let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());
@@ -157,7 +157,7 @@ fn append(
     new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response, Refusal> {
-    let limit = upload.shared.settings.changes.limit;
+    let limit = upload.site.settings.changes.limit;
     let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
     let outcome = upload.body(new_file.file(), step.offset, most);
     disk_space::release(new_file.file());
@@ -237,14 +237,14 @@ fn add_state(response: &mut Response, upload: &ActiveUpload<'_>, offset: u64, is
 }
 
 fn limits(upload: &ActiveUpload<'_>) -> Limits {
-    refusal::limits(&upload.shared.settings.changes)
+    refusal::limits(&upload.site.settings.changes)
 }
 
 /// Returns the address of an upload.
 fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
     let path = &upload.params.path;
     let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
-    format!("{}/{}?upload={id}", upload.shared.settings.path_prefix, segments.join("/"))
+    format!("{}/{}?upload={id}", upload.site.settings.path_prefix, segments.join("/"))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.

@@ -14,7 +14,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
 use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::DiskWait;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
@@ -26,7 +26,7 @@ use underpass_protocol::upload::{PartId, partial_name};
 /// A part of a file, and the lock to resume it.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
-    shared: &'a Shared,
+    site: &'a Site,
     /// The path from the root.
     path: Vec<u8>,
     complete_path: Vec<u8>,
@@ -40,10 +40,10 @@ impl Drop for Part<'_> {
     /// A part that still exists waits for its rest.
     fn drop(&mut self) {
         for (path, name) in [(&self.path, &self.name), (&self.complete_path, &self.complete)] {
-            if let Ok(Some((folder, file))) = self.shared.root.parent_of(path)
+            if let Ok(Some((folder, file))) = self.site.root.parent_of(path)
                 && statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
             {
-                stale_uploads::add_part(self.shared, path.clone(), name, SystemTime::now());
+                stale_uploads::add_part(self.site, path.clone(), name, SystemTime::now());
             }
         }
     }
@@ -57,14 +57,14 @@ impl<'a> Part<'a> {
         id: PartId,
     ) -> Result<Self, Refusal> {
         let name = partial_name(target.name.as_bytes(), id);
-        let locks = &upload.shared.uploads.locks;
+        let locks = &upload.site.shared.uploads.locks;
         let lock = locks.take(&target.folder, &name, upload.connection())?;
-        let (shared, path) = (upload.shared, target.path_of(&name));
-        let complete = complete_name(shared, target, id);
+        let (site, path) = (upload.site, target.path_of(&name));
+        let complete = complete_name(site, target, id);
         let complete_path = target.path_of(&complete);
-        shared.uploads.waiting.remove(&path);
-        shared.uploads.waiting.remove(&complete_path);
-        let part = Self { shared, path, complete_path, name, complete, lock };
+        site.unfinished.remove(&path);
+        site.unfinished.remove(&complete_path);
+        let part = Self { site, path, complete_path, name, complete, lock };
         part.take_back(target)?;
         Ok(part)
     }
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
     /// final one.
     fn take_back(&self, target: &UploadTarget) -> Result<(), Refusal> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
-        self.shared.uploads.synced.record(&complete, 0);
+        self.site.shared.uploads.synced.record(&complete, 0);
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
         match rename_new(&target.folder, from, &target.folder, to) {
             // A later upload has left a part.
@@ -90,7 +90,7 @@ impl<'a> Part<'a> {
         target: &UploadTarget,
         new_file: &mut AtomicFile,
     ) -> Result<Option<UploadLock<'a>>, Refusal> {
-        let locks = &self.shared.uploads.locks;
+        let locks = &self.site.shared.uploads.locks;
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
         sync_tracker::remove_record(new_file.file());
@@ -99,7 +99,7 @@ impl<'a> Part<'a> {
 
     /// Returns the number of bytes; `None` if there is no such part.
     pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, Refusal> {
-        len_of(self.shared, target, &self.name)
+        len_of(self.site, target, &self.name)
     }
 
     /// Opens or makes the part, without bytes that may not have reached the disk.
@@ -108,14 +108,14 @@ impl<'a> Part<'a> {
         let name = OsStr::from_bytes(&self.name);
         let new_file =
             AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
-        let trusted_len = self.shared.uploads.synced.trusted_len(new_file.file())?;
+        let trusted_len = self.site.shared.uploads.synced.trusted_len(new_file.file())?;
         self.truncate(&new_file, trusted_len)?;
         Ok(if sync { new_file.durable() } else { new_file })
     }
 
     /// Cuts the part to `len` bytes, after which it is resumed.
     pub(crate) fn truncate(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
-        Ok(self.shared.uploads.synced.truncate(new_file.file(), len)?)
+        Ok(self.site.shared.uploads.synced.truncate(new_file.file(), len)?)
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
@@ -153,10 +153,10 @@ pub(crate) fn part_len(
 ) -> Result<Option<u64>, Refusal> {
     let name = partial_name(target.name.as_bytes(), id);
     // This comes before the file is checked: an upload that begins later does not count.
-    let is_begun = upload.shared.uploads.locks.is_held(&target.folder, &name);
-    let mut len = len_of(upload.shared, target, &name)?;
+    let is_begun = upload.site.shared.uploads.locks.is_held(&target.folder, &name);
+    let mut len = len_of(upload.site, target, &name)?;
     if len.is_none() {
-        let complete = open_part(target, &complete_name(upload.shared, target, id))?;
+        let complete = open_part(target, &complete_name(upload.site, target, id))?;
         len = complete.map(|part| Ok::<_, Refusal>(part.metadata()?.len())).transpose()?;
     }
     // The part gets its name with its first byte.
@@ -164,15 +164,15 @@ pub(crate) fn part_len(
 }
 
 /// Returns the name of a complete part, until it has its final one.
-fn complete_name(shared: &Shared, target: &UploadTarget, id: PartId) -> Vec<u8> {
-    let session = shared.uploads.synced.session(&target.folder);
+fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
+    let session = site.shared.uploads.synced.session(&target.folder);
     partial_name(target.name.as_bytes(), id.complete_in(session.as_bytes()))
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
-fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
+fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
     let part = open_part(target, name)?;
-    Ok(part.map(|part| shared.uploads.synced.trusted_len(&part)).transpose()?)
+    Ok(part.map(|part| site.shared.uploads.synced.trusted_len(&part)).transpose()?)
 }
 
 /// Opens a part; `None` if there is none.
@@ -190,13 +190,13 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, Refusal
 pub(crate) fn record_synced(upload: &ActiveUpload<'_>, new_file: &AtomicFile, len: u64) {
     // Otherwise another connection waits for the part, and will do so.
     if !upload.is_superseded() && is_synced(upload, new_file.file()) {
-        upload.shared.uploads.synced.record(new_file.file(), len);
+        upload.site.shared.uploads.synced.record(new_file.file(), len);
     }
 }
 
 /// Syncs a part to the disk, if the settings say so; returns whether it did.
 fn is_synced(upload: &ActiveUpload<'_>, part: &File) -> bool {
-    upload.shared.settings.changes.sync && part.sync_data().is_ok()
+    upload.site.settings.changes.sync && part.sync_data().is_ok()
 }
 
 /// Keeps the received part of a file, so that its client can resume it.
@@ -208,7 +208,7 @@ pub(crate) fn keep_part(
 ) {
     let id = upload.params.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);
-    let locks = &upload.shared.uploads.locks;
+    let locks = &upload.site.shared.uploads.locks;
     // An older part that another connection resumes must not be taken away from it.
     let Some(_lock) = locks.take_free(&target.folder, &name, upload.connection()) else {
         return;
@@ -217,11 +217,11 @@ pub(crate) fn keep_part(
     // This gives back the space that was reserved for the rest, and removes an older part.
     if new_file.file().set_len(len).is_ok() {
         let synced = if is_synced(upload, new_file.file()) { len } else { 0 };
-        upload.shared.uploads.synced.record(new_file.file(), synced);
+        upload.site.shared.uploads.synced.record(new_file.file(), synced);
         let _ = unlinkat(&target.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to start over.
         if new_file.keep_as(partial).is_ok() {
-            stale_uploads::add_part(upload.shared, target.path_of(&name), &name, SystemTime::now());
+            stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
         }
     }
 }
@@ -233,7 +233,7 @@ pub(crate) fn copy_existing(
     file: &File,
     len: u64,
 ) -> Result<(), Refusal> {
-    let present = upload.shared.root.open(&upload.params.path, DiskWait::Allowed)?;
+    let present = upload.site.root.open(&upload.params.path, DiskWait::Allowed)?;
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
 use underpass_engine::Version;
@@ -16,44 +16,61 @@ use underpass_engine::Version;
 use crate::changes::tree;
 use crate::files::open_files;
 use crate::server::limits::priority::step_back;
-use crate::server::shared::Shared;
+use crate::server::sites::published::Published;
+use crate::server::sites::site::Site;
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{is_partial_name, owner_tag};
 
-/// Looks for stale uploads in a thread of its own, now and every hour, until the returned value is
-/// dropped. Returns `None` if no uploads are possible.
-pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
-    if !shared.settings.changes.upload || shared.root.is_file() {
-        return None;
-    }
+/// Looks for stale uploads in a thread of its own, now, every hour and when the sites were replaced,
+/// until the returned value is dropped.
+pub(crate) fn watch(published: &Arc<Published>) -> Sender<()> {
     let (alive, ended) = channel();
-    let shared = Arc::clone(shared);
+    let published = Arc::clone(published);
     let work = move || {
         step_back();
+        let mut walked = None;
         loop {
-            walk(&shared, &ended);
-            if ended.recv_timeout(WALK_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+            // New sites know nothing of the parts that wait in their folders.
+            let generation = published.generation();
+            if walked.is_none_or(|(at, of)| has_passed(at) || of != generation) {
+                walk_all(&published, &ended);
+                walked = Some((Instant::now(), generation));
+            }
+            if ended.recv_timeout(CHECK_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
     };
     // Without the thread, stale uploads stay until the next start.
     let _ = thread::Builder::new().name("stale-uploads".to_owned()).stack_size(STACK).spawn(work);
-    Some(alive)
+    alive
+}
+
+fn has_passed(at: Instant) -> bool {
+    at.elapsed() >= WALK_INTERVAL
+}
+
+/// Checks all sites that allow uploads.
+fn walk_all(published: &Published, ended: &Receiver<()>) {
+    for site in &published.get().all {
+        if site.settings.changes.upload && !site.root.is_file() {
+            walk(site, ended);
+        }
+    }
 }
 
 /// Checks all folders unless the server has ended: by path, so that no level takes a descriptor,
 /// and as deep as a request can name.
-fn walk(shared: &Shared, ended: &Receiver<()>) {
+fn walk(site: &Site, ended: &Receiver<()>) {
     let (mut pending, mut len) = (vec![Vec::new()], 0);
     while let Some(path) = pending.pop() {
         len -= path.len();
         if ended.try_recv() == Err(TryRecvError::Disconnected) {
             return;
         }
-        let Ok(folder) = shared.root.open_folder(&path) else { continue };
-        sweep(shared, folder, &path, &mut |name| {
+        let Ok(folder) = site.root.open_folder(&path) else { continue };
+        sweep(site, folder, &path, &mut |name| {
             if len < MAX_PENDING {
                 let inner = join(&path, name);
                 len += inner.len();
@@ -67,7 +84,7 @@ fn walk(shared: &Shared, ended: &Receiver<()>) {
 /// names of the folders in it to `inner`.
 ///
 /// Entries that cannot be read or removed are skipped: the next check is in an hour.
-fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8])) {
+fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8])) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return };
     let mut buffer = Vec::with_capacity(BUFFER);
@@ -83,14 +100,14 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(
         if !is_partial_name(name) {
             continue;
         }
-        match part_state(shared, &folder, name) {
+        match part_state(site, &folder, name) {
             PartState::Stale => {
                 let _ = tree::remove(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.
                 give_back(&folder, name);
-                add_part(shared, join(path, name), name, since);
+                add_part(site, join(path, name), name, since);
             }
             PartState::Other => {}
         }
@@ -106,17 +123,19 @@ enum PartState {
     Other,
 }
 
-fn part_state(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
+fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return PartState::Other;
     };
     let version = Version::from_stat(&stat);
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if shared.uploads.locks.is_held(folder, name) => PartState::Other,
+        FileType::RegularFile if site.shared.uploads.locks.is_held(folder, name) => {
+            PartState::Other
+        }
         FileType::RegularFile => {
             let since = open_files::modified(&version);
-            let is_over = age(since) >= shared.settings.changes.expiry;
+            let is_over = age(since) >= site.settings.changes.expiry;
             if is_over { PartState::Stale } else { PartState::Waiting(since) }
         }
         // It is of a copy or move that was killed. Only its ctime is its own, the other times are
@@ -145,32 +164,32 @@ fn give_back(folder: &OwnedFd, name: &[u8]) {
 }
 
 /// Notes that a part waits for its rest, and removes those that are now too many.
-pub(crate) fn add_part(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTime) {
+pub(crate) fn add_part(site: &Site, path: Vec<u8>, name: &[u8], since: SystemTime) {
     let Some(owner) = owner_tag(name) else { return };
-    for surplus in shared.uploads.waiting.insert(path, owner, since) {
-        remove(shared, &surplus);
+    for surplus in site.unfinished.insert(path, owner, since) {
+        remove(site, &surplus);
     }
 }
 
 /// Removes parts that have waited too long for their rest.
-pub(crate) fn expire(shared: &Shared) {
-    let expiry = shared.settings.changes.expiry;
-    while let Some(path) = shared.uploads.waiting.take_due(expiry) {
-        let Ok(Some((folder, name))) = shared.root.parent_of(&path) else { continue };
-        match part_state(shared, &folder, name.as_bytes()) {
-            PartState::Stale => remove(shared, &path),
+pub(crate) fn expire(site: &Site) {
+    let expiry = site.settings.changes.expiry;
+    while let Some(path) = site.unfinished.take_due(expiry) {
+        let Ok(Some((folder, name))) = site.root.parent_of(&path) else { continue };
+        match part_state(site, &folder, name.as_bytes()) {
+            PartState::Stale => remove(site, &path),
             // Something was added to it after all.
-            PartState::Waiting(since) => add_part(shared, path.clone(), name.as_bytes(), since),
+            PartState::Waiting(since) => add_part(site, path.clone(), name.as_bytes(), since),
             PartState::Other => {}
         }
     }
 }
 
 /// Removes a part, unless a connection resumes it.
-fn remove(shared: &Shared, path: &[u8]) {
-    let Ok(Some((folder, name))) = shared.root.parent_of(path) else { return };
+fn remove(site: &Site, path: &[u8]) {
+    let Ok(Some((folder, name))) = site.root.parent_of(path) else { return };
     // The lock keeps connections from resuming it meanwhile.
-    let lock = shared.uploads.locks.take_free(&folder, name.as_bytes(), &folder);
+    let lock = site.shared.uploads.locks.take_free(&folder, name.as_bytes(), &folder);
     if lock.is_some() {
         // A part that cannot be removed now is found again later.
         let _ = unlinkat(&folder, name, AtFlags::empty());
@@ -179,6 +198,9 @@ fn remove(shared: &Shared, path: &[u8]) {
 
 /// The time that copying a folder may take, whatever the expiry of uploads is.
 const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The interval at which the searching thread looks whether there is something to search.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The interval at which folders are searched for stale uploads.
 const WALK_INTERVAL: Duration = Duration::from_secs(60 * 60);

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use rustix::fs::{fstat, fstatvfs, ftruncate};
 
 use crate::server::settings::MinFree;
-use crate::server::shared::Shared;
+use crate::server::sites::site::Site;
 
 /// Returns whether this size fits, and leaves the configured space free.
-pub(crate) fn has_room(shared: &Shared, folder: impl AsFd, len: u64) -> bool {
+pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     let Ok(facts) = fstatvfs(&folder) else { return true };
     // Some file systems have no limit, or do not report it.
     if facts.f_blocks == 0 {
@@ -17,8 +17,8 @@ pub(crate) fn has_room(shared: &Shared, folder: impl AsFd, len: u64) -> bool {
     }
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
     let device = fstat(&folder).map_or(0, |stat| stat.st_dev);
-    let promised = shared.uploads.slots.promised(device);
-    let kept = match shared.settings.changes.min_free {
+    let promised = site.shared.uploads.slots.promised(device);
+    let kept = match site.settings.changes.min_free {
         MinFree::Bytes(0) => return len.saturating_add(promised) <= bytes(facts.f_bfree),
         MinFree::Bytes(kept) => kept,
         MinFree::Percent(percent) => bytes(facts.f_blocks) / 100 * u64::from(percent),

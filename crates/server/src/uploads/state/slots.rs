@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-use crate::server::settings::Settings;
 use underpass_protocol::upload::Owner;
 
 /// The uploads under way.
@@ -26,11 +25,13 @@ struct TakenSlots {
     next: u64,
 }
 
-/// The shared state of one upload.
+/// The site state of one upload.
 #[derive(Debug)]
 pub(crate) struct Slot {
     owner: Owner,
     pub(crate) connection: Arc<OwnedFd>,
+    /// The bytes per second that have to come; 0 for no such limit.
+    min_rate: u64,
     /// The bytes of the body that have come.
     received: AtomicU64,
     /// The time window in which a minimum of bytes must come, while the body is received.
@@ -83,6 +84,7 @@ impl SlotGuard {
         slots: &Arc<Slots>,
         owner: &Owner,
         connection: Arc<OwnedFd>,
+        min_rate: u64,
     ) -> Option<Self> {
         let mut taken = slots.lock();
         let all = taken.slots.len();
@@ -93,6 +95,7 @@ impl SlotGuard {
         let slot = Arc::new(Slot {
             owner: owner.clone(),
             connection,
+            min_rate,
             received: AtomicU64::new(0),
             window: Mutex::default(),
             claim: Mutex::default(),
@@ -115,13 +118,9 @@ impl Drop for SlotGuard {
 
 impl Slots {
     /// Ends uploads whose bodies come more slowly than required.
-    pub(crate) fn end_slow(&self, settings: &Settings, now: Instant) {
-        let (rate, window) = (settings.changes.min_rate, settings.timeout);
-        if rate == 0 {
-            return;
-        }
+    pub(crate) fn end_slow(&self, window: Duration, now: Instant) {
         for slot in self.lock().slots.values() {
-            if slot.is_too_slow(rate, window, now) {
+            if slot.min_rate > 0 && slot.is_too_slow(window, now) {
                 slot.end_slow();
             }
         }
@@ -197,11 +196,11 @@ impl Slot {
     }
 
     /// Returns whether fewer bytes than required have come in a whole window.
-    fn is_too_slow(&self, rate: u64, length: Duration, now: Instant) -> bool {
+    fn is_too_slow(&self, length: Duration, now: Instant) -> bool {
         let mut window = lock(&self.window);
         let Some(Window { since, received }) = *window else { return false };
         let here = self.received.load(Ordering::Relaxed);
-        let needed = u128::from(rate) * length.as_millis() / 1000;
+        let needed = u128::from(self.min_rate) * length.as_millis() / 1000;
         if u128::from(here - received.min(here)) >= needed {
             *window = Some(Window { since: now, received: here });
             return false;

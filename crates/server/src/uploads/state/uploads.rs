@@ -7,15 +7,12 @@ use underpass_engine::PipePool;
 use crate::uploads::state::locks::UploadLocks;
 use crate::uploads::state::slots::Slots;
 use crate::uploads::state::sync_tracker::SyncTracker;
-use crate::uploads::state::unfinished::UnfinishedParts;
 
 /// The state that the uploads of all workers share.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     pub(crate) slots: Arc<Slots>,
     pub(crate) locks: UploadLocks,
-    /// Parts that wait for their rest.
-    pub(crate) waiting: UnfinishedParts,
     /// Held while space is reserved.
     pub(crate) reserving: Mutex<()>,
     pub(crate) pipes: PipePool,
@@ -29,7 +26,6 @@ impl Uploads {
         Self {
             slots: Arc::default(),
             locks: UploadLocks::default(),
-            waiting: UnfinishedParts::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
             synced: SyncTracker::new(),

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use tempfile::TempDir;
-use underpass_engine::{Integrity, Policy};
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
 use underpass_server::server::{
-    Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary, TrustedProxies,
+    Address, Changes, Control, ServeError, Server, Settings, SiteSettings, Summary,
 };
 
 pub use client::{Client, Reply, narrow, request};
@@ -73,7 +72,7 @@ impl Site {
     /// Sets who may read what.
     pub fn auth(self, rules: &[&str]) -> Self {
         let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
-        self.with(|settings| settings.access = Access::parse(&rules).unwrap())
+        self.with(|settings| settings.sites[0].access = Access::parse(&rules).unwrap())
     }
 
     /// Binds and serves on a thread of its own.
@@ -196,45 +195,14 @@ impl Drop for Running {
 
 /// The settings of the command line.
 pub fn settings(root: &Path) -> Settings {
+    let site = SiteSettings { changes: Changes::default(), ..SiteSettings::new(root.to_owned()) };
     Settings {
-        root: root.to_owned(),
-        tls: None,
-        redirect_http: None,
-        workers: 1,
+        sites: vec![site],
         max_connections: 1000,
-        max_connections_per_address: None,
         timeout: PATIENCE,
-        rate: None,
-        integrity: Integrity::Detect,
-        policy: Policy::Auto,
-        step: None,
-        access: Access::default(),
-        allowed_hosts: Vec::new(),
-        allows_scripts: false,
-        hide: Vec::new(),
-        shows_hidden: false,
-        allows_symlinks_outside: false,
-        cache_control: None,
-        headers: Vec::new(),
-        cors: false,
-        renders_index: false,
-        renders_spa: false,
-        path_prefix: String::new(),
-        changes: Changes::default(),
-        listing: true,
-        archive: true,
-        max_archive_entries: 1_000_000,
-        health: true,
-        metrics: true,
-        transfers: true,
         log: Some(LogFormat::Json),
-        cache: None,
         drain: PATIENCE,
-        drops_behind: false,
-        trusted_proxies: TrustedProxies::default(),
-        proxy_protocol: false,
-        path_headers: Vec::new(),
-        media_types: MediaTypes::default(),
+        ..Settings::new(root.to_owned())
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use underpass_protocol::request::host_map::HostMap;
 
 use super::super::error::TlsError;
 use super::super::suites;
@@ -25,6 +26,8 @@ struct Known {
     default: Option<Identity>,
     /// In lower case, as rustls passes names on.
     by_name: BTreeMap<String, Identity>,
+    /// Those of sites; `None` for the default one.
+    of_sites: HostMap<Option<Identity>>,
     /// The certificates that answer challenges, by the name in question.
     tls_answers: HashMap<String, Arc<CertifiedKey>>,
     /// The texts that answer challenges over plain HTTP (RFC 8555 8.3), by token.
@@ -43,6 +46,17 @@ impl Identities {
         self.change(|known| {
             known.by_name.insert(name.to_ascii_lowercase(), identity);
         });
+    }
+
+    /// Uses these identities for clients that ask for the names of sites, and the default one where
+    /// there is none. Each session then knows the name that its client has asked for.
+    pub fn set_sites(&self, of_sites: HostMap<Option<Identity>>) {
+        self.change(|known| known.of_sites = of_sites);
+    }
+
+    /// Returns whether there are sites with names.
+    pub(in crate::tls) fn has_sites(&self) -> bool {
+        !self.read().of_sites.is_empty()
     }
 
     /// Begins to answer the challenge of an authority that asks for `name` over TLS; `digest` is the
@@ -97,7 +111,11 @@ impl Identities {
         let mut known: RwLockWriteGuard<'_, Known> =
             self.0.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);
-        known.is_slow = known.default.iter().chain(known.by_name.values()).any(Identity::is_slow);
+        known.is_slow = {
+            let of_sites = known.of_sites.values().flatten();
+            let mut all = known.default.iter().chain(known.by_name.values()).chain(of_sites);
+            all.any(Identity::is_slow)
+        };
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
@@ -113,7 +131,9 @@ impl ResolvesServerCert for Identities {
         if hello.alpn().is_some_and(|offered| offered.eq([ACME_PROTOCOL])) {
             return known.tls_answers.get(name?).cloned();
         }
-        let identity = name.and_then(|name| known.by_name.get(name)).or(known.default.as_ref());
+        let of_site = |name: &str| known.of_sites.get(name.as_bytes())?.as_ref();
+        let named = name.and_then(|name| known.by_name.get(name).or_else(|| of_site(name)));
+        let identity = named.or(known.default.as_ref());
         identity.map(|identity| Arc::clone(identity.key()))
     }
 }

@@ -185,6 +185,12 @@ impl Identity {
         self.key.key.algorithm() == SignatureAlgorithm::RSA
     }
 
+    /// Returns whether both have the same certificates.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.key, &other.key) || self.key.cert == other.key.cert
+    }
+
     fn leaf(&self) -> Option<&[u8]> {
         self.key.cert.first().map(|leaf| leaf.as_ref())
     }

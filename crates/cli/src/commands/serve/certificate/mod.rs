@@ -9,4 +9,4 @@ pub(super) mod args;
 mod source;
 
 pub(super) use acme::Orders;
-pub(super) use source::Certificate;
+pub(super) use source::{Certificate, KeyFiles, folders};

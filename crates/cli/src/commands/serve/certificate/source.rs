@@ -26,11 +26,42 @@ pub(crate) struct Certificate {
 #[derive(Clone, Debug)]
 enum Source {
     /// PEM files, which may be renewed while the server runs.
-    Files { certificates: PathBuf, key: PathBuf },
+    Files(KeyFiles),
     /// A certificate that this process has created.
     SelfSigned(SelfSigned),
     /// An authority, which may have issued none yet.
     Authority,
+}
+
+/// The files of a certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeyFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+}
+
+impl KeyFiles {
+    /// Returns the files that these arguments name, if any.
+    pub(in crate::commands::serve) fn of(args: &TlsArgs) -> Result<Option<Self>> {
+        match (&args.tls_cert, &args.tls_key) {
+            (Some(certificates), Some(key)) => {
+                Ok(Some(Self { certificates: absolute(certificates), key: absolute(key) }))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(lacks("--tls-cert", "--tls-key", "its key")),
+            (None, Some(_)) => Err(lacks("--tls-key", "--tls-cert", "a certificate")),
+        }
+    }
+
+    /// Returns both files.
+    pub(in crate::commands::serve) fn paths(&self) -> Vec<PathBuf> {
+        vec![self.certificates.clone(), self.key.clone()]
+    }
+
+    /// Reads the files.
+    pub(in crate::commands::serve) fn load(&self) -> std::result::Result<Identity, TlsError> {
+        Identity::load(&self.certificates, &self.key)
+    }
 }
 
 /// The data by which clients can verify a self-signed certificate.
@@ -46,8 +77,8 @@ impl Certificate {
     /// Returns the certificate that these arguments request, and the orders of those that an authority
     /// issues; `None` if they request none.
     pub(crate) fn of(args: &ServeArgs) -> Result<Option<(Self, Option<Orders>)>> {
-        check(&args.tls)?;
-        let TlsArgs { tls_cert, tls_key, tls, tls_zero_copy, .. } = &args.tls;
+        check(args)?;
+        let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
         if let Some((identities, orders)) = Orders::open(args)? {
             let acceptor = Acceptor::with_identities(identities, in_kernel)?.for_challenges();
@@ -55,19 +86,20 @@ impl Certificate {
             let certificate = Self { credentials, source: Source::Authority, warning: None };
             return Ok(Some((certificate, Some(orders))));
         }
-        let (identity, files) = match (tls, tls_cert, tls_key) {
-            (None, Some(certificates), Some(key)) => {
-                let identity = Identity::load(certificates, key)?;
-                (identity, Some((absolute(certificates), absolute(key))))
-            }
-            (Some(_), ..) => (Identity::self_signed(&Identity::names_of_this_host())?, None),
-            _ => return Ok(None),
+        let files = match KeyFiles::of(&args.tls)? {
+            None if tls.is_none() => of_sites(args)?,
+            files => files,
+        };
+        let identity = match &files {
+            Some(files) => files.load()?,
+            None if tls.is_some() => Identity::self_signed(&names(args))?,
+            None => return Ok(None),
         };
         let made = SelfSigned { fingerprint: identity.fingerprint(), pin: identity.pin() };
         let warning = identity.warning().map(str::to_owned);
         let acceptor = Acceptor::new(identity, in_kernel)?.zero_copy(*tls_zero_copy);
         let source = match files {
-            Some((certificates, key)) => Source::Files { certificates, key },
+            Some(files) => Source::Files(files),
             None => Source::SelfSigned(made),
         };
         Ok(Some((Self { credentials: Credentials::new(acceptor), source, warning }, None)))
@@ -82,7 +114,7 @@ impl Certificate {
     pub(crate) fn made(&self) -> Option<&SelfSigned> {
         match &self.source {
             Source::SelfSigned(made) => Some(made),
-            Source::Files { .. } | Source::Authority => None,
+            Source::Files(_) | Source::Authority => None,
         }
     }
 
@@ -92,45 +124,70 @@ impl Certificate {
     }
 
     /// Returns the files that are read again on SIGHUP.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Option<&KeyFiles> {
         match &self.source {
-            Source::Files { certificates, key } => vec![certificates.clone(), key.clone()],
-            Source::SelfSigned(_) | Source::Authority => Vec::new(),
+            Source::Files(files) => Some(files),
+            Source::SelfSigned(_) | Source::Authority => None,
         }
-    }
-
-    /// Returns the folders from which its files are read again: those of the named paths, and
-    /// those that links lead to, because renewing a certificate replaces the file.
-    pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        let Source::Files { certificates, key } = &self.source else { return Vec::new() };
-        let mut folders = Vec::new();
-        for path in [certificates, key] {
-            let real = std::fs::canonicalize(path).ok();
-            for folder in
-                [Some(path), real.as_ref()].into_iter().flatten().filter_map(|p| p.parent())
-            {
-                if !folders.iter().any(|known: &PathBuf| known == folder) {
-                    folders.push(folder.to_owned());
-                }
-            }
-        }
-        folders
     }
 
     /// Reads the files again. If they are invalid, the old certificate stays in use, and the
     /// error is logged.
     pub(crate) fn renew(&self) {
-        let Source::Files { certificates, key } = &self.source else { return };
-        match Identity::load(certificates, key) {
+        let Source::Files(files) = &self.source else { return };
+        match files.load() {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);
                 self.credentials.renew(identity);
-                output::note(&format!("{} is read again", certificates.display()));
+                output::note(&format!("{} is read again", files.certificates.display()));
                 warning.iter().for_each(|warning| output::note(warning));
             }
             Err(error) => output::note(&format!("{error}; the certificate of before stays")),
         }
     }
+}
+
+/// Returns the files for clients that ask for no site, if only sites have certificates: those of the
+/// default site, or of the first one.
+fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
+    let mut with_files = Vec::new();
+    for site in &args.sites {
+        with_files.push((site, KeyFiles::of(&site.args.tls)?));
+    }
+    let Some((_, Some(first))) = with_files.iter().find(|(_, files)| files.is_some()) else {
+        return Ok(None);
+    };
+    if let Some((site, _)) = with_files.iter().find(|(_, files)| files.is_none()) {
+        let why = "this site has no tls-cert, but others have one: all addresses speak HTTPS, so \
+                   give it one, or one for all sites before the first [[site]]";
+        return Err(Failure::Usage(format!("{}: {why}", site.place)));
+    }
+    let mut default = with_files.iter().filter(|(site, _)| site.is_default);
+    let of_default = default.find_map(|(_, files)| files.clone());
+    Ok(of_default.or_else(|| Some(first.clone())))
+}
+
+/// Returns the names that a certificate is made for.
+fn names(args: &ServeArgs) -> Vec<String> {
+    let names = args.sites.iter().flat_map(|site| &site.names);
+    let exact = names.filter_map(|name| name.exact()).map(str::to_owned);
+    Identity::names_of_this_host().into_iter().chain(exact).collect()
+}
+
+/// Returns the folders from which files are read again: those of the named paths, and those that links
+/// lead to, because renewing a certificate replaces the file.
+pub(crate) fn folders(files: &KeyFiles) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for path in [&files.certificates, &files.key] {
+        let real = std::fs::canonicalize(path).ok();
+        let paths = [Some(path), real.as_ref()].into_iter().flatten();
+        for folder in paths.filter_map(|path| path.parent()) {
+            if !folders.iter().any(|known: &PathBuf| known == folder) {
+                folders.push(folder.to_owned());
+            }
+        }
+    }
+    folders
 }
 
 /// Returns an absolute path, which names the same file after a change of folders.
@@ -139,7 +196,9 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Refuses options that do not fit together.
-fn check(args: &TlsArgs) -> Result<()> {
+fn check(args: &ServeArgs) -> Result<()> {
+    let has_site = args.sites.iter().any(|site| site.args.tls.tls_cert.is_some());
+    let args = &args.tls;
     let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy, .. } = args;
     let of_acme = [
         (args.acme_email.is_some(), "--acme-email"),
@@ -151,7 +210,7 @@ fn check(args: &TlsArgs) -> Result<()> {
         return Err(Failure::Usage(format!("{option} needs --acme NAME")));
     }
     match (tls, tls_cert, tls_key) {
-        (None, None, None) if args.is_acme() => Ok(()),
+        (None, None, None) if args.is_acme() || has_site => Ok(()),
         _ if args.is_acme() => {
             let why = "--acme gets a certificate: leave out --tls, --tls-cert and --tls-key";
             Err(Failure::Usage(why.to_owned()))

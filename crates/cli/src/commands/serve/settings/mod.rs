@@ -2,50 +2,36 @@
 
 mod limits;
 mod responses;
+mod sites;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+pub(super) use sites::{OpenSites, Opened};
+
 use std::thread;
 
-use underpass_cache::Cache;
-use underpass_engine::Integrity;
-use underpass_engine::hint::Action;
 use underpass_engine::{Mechanism, Policy};
 use underpass_server::access_log::LogFormat;
-use underpass_server::auth::{Access, RuleError};
-use underpass_server::server::{Changes, Credentials, Settings, TrustedProxies};
+use underpass_server::auth::RuleError;
+use underpass_server::server::{Changes, Credentials, Settings, SiteSettings, TrustedProxies};
 
 use super::args::{ChangeArgs, PlaceArgs, ServeArgs};
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Failure, Result};
 use underpass_engine::Size;
 
-/// Returns the settings that these arguments ask for. Raises the limit of open files on the way.
-pub(crate) fn settings(
+/// Returns the settings that these arguments ask for, with these sites. Raises the limit of open files
+/// on the way.
+pub(super) fn settings(
     args: &ServeArgs,
     tls: Option<Credentials>,
-    cache: Option<Cache>,
+    sites: Vec<SiteSettings>,
 ) -> Result<Settings> {
-    let ServeArgs {
-        root,
-        origin: _,
-        place,
-        tls: _,
-        access,
-        changes,
-        pages,
-        limits,
-        logging,
-        engine,
-        integrity,
-        setup: _,
-    } = args;
+    let ServeArgs { place, limits, logging, engine, .. } = args;
     refuse_mechanism(engine.policy())?;
-    let (headers, path_headers) = responses::headers(&pages.header)?;
     let workers = limits.workers.map_or_else(processors, Into::into);
-    let descriptors = limits::raise_descriptors();
+    // Each site has a root open.
+    let descriptors = limits::raise_descriptors().saturating_sub(sites.len() as u64);
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
-        root: served_root(root, cache.as_ref())?,
+        sites,
         tls,
         trusted_proxies: trusted_proxies(place)?,
         proxy_protocol: place.proxy_protocol,
@@ -56,12 +42,24 @@ pub(crate) fn settings(
         timeout: limits.timeout,
         rate: limits.rate.map(|Size(bytes)| bytes),
         drops_behind: limits.drop_behind,
-        // The cache never changes bytes that have arrived.
-        integrity: if cache.is_some() { Integrity::Fast } else { *integrity },
         policy: engine.policy(),
         step: engine.step(),
-        // The rule is not repeated in the message: it contains a password.
-        access: Access::parse(&access.auth).map_err(auth)?,
+        max_archive_entries: limits.max_archive_entries.get(),
+        log: (!logging.quiet || logging.log_file.is_some())
+            .then(|| log_format(&logging.log_format))
+            .transpose()?,
+        drain: limits.drain,
+    })
+}
+
+/// Returns the settings of a site without names, and without what it opens: the cache, the
+/// certificate, the users and the media types of the system.
+fn site_settings(args: &ServeArgs) -> Result<SiteSettings> {
+    let ServeArgs { root, place, access, changes, pages, integrity, .. } = args;
+    let (headers, path_headers) = responses::headers(&pages.header)?;
+    Ok(SiteSettings {
+        redirects: pages.redirect.clone(),
+        integrity: *integrity,
         allowed_hosts: access.allow_host.iter().map(|name| host(name)).collect::<Result<_>>()?,
         hide: access.hide.clone(),
         shows_hidden: access.show_hidden,
@@ -69,7 +67,6 @@ pub(crate) fn settings(
         cache_control: pages.cache_control.as_deref().map(cache_control).transpose()?,
         headers,
         path_headers,
-        media_types: responses::media_types(&pages.mime)?,
         cors: pages.enable_cors,
         allows_scripts: pages.allow_scripts,
         renders_index: pages.render_index,
@@ -78,29 +75,16 @@ pub(crate) fn settings(
         changes: self::changes(changes),
         listing: !pages.no_listing,
         archive: !pages.no_archive,
-        max_archive_entries: limits.max_archive_entries.get(),
         health: !pages.no_health,
         metrics: !pages.no_metrics,
         transfers: !pages.no_transfers,
-        log: (!logging.quiet || logging.log_file.is_some())
-            .then(|| log_format(&logging.log_format))
-            .transpose()?,
-        cache,
-        drain: limits.drain,
+        ..SiteSettings::new(root.clone())
     })
 }
 
 /// Returns the number of processors this process may run on.
 fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Returns the folder that is served; with a cache, nothing is served from it but through the cache.
-fn served_root(root: &Path, cache: Option<&Cache>) -> Result<PathBuf> {
-    match cache {
-        Some(cache) => Ok(cache.folder().to_owned()),
-        None => fs::canonicalize(root).with_path(Action::Serving, root),
-    }
 }
 
 fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {

@@ -42,14 +42,20 @@ fn pattern_and_field(text: &str) -> (Option<&str>, &str) {
 }
 
 /// Returns the media types of the options, with those of this system.
-pub(super) fn media_types(chosen: &[String]) -> Result<MediaTypes> {
-    let mut types = MediaTypes::default();
+pub(super) fn media_types(of_system: &MediaTypes, chosen: &[String]) -> Result<MediaTypes> {
+    let mut types = of_system.clone();
     for text in chosen {
         let refuse = |error| Failure::Usage(format!("--mime {text:?}: {error}"));
         types.choose(text).map_err(refuse)?;
     }
-    types.add_system(&String::from_utf8_lossy(&system_types()));
     Ok(types)
+}
+
+/// Returns the media types of this system, which a confined process cannot read.
+pub(super) fn of_system() -> MediaTypes {
+    let mut types = MediaTypes::default();
+    types.add_system(&String::from_utf8_lossy(&system_types()));
+    types
 }
 
 /// Reads the types of this system, as much of them as makes sense; many systems have none.

@@ -1,16 +1,17 @@
-//! The config file: TOML whose keys are the long names of the options.
+//! The config file: TOML whose keys are the long names of the options. Each table `[[site]]` has those of
+//! one site.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use toml::{Spanned, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::failure::{Failure, Result, WithPath};
 
 /// One key of a config file.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigKey {
     /// Where it stands, for messages: `underpass.toml, line 3`.
     pub(super) place: String,
@@ -20,55 +21,92 @@ pub(super) struct ConfigKey {
     pub(super) values: Vec<OsString>,
 }
 
+/// The keys of a config file.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ConfigFile {
+    pub(super) keys: Vec<ConfigKey>,
+    pub(super) sites: Vec<SiteTable>,
+}
+
+/// One `[[site]]`.
+#[derive(Debug, PartialEq)]
+pub(super) struct SiteTable {
+    /// Where it begins.
+    pub(super) place: String,
+    pub(super) keys: Vec<ConfigKey>,
+}
+
 /// Reads a config file, without knowing which keys there are.
-pub(super) fn read(path: &Path) -> Result<Vec<ConfigKey>> {
+pub(super) fn read(path: &Path) -> Result<ConfigFile> {
     let text = fs::read_to_string(path).with_path("reading", path)?;
     entries(&text, &path.display().to_string()).map_err(Failure::Usage)
 }
 
-fn entries(text: &str, file: &str) -> std::result::Result<Vec<ConfigKey>, String> {
+fn entries(text: &str, file: &str) -> std::result::Result<ConfigFile, String> {
     let place = |at: usize| format!("{file}, line {}", line(text, at));
-    let keys: BTreeMap<Spanned<String>, Spanned<Value>> =
-        toml::from_str(text).map_err(|error| {
+    let mut table = DeTable::parse(text)
+        .map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             format!("{}: {}", place(at), error.message().replace('\n', ", "))
-        })?;
-    let mut entries = Vec::new();
-    for (key, value) in keys {
-        let place = place(key.span().start);
-        let name = key.get_ref().replace('_', "-");
-        let values = values(value.into_inner()).ok_or_else(|| {
-            format!(
-                "{place}: {} is neither a text nor a number, true, false, or a list",
-                key.get_ref()
-            )
-        })?;
-        entries.push(ConfigKey { place, name, values });
+        })?
+        .into_inner();
+    let mut sites = Vec::new();
+    if let Some((name, value)) = table.remove_entry(SITE) {
+        let wrong =
+            || format!("{}: write [[site]] before the options of a site", place(name.span().start));
+        let DeValue::Array(tables) = value.into_inner() else { return Err(wrong()) };
+        for table in tables {
+            let place = place(table.span().start);
+            let DeValue::Table(table) = table.into_inner() else { return Err(wrong()) };
+            sites.push(SiteTable { place, keys: keys(&table, text, file)? });
+        }
     }
-    Ok(entries)
+    Ok(ConfigFile { keys: keys(&table, text, file)?, sites })
+}
+
+/// Returns the keys of a table.
+fn keys(
+    table: &DeTable<'_>,
+    text: &str,
+    file: &str,
+) -> std::result::Result<Vec<ConfigKey>, String> {
+    let key = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+        let place = format!("{file}, line {}", line(text, key.span().start));
+        let key: &str = AsRef::<str>::as_ref(key.get_ref());
+        let values = values(value.get_ref()).ok_or_else(|| {
+            format!("{place}: {key} is neither a text nor a number, true, false, or a list")
+        })?;
+        Ok(ConfigKey { place, name: key.replace('_', "-"), values })
+    };
+    table.iter().map(key).collect()
 }
 
 /// Returns the values as they would be typed.
-fn values(value: Value) -> Option<Vec<OsString>> {
+fn values(value: &DeValue<'_>) -> Option<Vec<OsString>> {
     match value {
-        Value::Array(values) => values.into_iter().map(word).collect(),
+        DeValue::Array(values) => values.iter().map(|value| word(value.get_ref())).collect(),
         value => Some(vec![word(value)?]),
     }
 }
 
-fn word(value: Value) -> Option<OsString> {
+fn word(value: &DeValue<'_>) -> Option<OsString> {
     Some(match value {
-        Value::String(text) => text.into(),
-        Value::Integer(number) => number.to_string().into(),
-        Value::Float(number) => number.to_string().into(),
-        Value::Boolean(is_set) => is_set.to_string().into(),
-        Value::Array(_) | Value::Datetime(_) | Value::Table(_) => return None,
+        DeValue::String(text) => text.to_string().into(),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok()?.to_string().into()
+        }
+        DeValue::Float(number) => number.as_str().parse::<f64>().ok()?.to_string().into(),
+        DeValue::Boolean(is_set) => is_set.to_string().into(),
+        DeValue::Array(_) | DeValue::Datetime(_) | DeValue::Table(_) => return None,
     })
 }
 
 fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
+
+/// The name of the tables of sites.
+const SITE: &str = "site";
 
 #[cfg(test)]
 mod tests {
@@ -80,6 +118,7 @@ mod tests {
             "port = 80\n\nlog_format = 'json'\nhide = ['a', 'b']\nquiet = true\ntimeout = 0.5";
         let entries = entries(text, "file").unwrap_or_default();
         let seen: Vec<_> = entries
+            .keys
             .iter()
             .map(|entry| (entry.place.as_str(), entry.name.as_str(), entry.values.len()))
             .collect();
@@ -90,12 +129,26 @@ mod tests {
     }
 
     #[test]
+    fn each_site_has_keys_with_their_lines() {
+        let text = "port = 0x50\n[[site]]\nnames = ['a']\n\n[[site]]\nno_listing = true\n";
+        let file = entries(text, "file").unwrap_or_default();
+        assert_eq!(file.keys[0].values, ["80"]);
+        let place = |number: usize| file.sites[number].keys[0].place.as_str();
+        assert_eq!((place(0), place(1)), ("file, line 3", "file, line 6"));
+        assert_eq!(file.sites[1].place, "file, line 5");
+        assert_eq!(file.sites[1].keys[0].name, "no-listing");
+    }
+
+    #[test]
     fn config_errors_are_reported_with_their_line() {
         for (text, place) in [
             ("port = ", "file, line 1: "),
             ("a = 1\na = 2", "file, line 2: "),
             ("\n[serve]\nport = 1", "file, line 2: serve is neither"),
             ("hide = [['a']]", "file, line 1: hide is neither"),
+            ("\nsite = 1", "file, line 2: write [[site]]"),
+            ("[site]\nroot = 'a'", "file, line 1: write [[site]]"),
+            ("[[site]]\n\nhide = {}", "file, line 3: hide is neither"),
         ] {
             let message = entries(text, "file").expect_err(text);
             assert!(message.starts_with(place), "{message}");

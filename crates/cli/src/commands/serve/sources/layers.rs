@@ -12,46 +12,152 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use strsim::damerau_levenshtein;
+use underpass_server::server::{BadHost, HostPattern};
 
-use super::super::args::ServeArgs;
-use super::config::{self, ConfigKey};
+use super::super::args::{ServeArgs, SiteArgs};
+use super::config::{self, ConfigFile, ConfigKey, SiteTable};
 use crate::failure::{Failure, Result, fmt_reason};
 use crate::output;
 
-/// Adds the options of the environment and the config file to the typed words, which were parsed
-/// as `given`.
-pub(crate) fn complete(words: &[OsString], given: &ArgMatches) -> Result<Vec<OsString>> {
-    let command = ServeArgs::augment_args(Command::new("serve"));
-    let is_typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-    let mut taken: BTreeSet<String> = BTreeSet::new();
-    for argument in command.get_arguments().filter(|each| is_typed(each.get_id().as_str())) {
-        take(&mut taken, argument);
-    }
+/// Reads the options of a server from the typed words, the environment and the config file.
+pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
+    let command = ServeArgs::augment_args(Command::new("serve").args_override_self(true));
+    let start = words.iter().position(|word| word == "serve").unwrap_or(words.len());
+    let given = &command.clone().try_get_matches_from(&words[start..])?;
     let file = match given.get_one::<PathBuf>("config") {
         Some(file) => Some(file.clone()),
         None => variable(CONFIG).map(PathBuf::from),
     };
+    let ConfigFile { keys, sites } =
+        file.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let typed = typed_keys(&command, given);
+    let layers = [environment(&command), keys];
+    let mut taken = BTreeSet::new();
+    for key in &typed {
+        take(&mut taken, find(&command, key)?);
+    }
+    let added = merge(&command, taken, layers.iter())?;
+    let all = [OsString::from("serve")].into_iter().chain(added);
+    let all = all.chain(words.iter().skip(start + 1).cloned());
+    let mut args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(all)?)?;
+    let [environment, keys] = layers;
+    let layers = [typed, environment, keys];
+    let sites = sites.into_iter().map(|table| site(&command, table, &layers));
+    args.sites = sites.collect::<Result<_>>()?;
+    args.of_server = of_server(&layers);
+    args.setup.config = file;
+    args.typed = words.to_vec();
+    Ok(args)
+}
+
+/// Returns what the sources say about the options of the whole server.
+fn of_server(layers: &[Vec<ConfigKey>]) -> Vec<(String, Vec<OsString>)> {
+    let find = |name: &&str| {
+        let key = layers.iter().find_map(|layer| layer.iter().find(|key| key.name == **name));
+        key.map(|key| ((*name).to_owned(), key.values.clone()))
+    };
+    OF_SERVER.iter().chain(&["tls-cert", "tls-key"]).filter_map(find).collect()
+}
+
+/// Warns of variables whose names are nearly those of options.
+pub(crate) fn warn_of_variables() {
+    let command = ServeArgs::augment_args(Command::new("serve"));
     misspelt_variables(&command).iter().for_each(|text| output::note(text));
-    let mut added = Vec::new();
-    let file_entries = file.as_deref().map(config::read).transpose()?.unwrap_or_default();
-    for layer in [environment(&command), file_entries] {
+}
+
+/// Returns the options of one site, for which those of all other sources are the defaults.
+fn site(command: &Command, table: SiteTable, defaults: &[Vec<ConfigKey>]) -> Result<SiteArgs> {
+    let SiteTable { place, keys } = table;
+    let (mut names, mut is_default, mut own) = (Vec::new(), false, Vec::new());
+    for key in keys {
+        match key.name.as_str() {
+            "names" => names = self::names(&key)?,
+            "default" => {
+                let value = key.values.first().and_then(|value| is_yes(value));
+                is_default = value.ok_or_else(|| wrong(&key, "is neither true nor false"))?;
+            }
+            name if OF_SERVER.contains(&name) => {
+                return Err(wrong(&key, "is for all sites: write it before the first [[site]]"));
+            }
+            _ => own.push(key),
+        }
+    }
+    if names.is_empty() && !is_default {
+        let why = "this site needs names = [\"files.example.org\"], or default = true";
+        return Err(Failure::Usage(format!("{place}: {why}")));
+    }
+    let mut taken = BTreeSet::new();
+    for key in &own {
+        let argument = find(command, key)?;
+        let excluded: &[&str] = match argument.get_id().as_str() {
+            "root" => &OF_ORIGIN,
+            "origin" => &NOT_OF_ORIGIN,
+            _ => &[],
+        };
+        taken.extend(excluded.iter().map(|&id| id.to_owned()));
+    }
+    let is_content = |key: &ConfigKey| matches!(key.name.as_str(), "root" | "origin");
+    let has_files = own.iter().chain(defaults.iter().flatten()).any(is_content);
+    // What a site sets itself does not exclude another option that it sets.
+    let mut words = merge(command, BTreeSet::new(), [&own])?;
+    for key in &own {
+        take(&mut taken, find(command, key)?);
+    }
+    words.extend(merge(command, taken, defaults)?);
+    words.insert(0, "serve".into());
+    let args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(words)?)?;
+    Ok(SiteArgs { place, names, is_default, has_files, args })
+}
+
+/// Returns the names of a site.
+fn names(key: &ConfigKey) -> Result<Vec<HostPattern>> {
+    let name = |value: &OsString| {
+        let text = value.to_string_lossy();
+        let fail = |error: BadHost| wrong(key, &format!("has {text:?}: {error}"));
+        text.parse().map_err(fail)
+    };
+    key.values.iter().map(name).collect()
+}
+
+/// Returns the words for the options of several layers, the first of which wins, without those that
+/// are `taken`.
+fn merge<'k>(
+    command: &Command,
+    mut taken: BTreeSet<String>,
+    layers: impl IntoIterator<Item = &'k Vec<ConfigKey>>,
+) -> Result<Vec<OsString>> {
+    let mut words = Vec::new();
+    for layer in layers {
         let mut taken_here = BTreeSet::new();
         for entry in layer {
-            let argument = find(&command, &entry)?;
-            let typed = typed(argument, &entry)?;
-            check(&command, &typed, &entry)?;
+            let argument = find(command, entry)?;
+            let typed = typed(argument, entry)?;
+            check(command, &typed, entry)?;
             if !taken.contains(argument.get_id().as_str()) {
                 take(&mut taken_here, argument);
-                added.extend(typed);
+                words.extend(typed);
             }
         }
         taken.append(&mut taken_here);
     }
-    let start = words.iter().position(|word| word == "serve").map_or(words.len(), |at| at + 1);
-    let (before, after) = words.split_at(start);
-    Ok(before.iter().chain(&added).chain(after).cloned().collect())
+    Ok(words)
+}
+
+/// Returns the options that were typed.
+fn typed_keys(command: &Command, given: &ArgMatches) -> Vec<ConfigKey> {
+    let is_typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    let arguments = command.get_arguments().filter(|each| is_settable(each));
+    let typed = arguments.filter(|each| is_typed(each.get_id().as_str())).map(|argument| {
+        let values = given.get_raw(argument.get_id().as_str()).into_iter().flatten();
+        ConfigKey {
+            place: "the command line".to_owned(),
+            name: name(argument).to_owned(),
+            values: values.map(OsStr::to_owned).collect(),
+        }
+    });
+    typed.collect()
 }
 
 /// Notes that an option is given, and with it those that exclude it.
@@ -185,6 +291,50 @@ const CERTIFICATES: [&[&str]; 3] = [
     &["tls"],
     &["tls_cert", "tls_key"],
     &["acme", "acme_ca", "acme_directory", "acme_email", "acme_state"],
+];
+
+/// The options that the whole server has.
+const OF_SERVER: [&str; 25] = [
+    "bind",
+    "drain",
+    "drop-behind",
+    "log-file",
+    "log-format",
+    "max-archive-entries",
+    "max-connections",
+    "max-per-address",
+    "mechanism",
+    "no-sandbox",
+    "no-zero-copy",
+    "port",
+    "prefer",
+    "proxy-protocol",
+    "qr",
+    "quiet",
+    "rate",
+    "redirect-http",
+    "step",
+    "timeout",
+    "tls",
+    "tls-zero-copy",
+    "trusted-proxy",
+    "user",
+    "workers",
+];
+
+/// The options of a cache, which a site with a folder of its own does not take over.
+const OF_ORIGIN: [&str; 7] =
+    ["cache", "cache_size", "fresh", "origin", "origin_cacert", "origin_redirect", "vary_on"];
+
+/// The options of a folder, which a site with an origin does not take over.
+const NOT_OF_ORIGIN: [&str; 7] = [
+    "allow_all",
+    "allow_delete",
+    "allow_symlink",
+    "allow_upload",
+    "render_index",
+    "render_spa",
+    "root",
 ];
 
 const CONFIG: &str = "UNDERPASS_CONFIG";

@@ -3,4 +3,4 @@
 mod config;
 mod layers;
 
-pub(crate) use layers::complete as add_other_sources;
+pub(crate) use layers::{complete, warn_of_variables};

@@ -1,5 +1,7 @@
 //! The sockets that clients connect to.
 
+pub(crate) mod kind; // what a socket expects of its clients
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -14,7 +16,7 @@ use rustix::net::{
 };
 use underpass_engine::socket::limit_unsent;
 
-use crate::server::listener_kind::ListenerKind;
+use crate::server::listen::kind::ListenerKind;
 use crate::server::settings::{Address, ServeError};
 
 /// One address, with one listening socket for each worker.

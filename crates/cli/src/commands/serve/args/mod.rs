@@ -1,14 +1,16 @@
 //! The options of `underpass serve`, spelled as in dufs where it has them: people know them.
 
+mod values;
+
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
-use underpass_server::server::MinFree;
+use underpass_server::server::{HostPattern, MinFree, Redirect};
 
 use super::certificate::args::TlsArgs;
 use crate::args::{EngineArgs, When, integrity, seconds};
@@ -16,6 +18,9 @@ use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
 use underpass_sandbox::User;
+use values::{min_free, on_or_off, rate, seconds_or_none};
+
+pub(super) use values::time;
 
 /// The options of `serve`.
 #[derive(Debug, Args)]
@@ -61,6 +66,33 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(super) setup: SetupArgs,
+
+    /// The sites of the config file; without any, these options are those of the only site.
+    #[arg(skip)]
+    pub(super) sites: Vec<SiteArgs>,
+
+    /// The options of the whole server, by their names, as any source gives them.
+    #[arg(skip)]
+    pub(super) of_server: Vec<(String, Vec<OsString>)>,
+
+    /// The words that were typed.
+    #[arg(skip)]
+    pub(super) typed: Vec<OsString>,
+}
+
+/// The options of one site.
+#[derive(Debug)]
+pub(super) struct SiteArgs {
+    /// Where it begins in the config file.
+    pub(super) place: String,
+    /// Its names.
+    pub(super) names: Vec<HostPattern>,
+    /// Whether it answers requests for other names.
+    pub(super) is_default: bool,
+    /// Whether any source says what it serves.
+    pub(super) has_files: bool,
+    /// Its options, with those of the server where it has none of its own.
+    pub(super) args: ServeArgs,
 }
 
 /// Origin.
@@ -267,6 +299,11 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "HEADER")]
     pub(super) header: Vec<String>,
 
+    /// Redirect a path, or with * all that begin with it, with 301, 302, 307 or 308: '/old /new 301', '/*
+    /// https://example.org/* 308'; can be repeated, and the first that matches counts
+    #[arg(long, value_name = "REDIRECT")]
+    pub(super) redirect: Vec<Redirect>,
+
     /// Send files with this extension as this media type: gguf=application/x-gguf; can be repeated
     #[arg(long, value_name = "EXT=TYPE")]
     pub(super) mime: Vec<String>,
@@ -315,7 +352,7 @@ pub(super) struct LimitArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LoggingArgs {
-    /// Format of a request's line: combined, json, or a text with $variables
+    /// Format of a request's line: combined, vhost_combined, json, or a text with $variables
     #[arg(long, value_name = "FORMAT", default_value = "combined")]
     pub(super) log_format: String,
 
@@ -332,7 +369,8 @@ pub(super) struct LoggingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(super) struct SetupArgs {
-    /// Read options that are not given on the command line from this TOML file: port = 8080
+    /// Read options that are not given on the command line from this TOML file: port = 8080. Tables
+    /// [[site]] in it are sites with names of their own; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
@@ -370,6 +408,17 @@ impl ServeArgs {
         !self.setup.no_sandbox
     }
 
+    /// Returns the sites, of which there may be only one.
+    pub(super) fn each_site(&self) -> impl Iterator<Item = &Self> {
+        let only = self.sites.is_empty().then_some(self);
+        only.into_iter().chain(self.sites.iter().map(|site| &site.args))
+    }
+
+    /// Returns the config file, by a path that does not depend on the present folder.
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
+        self.setup.config.as_deref().and_then(|file| std::path::absolute(file).ok())
+    }
+
     /// Returns the values of --bind.
     pub(crate) fn binds(&self) -> &[String] {
         &self.place.bind
@@ -404,59 +453,7 @@ impl ServeArgs {
     }
 }
 
-/// `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
-fn on_or_off() -> impl TypedValueParser<Value = bool> {
-    let on = PossibleValue::new("on").aliases(["true", "yes", "y", "t", "1"]);
-    let off = PossibleValue::new("off").aliases(["false", "no", "n", "f", "0"]);
-    let is_on = on.clone();
-    PossibleValuesParser::new([on, off]).map(move |text| is_on.matches(&text, true))
-}
-
-/// A rate at which something moves.
-fn rate(text: &str) -> Result<Size, String> {
-    match text.parse() {
-        Ok(Size(0)) => Err("at a rate of 0 nothing would ever arrive".to_owned()),
-        Ok(size) => Ok(size),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// A number of bytes, or hundredths of the file system.
-fn min_free(text: &str) -> Result<MinFree, String> {
-    let fail = || "write a size such as 10G, or a share of the disk from 0% to 99%".to_owned();
-    match text.strip_suffix('%') {
-        Some(percent) => {
-            let percent = percent.parse().ok().filter(|percent| *percent < 100);
-            percent.map(MinFree::Percent).ok_or_else(fail)
-        }
-        None => text.parse().map(|Size(bytes)| MinFree::Bytes(bytes)).map_err(|_| fail()),
-    }
-}
-
-/// A time such as `90`, `60s`, `5m`, `2h` or `1d`.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        "d" => 24 * 60 * 60,
-        _ => 0,
-    };
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
-    match seconds {
-        Some(seconds) if scale > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err("write seconds, or a number with s, m, h or d".to_owned()),
-    }
-}
-
-/// Seconds, of which there may be none.
-fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
-}
-
 const AFTER_HELP: &str = "\
 Each option can also be given by the environment, as UNDERPASS_ and its name in capitals
 (UNDERPASS_MAX_CONNECTIONS=100; UNDERPASS_ROOT is the folder), and by --config FILE. Typed options
-win over the environment, which wins over the file. docs/serve.md is the whole guide.";
+win over the environment, which wins over the file. docs/serve.md is the whole guide;\nit has a section about several sites in one process, the tables [[site]] of the file.";

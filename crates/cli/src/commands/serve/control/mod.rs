@@ -1,5 +1,7 @@
 //! Signals: SIGTERM and SIGINT drain connections, a second one ends at once, SIGHUP re-opens the
-//! log and reads the certificate again.
+//! log and reads the certificate and the sites again.
+
+mod reload; // what SIGHUP reads again
 
 use std::process;
 use std::thread::{self, JoinHandle};
@@ -9,9 +11,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
-use super::certificate::Certificate;
 use super::log_file::AccessLog;
 use crate::failure::{Failure, Result};
+
+pub(crate) use reload::Reload;
 
 /// Keeps signals for [`Watch::start`] from now on. Call this before the server is announced,
 /// because a process that knows of it may send one.
@@ -33,7 +36,7 @@ impl Watch {
         mut signals: Signals,
         control: Control,
         log: Option<AccessLog>,
-        certificate: Option<Certificate>,
+        mut reload: Option<Reload>,
     ) -> Self {
         let handle = signals.handle();
         let thread = thread::spawn(move || {
@@ -41,7 +44,7 @@ impl Watch {
             for signal in signals.forever() {
                 if signal == SIGHUP {
                     log.iter().for_each(AccessLog::reopen);
-                    certificate.iter().for_each(Certificate::renew);
+                    reload.iter_mut().for_each(Reload::run);
                     continue;
                 }
                 ends += 1;

@@ -1,0 +1,85 @@
+//! Reads the configuration again, and serves the sites that it has now.
+
+use std::ffi::OsString;
+
+use underpass_sandbox::AllowedAccess;
+use underpass_server::server::SiteControl;
+
+use super::super::args::ServeArgs;
+use super::super::certificate::Certificate;
+use super::super::run::add_needs;
+use super::super::settings::OpenSites;
+use super::super::sources;
+use crate::failure::{Failure, Result};
+use crate::output::{counted, note};
+
+/// What SIGHUP reads again.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    /// The words that were typed.
+    pub(crate) typed: Vec<OsString>,
+    /// The options of the whole server, which stay.
+    pub(crate) of_server: Vec<(String, Vec<OsString>)>,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) open: OpenSites,
+    pub(crate) sites: SiteControl,
+    /// The access to files that is left, if it was restricted.
+    pub(crate) confined_to: Option<AllowedAccess>,
+}
+
+impl Reload {
+    /// Reads the certificate and the configuration again. With an error in the configuration all
+    /// stays as it was.
+    pub(crate) fn run(&mut self) {
+        self.certificate.iter().for_each(Certificate::renew);
+        match self.sites() {
+            Ok(number) => {
+                note(&format!("{} read again", counted(number as u64, "site is", "sites are")))
+            }
+            Err(failure) => note(&format!("{failure}; the sites of before stay")),
+        }
+    }
+
+    /// Serves the sites that the configuration has now, and returns their number.
+    fn sites(&mut self) -> Result<usize> {
+        let args = sources::complete(&self.typed)?;
+        self.refuse_tls(&args)?;
+        let opened = self.open.open(&args)?;
+        let mut needed = AllowedAccess::default();
+        add_needs(&mut needed, &args, &opened);
+        if let Some(lack) = self.confined_to.as_ref().and_then(|own| own.lacks(&needed)) {
+            let why = format!("the sandbox was made without {lack}: restart the server");
+            return Err(Failure::Usage(why));
+        }
+        let number = opened.sites.len();
+        self.sites.replace(opened.sites)?;
+        opened.notes.iter().for_each(|text| note(text));
+        self.warn(&args);
+        Ok(number)
+    }
+
+    /// Refuses certificates for a server that does not speak TLS.
+    fn refuse_tls(&self, args: &ServeArgs) -> Result<()> {
+        let lacks = |site: &ServeArgs| site.tls.tls_cert.is_some() && self.certificate.is_none();
+        match args.each_site().any(lacks) {
+            true => Err(Failure::Usage("HTTPS begins with a restart of the server".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Warns of changes that need a restart.
+    fn warn(&self, args: &ServeArgs) {
+        let value = |of: &[(String, Vec<OsString>)], name: &str| {
+            of.iter().find(|(known, _)| known == name).map(|(_, values)| values.clone())
+        };
+        let mut names: Vec<_> =
+            self.of_server.iter().chain(&args.of_server).map(|(n, _)| n).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            if value(&self.of_server, name) != value(&args.of_server, name) {
+                note(&format!("{name} has changed: it counts after a restart of the server"));
+            }
+        }
+    }
+}

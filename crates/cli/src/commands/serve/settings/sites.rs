@@ -1,0 +1,173 @@
+//! The sites that the options ask for, with what they open: roots, caches, certificates.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use underpass_cache::Cache;
+use underpass_engine::Integrity;
+use underpass_engine::hint::Action;
+use underpass_server::auth::Access;
+use underpass_server::server::{MediaTypes, SiteSettings};
+use underpass_transport::tls::Identity;
+
+use super::super::args::{ServeArgs, SiteArgs};
+use super::super::certificate::{KeyFiles, folders};
+use super::super::origin::CacheOfOrigin;
+use super::{auth, responses, site_settings};
+use crate::failure::{Failure, Result, WithPath};
+
+/// What sites keep open. When the options are read again, sites that need the same share it.
+#[derive(Debug)]
+pub(crate) struct OpenSites {
+    of_system: MediaTypes,
+    /// The certificate files of the server.
+    of_server: Option<KeyFiles>,
+    /// Users by the rules that name them, so that right passwords stay known.
+    access: BTreeMap<Vec<String>, Access>,
+    caches: Vec<CacheOfOrigin>,
+    /// Certificates, for files that cannot be read again.
+    identities: BTreeMap<KeyFiles, Identity>,
+}
+
+/// The sites of the options, and what they need of a confined process.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    pub(crate) sites: Vec<SiteSettings>,
+    /// The ports of origins, and of services that have keys.
+    pub(crate) ports: Vec<u16>,
+    /// The folders from which files are read again.
+    pub(crate) folders: Vec<PathBuf>,
+    /// The certificates that could not be read, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+impl OpenSites {
+    /// Creates an empty value for a server with this certificate.
+    pub(crate) fn new(of_server: Option<KeyFiles>) -> Self {
+        Self {
+            of_system: responses::of_system(),
+            of_server,
+            access: BTreeMap::new(),
+            caches: Vec::new(),
+            identities: BTreeMap::new(),
+        }
+    }
+
+    /// Opens what the sites of the options need.
+    pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
+        let mut opened = Opened::default();
+        let before = std::mem::take(&mut self.caches);
+        let outcome = self.open_with(args, &before, &mut opened);
+        if outcome.is_err() {
+            // All stays as it was.
+            self.caches = before;
+        }
+        outcome?;
+        let rules: Vec<_> = args.each_site().map(|site| &site.access.auth).collect();
+        self.access.retain(|known, _| rules.contains(&known));
+        opened.folders.sort_unstable();
+        opened.folders.dedup();
+        opened.ports.sort_unstable();
+        opened.ports.dedup();
+        Ok(opened)
+    }
+
+    fn open_with(
+        &mut self,
+        args: &ServeArgs,
+        before: &[CacheOfOrigin],
+        opened: &mut Opened,
+    ) -> Result<()> {
+        if args.sites.is_empty() {
+            let site = self.site(args, before, opened)?;
+            opened.sites.push(SiteSettings { is_default: true, ..site });
+        }
+        for SiteArgs { place, names, is_default, has_files, args } in &args.sites {
+            let at = |failure: Failure| Failure::Usage(format!("{place}: {failure}"));
+            let mut site = self.site(args, before, opened).map_err(at)?;
+            if !has_files && !site.redirects.iter().any(|redirect| redirect.is_for_all()) {
+                let why = "this site needs a root, an origin, or a redirect of /*";
+                return Err(Failure::Usage(format!("{place}: {why}")));
+            }
+            if !has_files {
+                site.root = None;
+            }
+            let names = names.clone();
+            opened.sites.push(SiteSettings { names, is_default: *is_default, ..site });
+        }
+        Ok(())
+    }
+
+    /// Opens what one site needs.
+    fn site(
+        &mut self,
+        args: &ServeArgs,
+        before: &[CacheOfOrigin],
+        opened: &mut Opened,
+    ) -> Result<SiteSettings> {
+        let settings = site_settings(args)?;
+        let cache = self.cache(args, before, opened)?;
+        let root = match &cache {
+            // Nothing is served from its folder but through the cache.
+            Some(cache) => cache.folder().to_owned(),
+            None => fs::canonicalize(&args.root).with_path(Action::Serving, &args.root)?,
+        };
+        // The cache never changes bytes that have arrived.
+        let integrity = if cache.is_some() { Integrity::Fast } else { settings.integrity };
+        Ok(SiteSettings {
+            root: Some(root),
+            cache,
+            integrity,
+            identity: self.identity(args, opened)?,
+            access: self.access(&args.access.auth)?,
+            media_types: responses::media_types(&self.of_system, &args.pages.mime)?,
+            ..settings
+        })
+    }
+
+    /// Returns the users of some rules.
+    fn access(&mut self, rules: &[String]) -> Result<Access> {
+        if let Some(known) = self.access.get(rules) {
+            return Ok(known.clone());
+        }
+        // The rule is not repeated in the message: it contains a password.
+        let access = Access::parse(rules).map_err(auth)?;
+        self.access.insert(rules.to_vec(), access.clone());
+        Ok(access)
+    }
+
+    /// Returns the certificate of a site, if it has one of its own.
+    fn identity(&mut self, args: &ServeArgs, opened: &mut Opened) -> Result<Option<Identity>> {
+        let files = KeyFiles::of(&args.tls)?;
+        let Some(files) = files.filter(|files| self.of_server.as_ref() != Some(files)) else {
+            return Ok(None);
+        };
+        opened.folders.extend(folders(&files));
+        let identity = match (files.load(), self.identities.get(&files)) {
+            (Ok(identity), _) => identity,
+            (Err(error), Some(known)) => {
+                opened.notes.push(format!("{error}; the certificate of before stays"));
+                known.clone()
+            }
+            (Err(error), None) => return Err(error.into()),
+        };
+        self.identities.insert(files, identity.clone());
+        Ok(Some(identity))
+    }
+
+    /// Opens the cache of a site, if it has one, unless it is open already.
+    fn cache(
+        &mut self,
+        args: &ServeArgs,
+        before: &[CacheOfOrigin],
+        opened: &mut Opened,
+    ) -> Result<Option<Cache>> {
+        let Some(found) = args.origin.open(args, before)? else { return Ok(None) };
+        opened.ports.extend(&found.ports);
+        opened.folders.extend(found.folders.iter().cloned());
+        let cache = found.cache.clone();
+        self.caches.push(found);
+        Ok(Some(cache))
+    }
+}

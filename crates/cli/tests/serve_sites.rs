@@ -1,0 +1,672 @@
+//! Several sites in one process: each request gets what its site serves, and nothing of another.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rig::{Finished, Running, folder, has, run, underpass, until};
+use tempfile::TempDir;
+
+/// A server with a config file, beside the folders of its sites.
+struct Sites {
+    folder: TempDir,
+    server: Running,
+}
+
+/// A response.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+impl Sites {
+    /// Starts a server with a config in which `DIR` is the folder of the test.
+    fn new(config: &str, prepare: impl FnOnce(&Path)) -> Self {
+        Self::with(config, &[], prepare)
+    }
+
+    fn with(config: &str, args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        let folder = folder();
+        prepare(folder.path());
+        write_config(folder.path(), config);
+        let mut command = underpass();
+        command.args(["serve", "--port", "0", "--log-format", "json", "--config"]);
+        command.arg(folder.path().join("config/underpass.toml")).args(args);
+        command.current_dir(&folder);
+        Self { server: Running::listening(command), folder }
+    }
+
+    /// Changes the config, and has it read again.
+    fn reload(&self, config: &str) {
+        write_config(self.folder.path(), config);
+        self.server.signal("HUP");
+    }
+
+    fn port(&self) -> &str {
+        let at = self.server.address.trim_end_matches('/');
+        at.rsplit(':').next().unwrap()
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(format!("127.0.0.1:{}", self.port())).unwrap()
+    }
+
+    /// Sends a request as it is, and reads the response to its end.
+    fn raw(&self, request: &str) -> Reply {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        Reply { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    fn get(&self, host: &str, path: &str) -> Reply {
+        self.get_with(host, path, "")
+    }
+
+    fn get_with(&self, host: &str, path: &str, fields: &str) -> Reply {
+        self.raw(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n"
+        ))
+    }
+
+    /// The body that a site has at a path.
+    fn body(&self, host: &str, path: &str) -> String {
+        let reply = self.get(host, path);
+        assert_eq!(reply.status, 200, "{host}{path}: {reply:?}");
+        reply.body
+    }
+
+    fn status(&self, host: &str, path: &str) -> u16 {
+        self.get(host, path).status
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs curl with this machine under the names of the sites.
+    fn curl(&self, args: &[&str]) -> Finished {
+        let mut command = Command::new("curl");
+        for name in ["a.test", "b.test", "x.w.test"] {
+            command.arg("--resolve").arg(format!("{name}:{}:127.0.0.1", self.port()));
+        }
+        command.arg("-sS").args(args).current_dir(&self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command).finish()
+    }
+
+    /// Ends the server; returns what it said, and its log.
+    fn end(self) -> (String, String) {
+        self.server.signal("TERM");
+        let finished = self.server.finish();
+        assert_eq!(finished.code(), Some(0), "{finished:?}");
+        (finished.stderr, String::from_utf8_lossy(&finished.stdout).into_owned())
+    }
+}
+
+fn write_config(folder: &Path, config: &str) {
+    fs::create_dir_all(folder.join("config")).unwrap();
+    let text = config.replace("DIR", folder.to_str().unwrap());
+    fs::write(folder.join("config/underpass.toml"), text).unwrap();
+}
+
+fn file(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Two roots with the same names in them.
+fn two_roots(folder: &Path) {
+    for root in ["a", "b"] {
+        file(folder, &format!("{root}/same"), &format!("of {root}\n"));
+        file(folder, &format!("{root}/folder/inner"), &format!("inner of {root}\n"));
+        file(folder, &format!("{root}/folder/only-{root}"), "x\n");
+    }
+}
+
+const TWO: &str = "
+[[site]]
+names = ['a.test', '[::1]']
+root = 'DIR/a'
+
+[[site]]
+names = ['b.test', '*.w.test']
+root = 'DIR/b'
+";
+
+#[test]
+fn the_name_of_a_request_chooses_its_site() {
+    let sites = Sites::new(TWO, two_roots);
+    for (host, text) in [
+        ("a.test", "of a\n"),
+        ("A.Test.:80", "of a\n"),
+        ("[::1]:5000", "of a\n"),
+        ("b.test", "of b\n"),
+        ("x.w.test", "of b\n"),
+        ("x.y.w.test:1", "of b\n"),
+    ] {
+        // The second time the file is open already.
+        for _ in 0..2 {
+            assert_eq!(sites.body(host, "/same"), text, "{host}");
+        }
+    }
+    for host in ["c.test", "w.test", "", "127.0.0.1", "a.test.evil", "xa.test"] {
+        let reply = sites.get(host, "/same");
+        assert_eq!((reply.status, reply.body.contains("of ")), (421, false), "{host}: {reply:?}");
+    }
+    // The target counts, not Host (RFC 9112 3.2.2).
+    let absolute = "GET http://b.test/same HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    assert_eq!(sites.raw(absolute).body, "of b\n");
+    assert_eq!(sites.raw("GET /same HTTP/1.0\r\n\r\n").status, 421);
+    assert_eq!(sites.raw("GET /same HTTP/1.0\r\nHost: b.test\r\n\r\n").body, "of b\n");
+    assert_eq!(sites.status("c.test", "/.underpass/health"), 200);
+    let (_, log) = sites.end();
+    let of_b = log.lines().filter(|line| line.contains(r#""site":"b.test""#)).count();
+    assert_eq!(of_b, 8, "{log}");
+}
+
+#[test]
+fn the_default_site_answers_for_other_names() {
+    let config = format!("{TWO}\ndefault = true\n");
+    let sites = Sites::new(&config, two_roots);
+    assert_eq!(sites.raw("GET /same HTTP/1.0\r\n\r\n").body, "of b\n");
+    assert_eq!(sites.body("127.0.0.1", "/same"), "of b\n");
+    assert_eq!(sites.body("a.test", "/same"), "of a\n");
+    // As for a server with one site: a page must not be able to give this machine a name.
+    assert_eq!(sites.status("evil.test", "/same"), 421);
+}
+
+#[test]
+fn no_site_answers_with_what_another_has() {
+    let sites = Sites::new(TWO, two_roots);
+    for round in 0..2 {
+        for (host, own, other) in [("a.test", "a", "b"), ("b.test", "b", "a")] {
+            for path in ["/folder/?json", "/folder/?archive=tar", "/folder/?archive=zip"] {
+                let body = sites.body(host, path);
+                assert!(body.contains(&format!("only-{own}")), "{round} {host}{path}: {body}");
+                assert!(!body.contains(&format!("only-{other}")), "{round} {host}{path}: {body}");
+            }
+            let hash = sites.body(host, "/same?hash");
+            let text = format!("of {own}\n");
+            let expected = underpass_testkit_sha256(text.as_bytes());
+            assert!(hash.contains(&expected), "{host}: {hash}");
+            assert_eq!(sites.status(host, &format!("/folder/only-{other}")), 404);
+        }
+    }
+    // One folder under two names with different rules: the listings differ, too.
+    let config = "
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+
+[[site]]
+names = ['b.test']
+root = 'DIR/a'
+hide = ['only-a']
+";
+    let sites = Sites::new(config, two_roots);
+    for _ in 0..2 {
+        assert!(sites.body("a.test", "/folder/?archive=tar").contains("only-a"));
+        assert!(!sites.body("b.test", "/folder/?archive=tar").contains("only-a"));
+        assert!(sites.body("a.test", "/folder/?json").contains("only-a"));
+        assert!(!sites.body("b.test", "/folder/?json").contains("only-a"));
+        assert_eq!(sites.status("a.test", "/folder/only-a"), 200);
+        assert_eq!(sites.status("b.test", "/folder/only-a"), 404);
+    }
+}
+
+/// The SHA-256 of some bytes, by the program of the system.
+fn underpass_testkit_sha256(bytes: &[u8]) -> String {
+    let mut child =
+        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&output.stdout[..64]).into_owned()
+}
+
+#[test]
+fn links_and_dots_lead_to_no_other_site() {
+    let sites = Sites::new(TWO, |folder| {
+        two_roots(folder);
+        std::os::unix::fs::symlink("../b/same", folder.join("a/link")).unwrap();
+        std::os::unix::fs::symlink(folder.join("b"), folder.join("a/all")).unwrap();
+    });
+    for path in ["/link", "/all/same", "/../b/same", "/%2e%2e/b/same"] {
+        let reply = sites.get("a.test", path);
+        assert!(matches!(reply.status, 400 | 404), "{path}: {reply:?}");
+    }
+}
+
+#[test]
+fn each_site_has_its_own_passwords_headers_and_rights() {
+    let config = "
+header = ['X-All: yes']
+hide = ['secret']
+
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+auth = ['alice:pw@/:rw']
+header = ['X-Own: a']
+allow_upload = true
+
+[[site]]
+names = ['b.test']
+root = 'DIR/b'
+auth = ['bob:pw@/', 'alice:other@/']
+no_listing = true
+hide = ['inner']
+mime = ['dat=text/x-dat']
+";
+    let sites = Sites::new(config, |folder| {
+        two_roots(folder);
+        file(folder, "a/secret", "x");
+        file(folder, "b/file.dat", "x");
+    });
+    let auth = |user: &str| {
+        let token = base64(user);
+        format!("Authorization: Basic {token}\r\n")
+    };
+    for (host, user, status) in [
+        ("a.test", "alice:pw", 200),
+        ("b.test", "alice:pw", 401),
+        ("b.test", "alice:other", 200),
+        ("a.test", "alice:other", 401),
+        ("a.test", "bob:pw", 401),
+        ("b.test", "bob:pw", 200),
+    ] {
+        for _ in 0..2 {
+            let reply = sites.get_with(host, "/same", &auth(user));
+            assert_eq!(reply.status, status, "{user} at {host}: {reply:?}");
+        }
+    }
+    let (alice, bob) = (auth("alice:pw"), auth("bob:pw"));
+    let of_a = sites.get_with("a.test", "/same", &alice);
+    assert_eq!((of_a.field("x-own"), of_a.field("x-all")), (Some("a"), None));
+    let of_b = sites.get_with("b.test", "/same", &bob);
+    assert_eq!((of_b.field("x-own"), of_b.field("x-all")), (None, Some("yes")));
+    assert_eq!(sites.get_with("a.test", "/secret", &alice).status, 404);
+    assert_eq!(sites.get_with("a.test", "/folder/inner", &alice).status, 200);
+    assert_eq!(sites.get_with("b.test", "/folder/inner", &bob).status, 404);
+    assert_eq!(sites.get_with("b.test", "/folder/", &bob).status, 403);
+    let typed = sites.get_with("b.test", "/file.dat", &bob);
+    assert_eq!(typed.field("content-type"), Some("text/x-dat"));
+    let put = |host: &str, auth: &str| {
+        let head = format!("PUT /new HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{auth}");
+        sites.raw(&format!("{head}Content-Length: 3\r\n\r\nnew")).status
+    };
+    assert_eq!((put("b.test", &bob), put("b.test", &alice)), (403, 401));
+    assert_eq!(put("a.test", &alice), 201);
+    assert!(sites.path("a/new").exists() && !sites.path("b/new").exists());
+}
+
+fn base64(text: &str) -> String {
+    let mut child =
+        Command::new("base64").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn an_upload_is_continued_at_its_own_site_only() {
+    let config = "
+allow_upload = true
+
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+
+[[site]]
+names = ['b.test']
+root = 'DIR/b'
+";
+    let sites = Sites::new(config, two_roots);
+    let head = "PUT /big HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nUpload-Complete: ?0\r\n";
+    let begun = sites.raw(&format!("{head}Content-Length: 3\r\n\r\none"));
+    let location = begun.field("location").unwrap_or_else(|| panic!("{begun:?}")).to_owned();
+    let path = location
+        .split_once("//")
+        .map_or(&*location, |(_, rest)| rest.find('/').map_or("/", |slash| &rest[slash..]));
+    let ask = |host: &str| {
+        let head = format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        sites.raw(&head)
+    };
+    assert_eq!(ask("b.test").status, 404);
+    let there = ask("a.test");
+    assert_eq!(there.field("upload-offset"), Some("3"), "{there:?}");
+}
+
+#[test]
+fn paths_and_whole_sites_are_redirected() {
+    let config = "
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+redirect = ['/old /same 301', '/docs/* https://docs.test/v2/* 308', '/gone /same?x']
+auth = ['alice:pw@/']
+
+[[site]]
+names = ['www.a.test']
+redirect = ['/* http://a.test/* 307']
+";
+    let sites = Sites::new(config, two_roots);
+    for (host, path, status, location) in [
+        ("a.test", "/old", 301, "/same"),
+        ("a.test", "/old?q=1", 301, "/same?q=1"),
+        ("a.test", "/gone?q=1", 302, "/same?x"),
+        ("a.test", "/docs/a%20b/c?q", 308, "https://docs.test/v2/a%20b/c?q"),
+        ("www.a.test", "/", 307, "http://a.test/"),
+        ("www.a.test", "/any/thing", 307, "http://a.test/any/thing"),
+    ] {
+        let reply = sites.get(host, path);
+        assert_eq!((reply.status, reply.field("location")), (status, Some(location)), "{path}");
+    }
+    assert_eq!(sites.status("a.test", "/same"), 401);
+    assert_eq!(sites.status("www.a.test", "/.underpass/health"), 200);
+    // What names a file on the command line is one default site.
+    let only = Sites::with("", &["--redirect", "/x /y 308", "."], |_| ());
+    let reply = only.get("localhost", "/x");
+    assert_eq!((reply.status, reply.field("location")), (308, Some("/y")));
+}
+
+/// A certificate for a name, and its key, made by openssl.
+fn certificate(folder: &Path, name: &str) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "2", "-subj", &format!("/CN={name}")])
+        .args(["-addext", &format!("subjectAltName=DNS:{name}"), "-keyout"])
+        .arg(folder.join(format!("{name}.key")))
+        .arg("-out")
+        .arg(folder.join(format!("{name}.pem")))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+const SECURE: &str = "
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+tls_cert = 'DIR/keys/a.test.pem'
+tls_key = 'DIR/keys/a.test.key'
+
+[[site]]
+names = ['b.test', 'x.w.test']
+root = 'DIR/b'
+tls_cert = 'DIR/keys/b.test.pem'
+tls_key = 'DIR/keys/b.test.key'
+";
+
+fn with_keys(folder: &Path) {
+    two_roots(folder);
+    fs::create_dir(folder.join("keys")).unwrap();
+    for name in ["a.test", "b.test", "c.test"] {
+        certificate(&folder.join("keys"), name);
+    }
+}
+
+#[test]
+fn the_handshake_chooses_the_certificate_and_binds_the_connection_to_it() {
+    if !has("curl") || !has("openssl") {
+        return;
+    }
+    let sites = Sites::new(SECURE, with_keys);
+    let get = |name: &str, authority: &str, more: &[&str]| {
+        let url = format!("https://{name}:{}/same", sites.port());
+        let by = format!("keys/{authority}.pem");
+        let finished =
+            sites.curl(&[&["--cacert", &by, "-w", " %{http_code}", &url], more].concat());
+        (finished.code(), String::from_utf8_lossy(&finished.stdout).into_owned())
+    };
+    assert_eq!(get("a.test", "a.test", &[]), (Some(0), "of a\n 200".to_owned()));
+    assert_eq!(get("b.test", "b.test", &[]), (Some(0), "of b\n 200".to_owned()));
+    assert_eq!(get("a.test", "b.test", &[]).0, Some(60));
+    // A client that asks for one site over a connection to another is told so.
+    let (code, text) = get("a.test", "a.test", &["-H", "Host: b.test"]);
+    assert!(code == Some(0) && text.ends_with(" 421") && !text.contains("of b"), "{text}");
+    // Under both names of one site it is the same connection.
+    let (_, text) = get("b.test", "b.test", &["-H", "Host: x.w.test"]);
+    assert_eq!(text, "of b\n 200");
+    // A site that is changed shows another certificate.
+    sites.reload(&SECURE.replace("keys/b.test", "keys/c.test"));
+    until("the other certificate is shown", || {
+        get("b.test", "b.test", &["-k"]).0 == Some(0) && get("b.test", "b.test", &[]).0 == Some(60)
+    });
+    assert_eq!(get("a.test", "a.test", &[]).1, "of a\n 200");
+}
+
+#[test]
+fn a_site_without_a_certificate_among_others_is_refused() {
+    if !has("openssl") {
+        return;
+    }
+    let folder = folder();
+    with_keys(folder.path());
+    write_config(
+        folder.path(),
+        &format!("{SECURE}\n[[site]]\nnames = ['c.test']\nroot = 'DIR/a'\n"),
+    );
+    let config = folder.path().join("config/underpass.toml");
+    run(["serve", "--port", "0", "--config", config.to_str().unwrap()])
+        .failed(2, &["line 14", "no tls-cert"]);
+}
+
+#[test]
+fn sites_are_added_changed_and_removed_while_downloads_go_on() {
+    if !has("curl") {
+        return;
+    }
+    const LEN: usize = 8 << 20;
+    let config = |sites: &str| format!("header = ['X-Version: 1']\n{sites}");
+    let sites = Sites::with(&config(TWO), &["--no-sandbox"], |folder| {
+        two_roots(folder);
+        fs::write(folder.join("a/large"), vec![b'a'; LEN]).unwrap();
+        file(folder, "c/same", "of c\n");
+    });
+    let url = format!("http://a.test:{}/large", sites.port());
+    let mut slow = Command::new("curl");
+    slow.args(["-sS", "--limit-rate", "4M", "--resolve"]);
+    slow.arg(format!("a.test:{}:127.0.0.1", sites.port())).args(["-D", "head", "-o", "got", &url]);
+    slow.current_dir(&sites.folder).stdin(Stdio::null());
+    slow.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let slow = Running::start(slow);
+    until("the download has begun", || {
+        fs::metadata(sites.path("got")).is_ok_and(|got| got.len() > 0)
+    });
+    let mut idle = BufReader::new(sites.connect());
+    let mut ask = |host: &str| {
+        let request = format!("GET /same HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        idle.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut head, mut len) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            assert!(idle.read_line(&mut head).unwrap() > 0, "closed after {head}");
+        }
+        for line in head.lines() {
+            if let Some(value) = line.strip_prefix("Content-Length: ") {
+                len = value.parse().unwrap();
+            }
+        }
+        let mut body = vec![0; len];
+        idle.read_exact(&mut body).unwrap();
+        head + &String::from_utf8_lossy(&body)
+    };
+    assert!(ask("a.test").ends_with("of a\n"));
+    // The first site is gone, the second one has another root, and there is a new one.
+    let changed = "
+[[site]]
+names = ['b.test']
+root = 'DIR/c'
+
+[[site]]
+names = ['c.test']
+root = 'DIR/b'
+";
+    sites.reload(&config(changed).replace("Version: 1", "Version: 2"));
+    until("the new site is there", || sites.status("c.test", "/same") == 200);
+    // The same connection, which has been idle.
+    assert!(ask("a.test").starts_with("HTTP/1.1 421"));
+    let reply = ask("b.test");
+    assert!(reply.ends_with("of c\n") && reply.contains("X-Version: 2"), "{reply}");
+    assert_eq!(sites.body("c.test", "/same"), "of b\n");
+    // A root that was replaced is opened again.
+    fs::rename(sites.path("c"), sites.path("old")).unwrap();
+    file(sites.folder.path(), "c/same", "new c\n");
+    sites.server.signal("HUP");
+    until("the new root is served", || sites.body("b.test", "/same") == "new c\n");
+    slow.finish().succeeded();
+    assert_eq!(fs::read(sites.path("got")).unwrap(), vec![b'a'; LEN]);
+    let head = fs::read_to_string(sites.path("head")).unwrap();
+    assert!(head.contains("X-Version: 1"), "{head}");
+}
+
+#[test]
+fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
+    let refusal = |root: &str, option: &str| {
+        let sites = Sites::new(TWO, |folder| {
+            two_roots(folder);
+            file(folder, "a/within/same", "within a\n");
+            file(folder, "c/same", "of c\n");
+        });
+        let site = |root: &str, option: &str| {
+            format!("{TWO}\n[[site]]\nnames = ['c.test']\nroot = 'DIR/{root}'\n{option}\n")
+        };
+        sites.reload(&site("a/within", ""));
+        until("a folder within a root is served", || sites.status("c.test", "/same") == 200);
+        assert_eq!(sites.body("c.test", "/same"), "within a\n");
+        // It is read before the server ends.
+        sites.reload(&site(root, option));
+        sites.end().0
+    };
+    let (other, changes) = (refusal("c", ""), refusal("a", "allow_upload = true"));
+    if !other.contains("confined by Landlock") {
+        return rig::skip("this kernel has no Landlock");
+    }
+    assert!(
+        other.contains("without reading ") && other.contains("/c: restart the server"),
+        "{other}"
+    );
+    assert!(changes.contains("without changes of "), "{changes}");
+}
+
+#[test]
+fn a_config_with_an_error_changes_nothing_and_says_its_line() {
+    let sites = Sites::new(TWO, two_roots);
+    for (config, _) in [
+        ("[[site]]\nnames = ['a.test']\nroot = 'DIR/none'\n", ""),
+        ("[[site]]\nnames = ['a.test']\n", ""),
+        ("\n[[site]]\nnames = ['a b']\nroot = 'DIR/a'\n", ""),
+        ("[[site]]\nnames = ['a.test']\nroot = 'DIR/a'\nprot = 1\n", ""),
+        ("[[site]]\nnames = ['a.test']\nroot = 'DIR/a'\nport = 1\n", ""),
+        ("[[site]]\nnames = ['a.test'\n", ""),
+        ("[[site]]\nnames = ['d']\nroot = 'DIR/a'\n[[site]]\nnames = ['d']\nroot = 'DIR/b'\n", ""),
+    ] {
+        sites.reload(config);
+        assert_eq!(sites.body("a.test", "/same"), "of a\n");
+    }
+    sites.reload(&TWO.replace("b.test", "d.test"));
+    until("the right config counts", || sites.status("d.test", "/same") == 200);
+    let (said, _) = sites.end();
+    assert!(said.contains("the sites of before stay"), "{said}");
+    assert!(said.contains("2 sites are read again"), "{said}");
+}
+
+#[test]
+fn each_wrong_site_is_told_with_its_line() {
+    let folder = folder();
+    two_roots(folder.path());
+    let config = folder.path().join("config/underpass.toml");
+    for (text, words) in [
+        ("[[site]]\nroot = 'DIR/a'\n", ["line 1", "names"]),
+        ("\n[[site]]\nnames = ['a']\nport = 1\n", ["line 4", "first [[site]]"]),
+        ("[[site]]\nnames = ['a']\n", ["line 1", "needs a root"]),
+        ("[[site]]\nnames = ['a']\nroot = 'DIR/none'\n", ["line 1", "none"]),
+        ("[[site]]\nnames = ['a:80']\nroot = 'DIR/a'\n", ["line 2", "a:80"]),
+        ("[[site]]\nnames = ['a']\nredirect = ['x']\n", ["line 3", "/old"]),
+        ("[[site]]\nnames = 'a'\nroot = 'DIR/a'\nrot = 1\n", ["line 4", "--rot"]),
+        ("[site]\nnames = 'a'\n", ["line 1", "[[site]]"]),
+        ("[[site]]\ndefault = 'maybe'\n", ["line 2", "true nor false"]),
+        (
+            "[[site]]\nnames = 'a'\nroot = 'DIR/a'\n[[site]]\nnames = 'A.'\nroot = 'DIR/b'\n",
+            ["two sites", "a"],
+        ),
+    ] {
+        write_config(folder.path(), text);
+        let finished = run(["serve", "--port", "0", "--config", config.to_str().unwrap()]);
+        let said = finished.stderr.clone();
+        assert_eq!(finished.code(), Some(2), "{text}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
+        assert_eq!(said.trim().lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_site_in_front_of_an_origin_and_one_with_files_have_different_contents() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let config = format!(
+        "
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+allow_upload = true
+
+[[site]]
+names = ['b.test']
+origin = '{}'
+cache = 'DIR/cache'
+fresh = '1h'
+cache_free = '0'
+",
+        origin.server.address
+    );
+    let sites = Sites::with(&config, &["--no-sandbox"], two_roots);
+    for _ in 0..3 {
+        assert_eq!(sites.body("a.test", "/same"), "of a\n");
+        assert_eq!(sites.body("b.test", "/same"), "of b\n");
+    }
+    assert_eq!(sites.status("a.test", "/.underpass/cache"), 404);
+    assert_eq!(sites.status("b.test", "/.underpass/cache"), 200);
+    // The cache stays open, and what is in it fresh, when the sites are read again.
+    sites.reload(&format!("{config}\n[[site]]\nnames = ['c.test']\nroot = 'DIR/b'\n"));
+    until("the new site is there", || sites.status("c.test", "/same") == 200);
+    drop(origin);
+    assert_eq!(sites.body("b.test", "/same"), "of b\n");
+}
+
+#[test]
+fn a_thousand_sites_start_and_take_little_memory() {
+    const SITES: usize = 1000;
+    let mut config = String::new();
+    for number in 0..SITES {
+        config += &format!("[[site]]\nnames = ['s{number}.test']\nroot = 'DIR/a'\n");
+    }
+    let few = Sites::new(TWO, two_roots);
+    let many = Sites::new(&config, two_roots);
+    assert_eq!(many.body("s0.test", "/same"), "of a\n");
+    assert_eq!(many.body("s999.test", "/same"), "of a\n");
+    assert_eq!(many.status("s1000.test", "/same"), 421);
+    assert_eq!(few.body("a.test", "/same"), "of a\n");
+    let kib = |sites: &Sites| sites.server.peak_kib().unwrap();
+    let each = kib(&many).saturating_sub(kib(&few)) as usize / SITES;
+    println!("a site takes {each} KiB");
+    assert!(each < 64, "{each} KiB for each site");
+}

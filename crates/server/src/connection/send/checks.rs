@@ -1,0 +1,40 @@
+//! What is checked when a chain is sent, and when.
+
+use underpass_engine::Confirm;
+
+use crate::routing::response::FileBody;
+
+/// The checks made while a chain is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChainChecks {
+    /// Whether all bytes are in memory, so that no step has to wait for a disk.
+    pub(super) is_resident: bool,
+    /// The moment at which to check whether the file is unchanged.
+    pub(super) confirm: Confirm,
+}
+
+impl ChainChecks {
+    /// The checks for bytes in memory.
+    pub(super) const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
+
+    /// Returns the checks for a file.
+    ///
+    /// A client that counts bytes takes the last one for the end, whatever comes after it. So for
+    /// large files, and for those that a program may be writing to, it is held back until
+    /// everything else has arrived and the file is known to be unchanged. That takes a round trip,
+    /// for which a response of a few packets should not wait: there the check is made when the last
+    /// byte is handed over. Small files are copied and checked before their first byte is sent.
+    pub(super) fn of(file: &FileBody) -> Self {
+        let confirm = if file.is_unsettled && !file.is_guarded {
+            Confirm::BeforeCopiedEnd
+        } else if file.len >= HELD_BACK {
+            Confirm::BeforeEnd
+        } else {
+            Confirm::HandedOver
+        };
+        Self { is_resident: file.is_resident, confirm }
+    }
+}
+
+/// The size from which the last byte of a file waits until the peer has all others.
+const HELD_BACK: u64 = 2 << 20;

@@ -1,0 +1,106 @@
+//! The sites as one worker has them, so that a request needs no lock and no count that other
+//! threads change.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::files::open_files::Files;
+use crate::server::sites::published::{Published, Sites};
+use crate::server::sites::site::Site;
+use underpass_protocol::request::Request;
+
+/// A site with the files of it that a worker has open.
+#[derive(Debug)]
+pub(crate) struct LocalSite {
+    pub(crate) site: Arc<Site>,
+    pub(crate) files: RefCell<Files>,
+}
+
+/// The site that a request is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    pub(crate) site: Rc<LocalSite>,
+    /// Whether the request has a name of the site, and was not given to the default one.
+    pub(crate) is_named: bool,
+    /// Why no site answers the request, if none does.
+    pub(crate) misdirected: Option<Misdirected>,
+}
+
+/// Why no site answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misdirected {
+    /// No site has its name.
+    Unknown,
+    /// Its connection was made for a site with other protection.
+    OtherSite,
+}
+
+/// The sites of one worker.
+#[derive(Debug)]
+pub(crate) struct LocalSites {
+    generation: u64,
+    by_name: Arc<Sites>,
+    all: Vec<Rc<LocalSite>>,
+    /// The number of open files of all of them.
+    open: Rc<Cell<usize>>,
+}
+
+impl LocalSites {
+    /// Returns the sites that are served now, without any open file.
+    pub(crate) fn new(published: &Published) -> Self {
+        Self::with(published, Rc::default())
+    }
+
+    fn with(published: &Published, open: Rc<Cell<usize>>) -> Self {
+        // If they are replaced in between, the next request finds another generation.
+        let generation = published.generation();
+        let by_name = published.get();
+        let local = |site: &Arc<Site>| {
+            let files = RefCell::new(Files::new(&open));
+            Rc::new(LocalSite { site: Arc::clone(site), files })
+        };
+        let all = by_name.all.iter().map(local).collect();
+        Self { generation, by_name, all, open }
+    }
+
+    /// Takes the sites that are served now, if they were replaced.
+    pub(crate) fn keep_up(&mut self, published: &Published) {
+        if self.generation != published.generation() {
+            self.for_each_files(Files::forget_all);
+            *self = Self::with(published, Rc::clone(&self.open));
+        }
+    }
+
+    /// Returns the site for requests without a known name.
+    pub(crate) fn default(&self) -> &Rc<LocalSite> {
+        &self.all[self.by_name.default]
+    }
+
+    /// Returns the site of a request, over a connection whose handshake named this server.
+    pub(crate) fn select(&self, request: &Request<'_, '_>, asked: Option<&str>) -> Selection {
+        let by_name = &self.by_name.by_name;
+        let site = Rc::clone(self.default());
+        if by_name.is_empty() {
+            return Selection { site, is_named: false, misdirected: None };
+        }
+        let place = |name: &[u8]| by_name.get(name).copied();
+        let named = request.authority().and_then(place);
+        let site = named.map_or(site, |place| Rc::clone(&self.all[place]));
+        let is_known = named.is_some() || site.site.settings.is_default;
+        let other = asked.map(|name| place(name.as_bytes()).unwrap_or(self.by_name.default));
+        let is_elsewhere =
+            other.is_some_and(|other| !site.site.is_protected_as(&self.all[other].site));
+        let misdirected = match (is_known, is_elsewhere) {
+            (false, _) => Some(Misdirected::Unknown),
+            (true, true) => Some(Misdirected::OtherSite),
+            (true, false) => None,
+        };
+        Selection { site, is_named: named.is_some(), misdirected }
+    }
+
+    /// Calls a function with the open files of each site.
+    pub(crate) fn for_each_files(&self, mut act: impl FnMut(&mut Files)) {
+        self.all.iter().for_each(|local| act(&mut local.files.borrow_mut()));
+    }
+}

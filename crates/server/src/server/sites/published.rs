@@ -1,0 +1,137 @@
+//! The sites that are served now, by name. They are replaced all at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::server::credentials::Credentials;
+use crate::server::settings::ServeError;
+use crate::server::shared::Shared;
+use crate::server::sites::settings::SiteSettings;
+use crate::server::sites::site::Site;
+use underpass_observe::metrics::SiteCounts;
+use underpass_protocol::request::host_map::HostMap;
+
+/// The sites of one moment.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    pub(crate) all: Vec<Arc<Site>>,
+    /// The places of sites in `all`, by their names.
+    pub(crate) by_name: HostMap<usize>,
+    /// The place of the site for other names; one without files if there is no default site.
+    pub(crate) default: usize,
+}
+
+impl Sites {
+    fn new(
+        shared: &Arc<Shared>,
+        settings: Vec<SiteSettings>,
+        before: &[Arc<Site>],
+    ) -> Result<Self, ServeError> {
+        let first = before.last().map_or(0, |site| site.number + 1);
+        let mut by_name = HostMap::default();
+        for (place, site) in settings.iter().enumerate() {
+            for name in &site.names {
+                if by_name.insert(name, place).is_some() {
+                    return Err(ServeError::Site(format!("two sites have the name {name}")));
+                }
+            }
+        }
+        let defaults = settings.iter().filter(|site| site.is_default).count();
+        if defaults > 1 {
+            return Err(ServeError::Site("two sites are the default".to_owned()));
+        }
+        let default = settings.iter().position(|site| site.is_default);
+        let default = default.unwrap_or(settings.len());
+        let nowhere = (default == settings.len()).then(SiteSettings::nowhere);
+        let numbered = (first..).zip(settings.into_iter().chain(nowhere));
+        let all = numbered.map(|(number, settings)| {
+            let counts = (!by_name.is_empty()).then(|| counts(&settings, before));
+            let site = Site::new(shared, number, settings)?;
+            let same = before.iter().find(|before| before.scope == site.scope);
+            let locks = same.map_or(site.locks, |same| Arc::clone(&same.locks));
+            Ok(Arc::new(Site { counts, locks, ..site }))
+        });
+        Ok(Self { all: all.collect::<Result<_, _>>()?, by_name, default })
+    }
+}
+
+/// Returns the counts of a site: those of the site that had its name `before`, if there was one.
+fn counts(settings: &SiteSettings, before: &[Arc<Site>]) -> Arc<SiteCounts> {
+    let name = settings.names.first().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let mut known = before.iter().filter_map(|site| site.counts.as_ref());
+    let known = known.find(|counts| counts.name() == name).map(Arc::clone);
+    known.unwrap_or_else(|| Arc::new(SiteCounts::new(&name)))
+}
+
+/// The sites that are served now.
+#[derive(Debug)]
+pub(crate) struct Published {
+    /// The number of times that they were replaced.
+    generation: AtomicU64,
+    sites: Mutex<Arc<Sites>>,
+}
+
+impl Published {
+    /// Opens the first sites.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        settings: Vec<SiteSettings>,
+    ) -> Result<Self, ServeError> {
+        let sites = Sites::new(shared, settings, &[])?;
+        show_certificates(shared.settings.tls.as_ref(), &sites);
+        Ok(Self { generation: AtomicU64::new(0), sites: Mutex::new(Arc::new(sites)) })
+    }
+
+    /// Returns the number of times that the sites were replaced.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Returns the sites.
+    pub(crate) fn get(&self) -> Arc<Sites> {
+        Arc::clone(&self.sites.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Replaces the sites of a server while it runs. All clones belong to the same server.
+#[derive(Clone, Debug)]
+pub struct SiteControl {
+    shared: Arc<Shared>,
+    published: Arc<Published>,
+}
+
+impl SiteControl {
+    pub(crate) fn new(shared: &Arc<Shared>, published: &Arc<Published>) -> Self {
+        Self { shared: Arc::clone(shared), published: Arc::clone(published) }
+    }
+
+    /// Serves these sites from the next request of each connection on. Requests that were begun end
+    /// with the sites of before.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`] for the first site that cannot be served; then all is as it was.
+    pub fn replace(&self, settings: Vec<SiteSettings>) -> Result<(), ServeError> {
+        let mut present = self.published.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let sites = Arc::new(Sites::new(&self.shared, settings, &present.all)?);
+        show_certificates(self.shared.settings.tls.as_ref(), &sites);
+        for site in &sites.all {
+            self.shared.start_cache(site.settings.cache.as_ref());
+        }
+        *present = sites;
+        self.published.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Has the certificates of sites shown to clients that ask for them.
+fn show_certificates(credentials: Option<&Credentials>, sites: &Sites) {
+    let Some(credentials) = credentials else { return };
+    let mut identities = HostMap::default();
+    for site in &sites.all {
+        for name in &site.settings.names {
+            identities.insert(name, site.settings.identity.clone());
+        }
+    }
+    credentials.show(identities);
+}

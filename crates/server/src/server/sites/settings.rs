@@ -1,0 +1,185 @@
+//! The settings of one site.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use underpass_cache::Cache;
+use underpass_engine::Integrity;
+
+use crate::auth::Access;
+use underpass_protocol::request::host_map::HostPattern;
+use underpass_protocol::response::media_types::MediaTypes;
+use underpass_protocol::response::redirect::Redirect;
+use underpass_transport::tls::Identity;
+
+/// The settings of one site.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own that users set
+pub struct SiteSettings {
+    /// The names for which it answers.
+    pub names: Vec<HostPattern>,
+    /// Whether it also answers requests that name no site, or none that there is.
+    pub is_default: bool,
+    /// The folder whose files are served, or a single file; `None` if there are none, as for a
+    /// site that redirects everything.
+    pub root: Option<PathBuf>,
+    /// The cache from which every request is answered, if the site stands before an origin.
+    pub cache: Option<Cache>,
+    /// The certificate for its names, instead of the server's.
+    pub identity: Option<Identity>,
+    /// The paths that are redirected; the first that matches counts.
+    pub redirects: Vec<Redirect>,
+    /// The checks that ensure that the bytes of a response are of one version of the file.
+    pub integrity: Integrity,
+    /// The access rules for users and paths.
+    pub access: Access,
+    /// The names that requests without a password may use as the host, besides `localhost`,
+    /// addresses and those of this machine; `*` for any. Names are checked at addresses that only
+    /// this machine can reach, and at all addresses if any names are set here.
+    pub allowed_hosts: Vec<String>,
+    /// Patterns of names that are not served; a pattern with a slash is matched with the whole
+    /// path.
+    pub hide: Vec<String>,
+    /// Whether names that begin with a dot are served.
+    pub shows_hidden: bool,
+    /// Whether symbolic links may lead out of the root.
+    pub allows_symlinks_outside: bool,
+    /// The value of `Cache-Control` for files.
+    pub cache_control: Option<String>,
+    /// Fields added to every response.
+    pub headers: Vec<(String, String)>,
+    /// Fields added to the responses about some files.
+    pub path_headers: Vec<PathHeader>,
+    /// The media types of files by their extensions.
+    pub media_types: MediaTypes,
+    /// Whether scripts of other sites may read what is served.
+    pub cors: bool,
+    /// Whether scripts in served files run as pages of the site even if users may change files
+    /// or have passwords.
+    pub allows_scripts: bool,
+    /// Whether a request for a folder is answered with its `index.html`.
+    pub renders_index: bool,
+    /// Whether a request for a missing path is answered with the root's `index.html`.
+    pub renders_spa: bool,
+    /// The prefix of all request paths: empty, or `/a/b`.
+    pub path_prefix: String,
+    /// The changes that clients may make.
+    pub changes: Changes,
+    /// Whether folders are listed.
+    pub listing: bool,
+    /// Whether folders can be downloaded as tar or zip archives.
+    pub archive: bool,
+    /// Whether `/.underpass/health` answers.
+    pub health: bool,
+    /// Whether `/.underpass/metrics` answers.
+    pub metrics: bool,
+    /// Whether `/.underpass/transfers` answers.
+    pub transfers: bool,
+}
+
+impl SiteSettings {
+    /// Returns the settings of the default site: it shows a folder or a file, and allows no changes.
+    /// Everything else is as `underpass serve` has it by default.
+    #[must_use]
+    pub fn new(root: PathBuf) -> Self {
+        Self { root: Some(root), is_default: true, ..Self::nowhere() }
+    }
+
+    /// Returns whether folders are listed: an origin has to be an object store for that.
+    pub(crate) fn lists_folders(&self) -> bool {
+        self.listing && self.cache.as_ref().is_none_or(Cache::has_stores)
+    }
+
+    /// Returns the settings of a site without names and without files.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            names: Vec::new(),
+            is_default: false,
+            root: None,
+            cache: None,
+            identity: None,
+            redirects: Vec::new(),
+            integrity: Integrity::Detect,
+            access: Access::default(),
+            allowed_hosts: Vec::new(),
+            hide: Vec::new(),
+            shows_hidden: false,
+            allows_symlinks_outside: false,
+            cache_control: None,
+            headers: Vec::new(),
+            path_headers: Vec::new(),
+            media_types: MediaTypes::default(),
+            cors: false,
+            allows_scripts: false,
+            renders_index: false,
+            renders_spa: false,
+            path_prefix: String::new(),
+            changes: Changes { min_rate: 500, ..Changes::default() },
+            listing: true,
+            archive: true,
+            health: true,
+            metrics: true,
+            transfers: true,
+        }
+    }
+}
+
+/// A field for the files whose path below the root matches a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathHeader {
+    /// The pattern; one without a slash is matched with the name alone.
+    pub pattern: String,
+    /// The name of the field. `Content-Type` replaces the media type of the file.
+    pub name: String,
+    /// The value of the field.
+    pub value: String,
+}
+
+/// The changes that clients with the right to write may make.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes {
+    /// Whether files may be uploaded where there are none, and folders be made. Existing files may
+    /// be replaced, too.
+    pub upload: bool,
+    /// Whether files and folders may be removed, or moved away.
+    pub delete: bool,
+    /// The maximum size of one file in bytes.
+    pub limit: Option<u64>,
+    /// Whether missing parent folders of an uploaded file are made.
+    pub create_parents: bool,
+    /// Whether a change is on the disk before the client gets the response.
+    pub sync: bool,
+    /// The time during which an interrupted upload can be resumed.
+    pub expiry: Duration,
+    /// The rate in bytes per second that the body of an upload must reach on average over
+    /// [`timeout`](super::super::settings::Settings::timeout); 0 for no such limit.
+    pub min_rate: u64,
+    /// The space that uploads and copies leave free on the disk.
+    pub min_free: MinFree,
+}
+
+/// The space of a file system that is left free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinFree {
+    /// A number of bytes.
+    Bytes(u64),
+    /// A percentage of the whole file system.
+    Percent(u8),
+}
+
+impl Default for Changes {
+    /// Returns a value that leaves nothing free.
+    fn default() -> Self {
+        let expiry = Duration::from_secs(24 * 60 * 60);
+        Self {
+            upload: false,
+            delete: false,
+            limit: None,
+            create_parents: false,
+            sync: true,
+            expiry,
+            min_rate: 0,
+            min_free: MinFree::Bytes(0),
+        }
+    }
+}

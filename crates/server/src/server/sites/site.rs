@@ -1,0 +1,109 @@
+//! One site: its settings, its root, and what is kept for it.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use underpass_dav::locks::LockTable;
+
+use crate::auth::hosts::Hosts;
+use crate::files::root::Root;
+use crate::routing::path_fields::PathFields;
+use crate::server::settings::ServeError;
+use crate::server::shared::Shared;
+use crate::server::sites::settings::SiteSettings;
+use crate::uploads::UnfinishedParts;
+use underpass_observe::metrics::SiteCounts;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::response::head::custom_fields;
+
+/// One site, with the state of the server that all sites share.
+pub(crate) struct Site {
+    pub(crate) shared: Arc<Shared>,
+    /// A number that no other site has, not even an earlier one of the same name: caches that
+    /// several sites share have it in their keys.
+    pub(crate) number: u64,
+    pub(crate) settings: SiteSettings,
+    pub(crate) root: Root,
+    /// The fields that the settings add to every response, ready to be sent.
+    pub(crate) custom_fields: Vec<u8>,
+    /// The fields that the settings add to responses about some files.
+    pub(crate) path_fields: PathFields,
+    /// Whether browsers are asked not to run the scripts of files: these would otherwise act as
+    /// pages of this site in the browser of any user that opens them.
+    pub(crate) sandboxes: bool,
+    /// A number that stays the same when the sites are replaced.
+    pub(crate) scope: u64,
+    /// Its name in logs and its counts, if it has a name.
+    pub(crate) counts: Option<Arc<SiteCounts>>,
+    /// The host names that requests without a password may have, if it is the default site.
+    pub(crate) hosts: Option<Hosts>,
+    /// The locks of WebDAV.
+    pub(crate) locks: Arc<Mutex<LockTable>>,
+    /// Parts of uploads that wait for their rest.
+    pub(crate) unfinished: UnfinishedParts,
+}
+
+impl Site {
+    /// Opens the root of a site.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        number: u64,
+        settings: SiteSettings,
+    ) -> Result<Self, ServeError> {
+        let mut custom_fields = custom_fields(&settings.headers).map_err(ServeError::Header)?;
+        if settings.cors {
+            custom_fields.extend_from_slice(CORS_FIELDS);
+        }
+        let changes = &settings.changes;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            number,
+            root: Root::new(&settings)?,
+            custom_fields,
+            path_fields: PathFields::new(&settings.path_headers)?,
+            sandboxes: !settings.allows_scripts
+                && (changes.upload || changes.delete || settings.access.has_users()),
+            scope: scope(&settings),
+            counts: None,
+            hosts: settings.is_default.then(|| Hosts::new(&settings.allowed_hosts)),
+            locks: Arc::default(),
+            unfinished: UnfinishedParts::default(),
+            settings,
+        })
+    }
+
+    /// Returns the status of the redirect of a path, and the address to which it leads.
+    pub(crate) fn redirect(&self, target: &Target<'_>) -> Option<(u16, String)> {
+        let mut redirects = self.settings.redirects.iter();
+        redirects.find_map(|redirect| Some((redirect.status(), redirect.location(target)?)))
+    }
+
+    /// Returns whether a client of this site may be sent to the other one without a new connection:
+    /// both have the same certificate and the same passwords.
+    pub(crate) fn is_protected_as(&self, other: &Self) -> bool {
+        let same_certificate = match (&self.settings.identity, &other.settings.identity) {
+            (Some(own), Some(other)) => own.is_same(other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        same_certificate && self.settings.access.is_same(&other.settings.access)
+    }
+}
+
+/// Returns a number by which two sites differ that serve something else or have other names.
+fn scope(settings: &SiteSettings) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&settings.names, &settings.root, settings.is_default).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// Allows scripts of every site to read, and to see the fields for resuming a transfer.
+const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
+    Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
+    ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
