@@ -18,7 +18,7 @@ pub(crate) struct FillArgs {
 
     /// A list of paths, one on each line, - for standard input; a number after a path is its
     /// priority: higher ones are fetched first. Indented lines below it are fields of requests for
-    /// it, NAME: VALUE, where the node has --vary-on; --header gives them for all
+    /// it, NAME: VALUE, if the node tells versions apart by them
     #[arg(long, value_name = "LIST")]
     pub(super) manifest: PathBuf,
 
