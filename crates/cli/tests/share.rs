@@ -94,7 +94,8 @@ fn a_cut_download_is_resumed_and_counts_once() {
     fs::write(here.path().join("f"), &bytes).unwrap();
     fs::write(here.path().join("got"), &bytes[..LEN / 2]).unwrap();
     let server = share(here.path(), &["f"]);
-    cut(&server.address, LEN / 2 + 1000);
+    // A reset can overtake what the client has read last.
+    cut(&server.address, LEN / 4 * 3);
     let resumed = curl(here.path(), &["-C", "-", "-o", "got"], &server.address);
     assert!(resumed.status.success(), "{resumed:?}");
     assert_eq!(counts(&server.finish().succeeded()), (1, 0));

@@ -72,7 +72,7 @@ impl Digests {
         Transfer { digests: self, inode: None }
     }
 
-    /// Returns whether [`store_pending`](Self::keep_all) has anything to do.
+    /// Returns whether [`store_pending`](Self::store_pending) has anything to do.
     pub(crate) fn has_unkept(&self) -> bool {
         self.unkept.load(Ordering::Relaxed) > 0
     }

@@ -40,8 +40,8 @@ impl Session {
         Self { asked, ..self }
     }
 
-    /// Returns the name that the client asked for, if the acceptor has
-    /// [names](super::Acceptor::with_names).
+    /// Returns the name that the client asked for, if there are
+    /// [sites](super::Identities::set_sites).
     #[must_use]
     pub fn asked_name(&self) -> Option<&str> {
         self.asked.as_deref()

@@ -299,8 +299,8 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "HEADER")]
     pub(super) header: Vec<String>,
 
-    /// Redirect a path, or with * all that begin with it, with 301, 302, 307 or 308: '/old /new 301', '/*
-    /// https://example.org/* 308'; can be repeated, and the first that matches counts
+    /// Redirect a path, or with * all that begin with it, with 301, 302, 307 or 308: '/old /new 301',
+    /// '/old/* /new/* 308', or to an address with a host; can be repeated, the first match counts
     #[arg(long, value_name = "REDIRECT")]
     pub(super) redirect: Vec<Redirect>,
 
@@ -369,8 +369,8 @@ pub(super) struct LoggingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(super) struct SetupArgs {
-    /// Read options that are not given on the command line from this TOML file: port = 8080. Tables
-    /// [[site]] in it are sites with names of their own; SIGHUP reads it again
+    /// Read options that are not given on the command line from this TOML file: port = 8080. Its
+    /// tables site are sites with names of their own; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
