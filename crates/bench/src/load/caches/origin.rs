@@ -120,11 +120,14 @@ impl Shared {
         while at < range.end {
             let step = STEP.min(range.end - at);
             self.wait(step);
-            let sent = sendfile(stream, file, Some(&mut at), usize::try_from(step).unwrap_or(0))?;
-            if sent == 0 {
+            // They count before they are sent: who has received them may read the number at once.
+            self.bytes.fetch_add(step, Ordering::Relaxed);
+            let sent = sendfile(stream, file, Some(&mut at), usize::try_from(step).unwrap_or(0));
+            let bytes = sent.map_or(0, |sent| sent as u64);
+            self.bytes.fetch_sub(step - bytes, Ordering::Relaxed);
+            if sent? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.bytes.fetch_add(sent as u64, Ordering::Relaxed);
         }
         Ok(())
     }
