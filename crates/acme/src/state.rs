@@ -1,6 +1,6 @@
 //! The folder with the account and the certificates, which outlive the process.
 //!
-//! Each authority has a folder of its own beneath it. Nobody but the user of the process can read
+//! Each authority has a folder of its own beneath it. Only the user of the process can read
 //! them, and each file is replaced as a whole and synced.
 
 use std::fs::{self, DirBuilder, File};

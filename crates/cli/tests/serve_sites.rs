@@ -441,7 +441,7 @@ fn the_handshake_chooses_the_certificate_and_binds_the_connection_to_it() {
     assert_eq!(get("a.test", "a.test", &[]), (Some(0), "of a\n 200".to_owned()));
     assert_eq!(get("b.test", "b.test", &[]), (Some(0), "of b\n 200".to_owned()));
     assert_eq!(get("a.test", "b.test", &[]).0, Some(60));
-    // A client that asks for one site over a connection to another is told so.
+    // A request for one site over a connection to another gets 421.
     let (code, text) = get("a.test", "a.test", &["-H", "Host: b.test"]);
     assert!(code == Some(0) && text.ends_with(" 421") && !text.contains("of b"), "{text}");
     // Under both names of one site it is the same connection.

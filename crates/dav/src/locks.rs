@@ -1,6 +1,6 @@
 //! The write locks of clients (RFC 4918 6 and 7).
 //!
-//! A lock holds for a path, which need not be a file: whoever changes it names the token of a lock
+//! A lock holds for a path, which need not be a file: a client that changes it names the token of a lock
 //! there. Locks are kept in memory and end with the server.
 
 use std::collections::BTreeMap;

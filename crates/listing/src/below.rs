@@ -1,6 +1,6 @@
 //! Walks through all folders below one, for a search or for its size.
 //!
-//! A tree may be of any size, and anybody may ask for it. So a walk has a bound on its entries, its
+//! A tree may be of any size, and any client may ask for it. So a walk has a bound on its entries, its
 //! time and its depth, holds the names of one read for each level, and tells if it came to no end.
 
 use std::io;

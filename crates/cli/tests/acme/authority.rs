@@ -168,7 +168,7 @@ fn names() -> String {
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // Whoever ends in the middle of a question gets no answer.
+            // A client that closes in the middle of a query gets no answer.
             let mut len = [0; 2];
             while stream.read_exact(&mut len).is_ok() {
                 let mut question = vec![0; usize::from(u16::from_be_bytes(len))];

@@ -1,6 +1,6 @@
 //! A listing as an HTML page for people.
 //!
-//! The page loads nothing from elsewhere, and whoever reads needs no JavaScript: the scripts add what
+//! The page loads nothing from elsewhere, and reading needs no JavaScript: the scripts add what
 //! is more convenient, such as times in local time, previews and the selection of rows.
 //!
 //! A control that leads to another view of a folder (sorting, searching, archives) is a form and

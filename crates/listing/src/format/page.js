@@ -75,7 +75,7 @@ const page = (() => {
     field.setSelectionRange(0, dot > 0 ? dot : field.value.length);
   });
 
-  // Fetches the page anew and shows what is in the folder now.
+  // Fetches the page again and shows what is in the folder now.
   const refresh = async () => {
     const url = new URL(location.href);
     // As many as a browser gets that names no number.

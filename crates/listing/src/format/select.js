@@ -11,9 +11,9 @@ page.selection = (() => {
 
   const href = (row) => link(row).getAttribute('href');
   const box = (row) => row.querySelector('.pick');
-  const told = element('span', { role: 'status' });
+  const status = element('span', { role: 'status' });
   const buttons = element('div', { className: 'buttons' });
-  const bar = element('section', { id: 'selection', hidden: true }, told, buttons);
+  const bar = element('section', { id: 'selection', hidden: true }, status, buttons);
   bar.setAttribute('aria-label', 'Selected entries');
   document.body.append(bar);
 
@@ -22,7 +22,7 @@ page.selection = (() => {
   const tell = () => {
     const these = selected();
     const bytes = these.reduce((sum, row) => sum + Number(row.querySelector('data')?.value ?? 0), 0);
-    told.textContent = `${these.length} selected` + (bytes ? `, ${size(bytes)}` : '');
+    status.textContent = `${these.length} selected` + (bytes ? `, ${size(bytes)}` : '');
     bar.hidden = these.length === 0;
     const all = main.querySelector('th .pick');
     const shownRows = rows().filter((row) => !row.hidden);
@@ -56,7 +56,7 @@ page.selection = (() => {
       try {
         await act(selected());
       } catch (error) {
-        told.textContent = error.message;
+        status.textContent = error.message;
       }
     });
     clear.before(button);
@@ -99,7 +99,7 @@ page.selection = (() => {
 
   const links = async (these) => {
     await copy(these.map((row) => place(row).href).join('\n'));
-    told.textContent = these.length > 1 ? 'Links copied' : 'Link copied';
+    status.textContent = these.length > 1 ? 'Links copied' : 'Link copied';
   };
 
   // Asks for the size of folders, and shows it in their rows.

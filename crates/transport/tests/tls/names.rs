@@ -45,7 +45,7 @@ fn a_challenge_is_answered_while_it_is_under_way_and_to_the_authority_alone() {
                 .with_protocol_versions(&[version])
                 .unwrap()
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(provider())))
+                .with_custom_certificate_verifier(Arc::new(AcceptEveryCertificate(provider())))
                 .with_no_client_auth();
             config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
             let (socket, peer) = client_peer(config, |peer| {
@@ -90,12 +90,12 @@ fn a_server_without_orders_knows_no_challenges() {
     assert!(peer.join().unwrap().is_err());
 }
 
-/// Believes every server. Whoever reads a certificate with an extension that must be understood
-/// refuses it, so an authority does not read it as others do.
+/// Accepts every certificate, as an authority does: a verifier that reads the one of a challenge refuses
+/// its critical extension.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptEveryCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptEveryCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
