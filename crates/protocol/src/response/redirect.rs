@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::request::target::{Target, encode_segment};
+use crate::link::encode_path;
+use crate::request::target::Target;
 
 /// A redirect: `/old https://example.org/new 301`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,7 @@ impl Redirect {
         let rest = self.rest(&target.path, target.is_folder)?;
         let mut location = self.to.to_string();
         if self.adds_rest {
-            let rest: Vec<_> = rest.split(|&byte| byte == b'/').map(encode_segment).collect();
-            location.push_str(&rest.join("/"));
+            location.push_str(&encode_path(rest));
             if !self.is_exact(&target.path) && target.is_folder {
                 location.push('/');
             }

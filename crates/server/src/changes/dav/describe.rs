@@ -19,7 +19,7 @@ use crate::digest::stored;
 use crate::files::open_files::modified;
 use crate::files::root::DiskWait;
 use crate::server::sites::site::Site;
-use underpass_protocol::request::target::encode_segment;
+use underpass_protocol::encode_path;
 
 /// Writes the properties that one request wants. It may wait for the disk.
 pub(crate) struct Describer<'a> {
@@ -114,12 +114,10 @@ pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
 
 /// Returns the link to a path.
 pub(crate) fn link(site: &Site, path: &[u8], is_folder: bool) -> String {
-    let prefix = site.settings.path_prefix.as_bytes();
-    let mut link = String::new();
-    let names = prefix.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/'));
-    for name in names.filter(|name| !name.is_empty()) {
+    let mut link = encode_path(site.settings.path_prefix.as_bytes());
+    if !path.is_empty() {
         link.push('/');
-        link.push_str(&encode_segment(name));
+        link.push_str(&encode_path(path));
     }
     if is_folder || link.is_empty() {
         link.push('/');

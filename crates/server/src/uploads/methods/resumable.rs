@@ -19,7 +19,7 @@ use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
-use underpass_protocol::encode_segment;
+use underpass_protocol::encode_path;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{
     INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
@@ -242,9 +242,8 @@ fn limits(upload: &ActiveUpload<'_>) -> Limits {
 
 /// Returns the address of an upload.
 fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
-    let path = &upload.params.path;
-    let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
-    format!("{}/{}?upload={id}", upload.site.settings.path_prefix, segments.join("/"))
+    let path = encode_path(&upload.params.path);
+    format!("{}/{path}?upload={id}", upload.site.settings.path_prefix)
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
