@@ -219,13 +219,12 @@ fn check(args: &ServeArgs) -> Result<()> {
             Err(needs("--redirect-http", "there is no HTTPS to redirect to"))
         }
         (None, None, None) if *tls_zero_copy => Err(needs("--tls-zero-copy", "there is no HTTPS")),
-        (Some(_), None, None) | (None, Some(_), Some(_)) | (None, None, None) => Ok(()),
+        // That there are both files is checked where they are named.
+        (Some(_), None, None) | (None, ..) => Ok(()),
         (Some(_), ..) => {
             let why = "--tls self makes a certificate: leave out --tls-cert and --tls-key";
             Err(Failure::Usage(why.to_owned()))
         }
-        (None, Some(_), None) => Err(lacks("--tls-cert", "--tls-key", "its key")),
-        (None, None, Some(_)) => Err(lacks("--tls-key", "--tls-cert", "a certificate")),
     }
 }
 
