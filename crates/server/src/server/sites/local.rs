@@ -80,13 +80,13 @@ impl LocalSites {
     /// Returns the site of a request, over a connection whose handshake named this server.
     pub(crate) fn select(&self, request: &Request<'_, '_>, asked: Option<&str>) -> Selection {
         let by_name = &self.by_name.by_name;
-        let site = Rc::clone(self.default());
         if by_name.is_empty() {
+            let site = Rc::clone(self.default());
             return Selection { site, is_named: false, misdirected: None };
         }
         let place = |name: &[u8]| by_name.get(name).copied();
         let named = request.authority().and_then(place);
-        let site = named.map_or(site, |place| Rc::clone(&self.all[place]));
+        let site = Rc::clone(&self.all[named.unwrap_or(self.by_name.default)]);
         let is_known = named.is_some() || site.site.settings.is_default;
         let other = asked.map(|name| place(name.as_bytes()).unwrap_or(self.by_name.default));
         let is_elsewhere =
