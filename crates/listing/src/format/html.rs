@@ -29,7 +29,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-gCgsCx2wNW2Q6dhcjvGIT8+k6sGkKG29pApXUPBaHV4=' \
      'sha256-4MlD5JaWL2eMqRpxx/FXix4N4fPvUtrR06za2FH0NQ4=' \
      'sha256-Lxmog7qAV4oYi2+BT+7UM81Ad+8Gph6HQ0pv1AMTa94='; \
-     script-src 'sha256-o2oWNxKvos1fkikEF+uaLAhOKQ0kkaH/tuW1yItPgOk=' \
+     script-src 'sha256-2fJphqNmXRmilQGDCCEaLeMY14GtossH5lUgz81uTLc=' \
      'sha256-HNQW4QeVks981QvF15uARBOFoc+atl/vKgIhzsgTvWI=' \
      'sha256-xfZIQ4Llv6fk6onfaPiUbfhlLSFPoW6LE//zGD9fo34='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
