@@ -1,6 +1,5 @@
 //! Why there is no certificate.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -10,10 +9,11 @@ use underpass_engine::hint::Plain;
 use underpass_transport::tls::TlsError;
 
 /// Why there is no certificate.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcmeError {
     /// The folder of the state cannot be used.
+    #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Folder {
         /// The failed action, such as `writing to`.
         action: &'static str,
@@ -23,8 +23,10 @@ pub enum AcmeError {
         source: io::Error,
     },
     /// The authority could not be asked.
-    Network(Box<ClientError>),
+    #[error("{0}")]
+    Network(#[source] Box<ClientError>),
     /// The authority has refused.
+    #[error("the authority says{}", refused_text(*.challenge, .detail, .kind))]
     Refused {
         /// What it did not accept, such as `TLS-ALPN-01`; `None` if it was the order itself.
         challenge: Option<&'static str>,
@@ -36,11 +38,14 @@ pub enum AcmeError {
         status: u16,
     },
     /// The authority has not decided in time.
+    #[error("the authority has not decided in time")]
     TimedOut,
     /// The answers of the authority make no sense.
+    #[error("the authority's answer is unclear: {0}")]
     Protocol(String),
     /// The certificate cannot be used.
-    Certificate(TlsError),
+    #[error("the certificate cannot be used: {0}")]
+    Certificate(#[from] TlsError),
 }
 
 impl AcmeError {
@@ -79,6 +84,14 @@ impl AcmeError {
     }
 }
 
+fn refused_text(challenge: Option<&str>, detail: &str, kind: &str) -> String {
+    let challenge = challenge.map_or_else(String::new, |challenge| format!(" of {challenge}"));
+    match kind {
+        "" => format!("{challenge}: {detail}"),
+        kind => format!("{challenge}: {detail} ({kind})"),
+    }
+}
+
 /// Returns a text of another program without line ends and the like, and not too long.
 fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_DETAIL).collect()
@@ -86,42 +99,6 @@ fn one_line(text: &str) -> String {
 
 /// The longest explanation of an authority that is passed on, in characters.
 const MAX_DETAIL: usize = 1000;
-
-impl fmt::Display for AcmeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Folder { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), Plain(source))
-            }
-            Self::Network(error) => error.fmt(f),
-            Self::Refused { challenge, detail, kind, status: _ } => {
-                f.write_str("the authority says")?;
-                if let Some(challenge) = challenge {
-                    write!(f, " of {challenge}")?;
-                }
-                match kind.as_str() {
-                    "" => write!(f, ": {detail}"),
-                    kind => write!(f, ": {detail} ({kind})"),
-                }
-            }
-            Self::TimedOut => f.write_str("the authority has not decided in time"),
-            Self::Protocol(detail) => write!(f, "the authority's answer is unclear: {detail}"),
-            Self::Certificate(error) => write!(f, "the certificate cannot be used: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for AcmeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Folder { source, .. } => Some(source),
-            Self::Network(error) => Some(error),
-            Self::Certificate(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 impl From<instant_acme::Error> for AcmeError {
     fn from(error: instant_acme::Error) -> Self {
         use instant_acme::Error;
@@ -133,11 +110,5 @@ impl From<instant_acme::Error> for AcmeError {
             },
             error => Self::Protocol(one_line(&error.to_string())),
         }
-    }
-}
-
-impl From<TlsError> for AcmeError {
-    fn from(error: TlsError) -> Self {
-        Self::Certificate(error)
     }
 }

@@ -1,35 +1,23 @@
 //! The names for which certificates are ordered.
 
-use std::fmt;
-
 use underpass_client::Url;
 
 /// Why no certificate can be ordered for a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// It is an address.
+    #[error("certificates are ordered for names, and this is an address")]
     Address,
     /// It is no host name.
+    #[error("this is no host name such as files.example.org")]
     Malformed,
     /// It stands for many names, and the owner of these is only found out by DNS records.
+    #[error(
+        "a certificate for all names of a domain needs changes of its DNS, which this \
+         program does not make: order it with another program, and give --tls-cert"
+    )]
     Wildcard,
 }
-
-impl fmt::Display for BadName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Address => "certificates are ordered for names, and this is an address",
-            Self::Malformed => "this is no host name such as files.example.org",
-            Self::Wildcard => {
-                "a certificate for all names of a domain needs changes of its DNS, which this \
-                 program does not make: order it with another program, and give --tls-cert"
-            }
-        })
-    }
-}
-
-impl std::error::Error for BadName {}
-
 /// Returns a host name in the form in which clients ask for it: in lower case, other scripts than
 /// Latin in Punycode, without a final dot.
 ///

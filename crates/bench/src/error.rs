@@ -8,12 +8,14 @@ pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
 
 /// Why there is no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// SIGINT or SIGTERM.
+    #[error("the bench was interrupted")]
     Interrupted,
     /// What was to be measured failed, or did something else than it should: never measured.
+    #[error("measuring {what}: {why}")]
     Measuring {
         /// What was being measured.
         what: String,
@@ -21,6 +23,7 @@ pub enum BenchError {
         why: String,
     },
     /// Something about an address or a connection.
+    #[error("{action} {address}: {}", plain(.source))]
     Network {
         /// What was being done, such as `connecting to`.
         action: &'static str,
@@ -30,6 +33,7 @@ pub enum BenchError {
         source: io::Error,
     },
     /// Something about a file.
+    #[error("{action} {}: {}", .path.display(), plain(.source))]
     Path {
         /// What was being done, such as `opening`.
         action: Action,
@@ -39,6 +43,7 @@ pub enum BenchError {
         source: io::Error,
     },
     /// The file is no record, a damaged one, or one of another version of this program.
+    #[error("reading {}: {why}", .path.display())]
     Record {
         /// The file.
         path: PathBuf,
@@ -46,8 +51,10 @@ pub enum BenchError {
         why: String,
     },
     /// The files or the connections of this bench exceed what this system has.
+    #[error("{0}")]
     Room(String),
     /// Two records cannot be compared.
+    #[error("comparing {} with {}: {why}", .old.display(), .new.display())]
     Unlike {
         /// One file.
         old: PathBuf,
@@ -57,6 +64,7 @@ pub enum BenchError {
         why: String,
     },
     /// The arguments make no sense.
+    #[error("{0}")]
     Usage(String),
 }
 
@@ -87,36 +95,6 @@ impl BenchError {
         Self::measuring(what, format!("the receipt says {ran}"))
     }
 }
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interrupted => f.write_str("the bench was interrupted"),
-            Self::Measuring { what, why } => write!(f, "measuring {what}: {why}"),
-            Self::Network { action, address, source } => {
-                write!(f, "{action} {address}: {}", plain(source))
-            }
-            Self::Path { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), plain(source))
-            }
-            Self::Record { path, why } => write!(f, "reading {}: {why}", path.display()),
-            Self::Unlike { old, new, why } => {
-                write!(f, "comparing {} with {}: {why}", old.display(), new.display())
-            }
-            Self::Room(message) | Self::Usage(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for BenchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Network { source, .. } | Self::Path { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 /// Turns an error of the system into one that names the file.
 pub(crate) trait WithPath<T> {
     /// `action` is what was being done with `path`.

@@ -166,14 +166,17 @@ impl From<ClientError> for CacheError {
 }
 
 /// Why a cache cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process uses the folder.
+    #[error("{} is in use by another process: give each its own", .0.display())]
     InUse(PathBuf),
     /// The folder was written by another version of the program, or holds something else.
+    #[error("{} is no folder of a cache: give an empty one", .0.display())]
     Format(PathBuf),
     /// The system refused something.
+    #[error("{action} {}: {source}", .path.display())]
     Io {
         /// What was being done.
         action: &'static str,
@@ -182,29 +185,4 @@ pub enum OpenError {
         /// The error of the system.
         source: io::Error,
     },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse(path) => {
-                write!(f, "{} is in use by another process: give each its own", path.display())
-            }
-            Self::Format(path) => {
-                write!(f, "{} is no folder of a cache: give an empty one", path.display())
-            }
-            Self::Io { action, path, source } => {
-                write!(f, "{action} {}: {source}", path.display())
-            }
-        }
-    }
-}
-
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -11,30 +11,38 @@ use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::{HandshakeError, TlsError};
 
 /// Why a request failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The trusted certificate authorities cannot be read.
-    Authorities(Box<TlsError>),
+    #[error("{0}")]
+    Authorities(#[source] Box<TlsError>),
     /// The response cannot be used.
-    InvalidResponse(InvalidResponse),
+    #[error("invalid response from the server: {0}")]
+    InvalidResponse(#[from] InvalidResponse),
     /// The request was cancelled.
+    #[error("cancelled")]
     Cancelled,
     /// The server closed the connection without an answer.
+    #[error("the server closed the connection without an answer")]
     Closed,
     /// The server sends the file in a coding that was not asked for.
+    #[error("the server sends it encoded as {coding}, which was not requested")]
     Encoded {
         /// The coding, such as `gzip`.
         coding: String,
     },
     /// A server of `https` redirects to one of `http`.
+    #[error("the server redirects from https to {to}, which is not encrypted")]
     Downgrade {
         /// The address.
         to: String,
     },
     /// There are no keys for an object store where there should be some, or they cannot be read.
-    Keys(Box<KeysError>),
+    #[error("{0}")]
+    Keys(#[source] Box<KeysError>),
     /// A connection could not be made, or failed.
+    #[error("{action} {address}: {}", Plain(.source))]
     Network {
         /// What was being done.
         action: NetworkAction,
@@ -44,6 +52,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The proxy does not lead to the server.
+    #[error("the proxy {address} does not connect to {to}: {}", status_text(*.status, .detail))]
     Proxy {
         /// Its address.
         address: Box<str>,
@@ -55,11 +64,13 @@ pub enum ClientError {
         detail: String,
     },
     /// The scheme of the address is neither `http` nor `https`.
+    #[error("the scheme {scheme} is not supported, only http and https")]
     Scheme {
         /// Its scheme.
         scheme: String,
     },
     /// The server answered with a failure.
+    #[error("{}", refusal_text(*.status, .code, .detail))]
     Status {
         /// Its status.
         status: u16,
@@ -73,17 +84,21 @@ pub enum ClientError {
         retry_after: Option<Duration>,
     },
     /// Nothing moved for too long.
+    #[error("no progress within the time limit")]
     Stalled,
     /// The server redirects too often.
+    #[error("more than {most} redirects")]
     TooManyRedirects {
         /// The maximum that is followed.
         most: u32,
     },
     /// The server could not prove who it is, or does not speak TLS as it should.
+    #[error("TLS with {address}: {error}")]
     Tls {
         /// Its address.
         address: String,
         /// What went wrong.
+        #[source]
         error: Box<HandshakeError>,
     },
 }
@@ -156,12 +171,14 @@ impl fmt::Display for NetworkAction {
 }
 
 /// Why a response cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidResponse {
     /// The body is broken.
-    Body(ReceiveError),
+    #[error("{0}")]
+    Body(#[source] ReceiveError),
     /// The body has another length than the file.
+    #[error("{}", body_length_text(*.bytes, *.expected, .path.as_deref()))]
     BodyLength {
         /// The length of the body in bytes.
         bytes: u64,
@@ -171,6 +188,7 @@ pub enum InvalidResponse {
         path: Option<PathBuf>,
     },
     /// `Content-Range` contradicts the request or the rest of the head.
+    #[error("{problem} '{value}'")]
     ContentRange {
         /// What is wrong with it.
         problem: &'static str,
@@ -178,10 +196,13 @@ pub enum InvalidResponse {
         value: String,
     },
     /// The head is not valid HTTP/1.1.
-    Head(httparse::Error),
+    #[error("{0}")]
+    Head(#[source] httparse::Error),
     /// The server breaks the rules of HTTP or of an object store in this way.
+    #[error("{0}")]
     Protocol(&'static str),
     /// A redirect has no valid target.
+    #[error("redirect to '{location}': {source}")]
     Redirect {
         /// The value of `Location`.
         location: String,
@@ -190,66 +211,48 @@ pub enum InvalidResponse {
     },
 }
 
-impl fmt::Display for InvalidResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Body(error) => error.fmt(f),
-            Self::BodyLength { bytes, expected, path: None } => {
-                write!(f, "a body of {bytes} bytes instead of {expected}")
-            }
-            Self::BodyLength { bytes, expected, path: Some(path) } => {
-                write!(f, "a body of {bytes} bytes for {}, instead of {expected}", path.display())
-            }
-            Self::ContentRange { problem, value } => write!(f, "{problem} '{value}'"),
-            Self::Head(error) => error.fmt(f),
-            Self::Protocol(problem) => f.write_str(problem),
-            Self::Redirect { location, source } => write!(f, "redirect to '{location}': {source}"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidResponse {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Body(error) => Some(error),
-            Self::Head(error) => Some(error),
-            Self::Redirect { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<InvalidResponse> for ClientError {
-    fn from(error: InvalidResponse) -> Self {
-        Self::InvalidResponse(error)
-    }
-}
-
 /// The reason why a request to an object store cannot be made or signed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
     /// The URL of the container's service would send its token unencrypted to another machine.
+    #[error(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI: it is neither https nor an address of this \
+         machine or its container service"
+    )]
     InsecureService,
     /// Keys have characters that do not fit into a field of a request.
+    #[error("the keys from {place} have spaces or other invalid characters")]
     InvalidKeys {
         /// The source of the keys.
         place: &'static str,
     },
     /// The text is not the key of an object.
+    #[error("'{}' is not a key", .0.escape_debug())]
     InvalidObject(String),
     /// The text is not the name of a region.
+    #[error("'{}' is not the name of a region", .0.escape_debug())]
     InvalidRegion(String),
     /// The response of a service has no keys.
+    #[error("{service} has no keys in its answer")]
     NoKeys {
         /// The service, without what might be secret in its URL.
         service: String,
     },
     /// A file has no token.
+    #[error("{} has no token", .0.display())]
     NoToken(PathBuf),
     /// The profile has only one of the two keys.
+    #[error(
+        "the profile '{0}' has only one of aws_access_key_id and \
+         aws_secret_access_key"
+    )]
     ProfileIncomplete(String),
     /// No file has the profile that was named.
+    #[error(
+        "there is no profile '{profile}' in {} and {}",
+        .credentials.display(), .config.display()
+    )]
     ProfileNotFound {
         /// The profile.
         profile: String,
@@ -259,6 +262,11 @@ pub enum KeysError {
         config: PathBuf,
     },
     /// The profile gets its keys in a way that is not supported.
+    #[error(
+        "the profile '{profile}' gets its keys by {setting}, which is not supported: \
+         eval \"$(aws configure export-credentials --format env)\" puts them into the \
+         environment"
+    )]
     ProfileUnsupported {
         /// The profile.
         profile: String,
@@ -266,6 +274,7 @@ pub enum KeysError {
         setting: &'static str,
     },
     /// A file with a token or a profile cannot be read.
+    #[error("reading {}: {source}", .file.display())]
     Read {
         /// The file.
         file: PathBuf,
@@ -273,6 +282,7 @@ pub enum KeysError {
         source: io::Error,
     },
     /// A service that has keys cannot be reached, or refuses them.
+    #[error("asking {service} for {what}: {source}")]
     Service {
         /// What was requested.
         what: &'static str,
@@ -282,58 +292,6 @@ pub enum KeysError {
         source: Box<ClientError>,
     },
 }
-
-impl fmt::Display for KeysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InsecureService => f.write_str(
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI: it is neither https nor an address of this \
-                 machine or its container service",
-            ),
-            Self::InvalidKeys { place } => {
-                write!(f, "the keys from {place} have spaces or other invalid characters")
-            }
-            Self::InvalidObject(key) => write!(f, "'{}' is not a key", key.escape_debug()),
-            Self::InvalidRegion(name) => {
-                write!(f, "'{}' is not the name of a region", name.escape_debug())
-            }
-            Self::NoKeys { service } => write!(f, "{service} has no keys in its answer"),
-            Self::NoToken(file) => write!(f, "{} has no token", file.display()),
-            Self::ProfileIncomplete(profile) => write!(
-                f,
-                "the profile '{profile}' has only one of aws_access_key_id and \
-                 aws_secret_access_key"
-            ),
-            Self::ProfileNotFound { profile, credentials, config } => write!(
-                f,
-                "there is no profile '{profile}' in {} and {}",
-                credentials.display(),
-                config.display()
-            ),
-            Self::ProfileUnsupported { profile, setting } => write!(
-                f,
-                "the profile '{profile}' gets its keys by {setting}, which is not supported: \
-                 eval \"$(aws configure export-credentials --format env)\" puts them into the \
-                 environment"
-            ),
-            Self::Read { file, source } => write!(f, "reading {}: {source}", file.display()),
-            Self::Service { what, service, source } => {
-                write!(f, "asking {service} for {what}: {source}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeysError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read { source, .. } => Some(source),
-            Self::Service { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 impl From<KeysError> for ClientError {
     fn from(error: KeysError) -> Self {
         Self::Keys(Box::new(error))
@@ -357,44 +315,21 @@ pub fn is_of_network(error: &io::Error) -> bool {
         )
     )
 }
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Authorities(error) => error.fmt(f),
-            Self::InvalidResponse(error) => write!(f, "invalid response from the server: {error}"),
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Closed => f.write_str("the server closed the connection without an answer"),
-            Self::Downgrade { to } => {
-                write!(f, "the server redirects from https to {to}, which is not encrypted")
-            }
-            Self::Encoded { coding } => {
-                write!(f, "the server sends it encoded as {coding}, which was not requested")
-            }
-            Self::Keys(error) => error.fmt(f),
-            Self::Network { action, address, source } => {
-                write!(f, "{action} {address}: {}", Plain(source))
-            }
-            Self::Proxy { address, to, status, detail } => {
-                write!(
-                    f,
-                    "the proxy {address} does not connect to {to}: {}",
-                    status_text(*status, detail)
-                )
-            }
-            Self::Scheme { scheme } => {
-                write!(f, "the scheme {scheme} is not supported, only http and https")
-            }
-            Self::Status { status, detail, code, .. } if code.is_empty() => {
-                write!(f, "the server answered {}", status_text(*status, detail))
-            }
-            Self::Status { status, detail, code, .. } => {
-                write!(f, "the store answered {} ({code})", status_text(*status, detail))
-            }
-            Self::Stalled => f.write_str("no progress within the time limit"),
-            Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
-            Self::Tls { address, error } => write!(f, "TLS with {address}: {error}"),
+fn body_length_text(bytes: u64, expected: u64, path: Option<&Path>) -> String {
+    match path {
+        Some(path) => {
+            format!("a body of {bytes} bytes for {}, instead of {expected}", path.display())
         }
+        None => format!("a body of {bytes} bytes instead of {expected}"),
+    }
+}
+
+/// Describes a refusal of a server, or of an object store, which has a `code` for it.
+fn refusal_text(status: u16, code: &str, detail: &str) -> String {
+    let status = status_text(status, detail);
+    match code {
+        "" => format!("the server answered {status}"),
+        code => format!("the store answered {status} ({code})"),
     }
 }
 
@@ -405,20 +340,6 @@ fn status_text(status: u16, detail: &str) -> String {
     let status_text = status_text.trim_end();
     if detail.is_empty() { status_text.to_owned() } else { format!("{status_text}: {detail}") }
 }
-
-impl std::error::Error for ClientError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Authorities(error) => Some(error),
-            Self::InvalidResponse(error) => Some(error),
-            Self::Keys(error) => Some(&**error),
-            Self::Network { source, .. } => Some(source),
-            Self::Tls { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
-
 impl ClientError {
     /// Converts an error from reading an answer of `address`.
     #[must_use]

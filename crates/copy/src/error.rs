@@ -1,19 +1,21 @@
 //! Why something was not copied.
 
-use std::path::PathBuf;
-use std::{fmt, io};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use underpass_engine::Error;
 use underpass_engine::hint::in_words;
 use underpass_engine::hint::{Action, Hint, Hinted};
 
 /// Why something was not copied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
     /// The caller asked the copy to stop before everything was copied.
+    #[error("cancelled before everything was copied")]
     Cancelled,
     /// A copy was read again and is not what its original is.
+    #[error("comparing {} with its copy {}: byte {at} differs", .from.display(), .to.display())]
     Differs {
         /// The original.
         from: PathBuf,
@@ -24,8 +26,10 @@ pub enum CopyError {
     },
     /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that it
     /// was in, may be left under hidden names.
+    #[error("a thread of the copy has panicked, so something is missing")]
     Panicked,
     /// The system refused something about a file or folder.
+    #[error("{action} {}: {}", shown(.path), in_words(.source))]
     Path {
         /// What was being done.
         action: Action,
@@ -35,8 +39,10 @@ pub enum CopyError {
         source: io::Error,
     },
     /// The copy would destroy something, or makes no sense.
+    #[error("{0}")]
     Refused(Refusal),
     /// The transfer of a file's bytes was begun and failed.
+    #[error("copying {} to {}: {source}", .from.display(), .to.display())]
     Transfer {
         /// The original.
         from: PathBuf,
@@ -48,15 +54,17 @@ pub enum CopyError {
 }
 
 /// What would have been wrong with a copy.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Something has the name, and nothing is to be replaced.
+    #[error("{} exists: not replaced", .to.display())]
     Exists {
         /// What is there.
         to: PathBuf,
     },
     /// The source is the backup that would be replaced by that of the target.
+    #[error("{} would be replaced by the backup of {}: not copied", .from.display(), .to.display())]
     IsBackup {
         /// The source.
         from: PathBuf,
@@ -64,11 +72,17 @@ pub enum Refusal {
         to: PathBuf,
     },
     /// A symbolic link to a relative path would lead elsewhere from another folder.
+    #[error(
+        "{} would lead elsewhere: outside of the current folder, links need sources with an \
+         absolute path",
+        .to.display()
+    )]
     RelativeLink {
         /// The link.
         to: PathBuf,
     },
     /// A folder would be copied into itself.
+    #[error("{} cannot be copied into itself, {}", .from.display(), .to.display())]
     IntoItself {
         /// The folder.
         from: PathBuf,
@@ -76,11 +90,13 @@ pub enum Refusal {
         to: PathBuf,
     },
     /// The folder is the target of this very copy.
+    #[error("{} is where it is copied to: left out", .from.display())]
     IsTarget {
         /// The folder, which is left out.
         from: PathBuf,
     },
     /// The copy would replace what the same call has copied before.
+    #[error("{} would replace {}, which was just made", .from.display(), .to.display())]
     JustMade {
         /// The original.
         from: PathBuf,
@@ -88,6 +104,7 @@ pub enum Refusal {
         to: PathBuf,
     },
     /// A source is in its target, from which it could be removed.
+    #[error("{} is in {}: nothing was deleted there", .from.display(), .to.display())]
     InTarget {
         /// The source.
         from: PathBuf,
@@ -95,16 +112,19 @@ pub enum Refusal {
         to: PathBuf,
     },
     /// A source that keeps its path would be put outside of the target.
+    #[error("{} has .. in it, which leads out of the target", .from.display())]
     Outside {
         /// The source.
         from: PathBuf,
     },
     /// Several sources need a folder as target.
+    #[error("{} is no folder: several sources need one", .target.display())]
     NoFolder {
         /// What is no folder.
         target: PathBuf,
     },
     /// Source and target are the same file.
+    #[error("{} and {} are the same file", .from.display(), .to.display())]
     SameFile {
         /// The source.
         from: PathBuf,
@@ -112,6 +132,7 @@ pub enum Refusal {
         to: PathBuf,
     },
     /// Source and target are the same folder.
+    #[error("{} and {} are the same folder", .from.display(), .to.display())]
     SameFolder {
         /// The source.
         from: PathBuf,
@@ -132,83 +153,9 @@ impl Hinted for CopyError {
         }
     }
 }
-
-impl fmt::Display for CopyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled => f.write_str("cancelled before everything was copied"),
-            Self::Differs { from, to, at } => {
-                let (from, to) = (from.display(), to.display());
-                write!(f, "comparing {from} with its copy {to}: byte {at} differs")
-            }
-            Self::Panicked => {
-                f.write_str("a thread of the copy has panicked, so something is missing")
-            }
-            Self::Path { action, path, source } if path.as_os_str().is_empty() => {
-                write!(f, "{action} '': {}", in_words(source))
-            }
-            Self::Path { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), in_words(source))
-            }
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Transfer { from, to, source } => {
-                write!(f, "copying {} to {}: {source}", from.display(), to.display())
-            }
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exists { to } => write!(f, "{} exists: not replaced", to.display()),
-            Self::IsBackup { from, to } => {
-                let (from, to) = (from.display(), to.display());
-                write!(f, "{from} would be replaced by the backup of {to}: not copied")
-            }
-            Self::RelativeLink { to } => write!(
-                f,
-                "{} would lead elsewhere: outside of the current folder, links need sources with an absolute path",
-                to.display()
-            ),
-            Self::IntoItself { from, to } => {
-                write!(f, "{} cannot be copied into itself, {}", from.display(), to.display())
-            }
-            Self::IsTarget { from } => {
-                write!(f, "{} is where it is copied to: left out", from.display())
-            }
-            Self::JustMade { from, to } => {
-                let (from, to) = (from.display(), to.display());
-                write!(f, "{from} would replace {to}, which was just made")
-            }
-            Self::InTarget { from, to } => {
-                let (from, to) = (from.display(), to.display());
-                write!(f, "{from} is in {to}: nothing was deleted there")
-            }
-            Self::Outside { from } => {
-                write!(f, "{} has .. in it, which leads out of the target", from.display())
-            }
-            Self::NoFolder { target } => {
-                write!(f, "{} is no folder: several sources need one", target.display())
-            }
-            Self::SameFile { from, to } => {
-                write!(f, "{} and {} are the same file", from.display(), to.display())
-            }
-            Self::SameFolder { from, to } => {
-                write!(f, "{} and {} are the same folder", from.display(), to.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for CopyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Path { source, .. } => Some(source),
-            Self::Transfer { source, .. } => Some(source),
-            Self::Cancelled | Self::Differs { .. } | Self::Panicked | Self::Refused(_) => None,
-        }
-    }
+/// An empty path is shown in quotes.
+fn shown(path: &Path) -> String {
+    if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }
 }
 
 /// Turns an error of the system into a [`CopyError`]; the path is put together only if there is one.

@@ -1,7 +1,5 @@
 //! Small XML documents as trees: the bodies of requests, and stored properties.
 
-use std::fmt;
-
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{PrefixDeclaration, ResolveResult};
@@ -39,35 +37,25 @@ enum Node {
 }
 
 /// The reason why a document is refused. The answer is 400.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadXml {
     /// It is not well-formed, or not in UTF-8.
+    #[error("the XML of the request is not well-formed UTF-8")]
     Malformed,
     /// A namespace prefix is not declared, or is declared as nothing.
+    #[error("the XML of the request has an undeclared namespace")]
     Namespace,
     /// It has a document type, or an entity that is not predefined.
+    #[error("the XML of the request has a document type or an unknown entity")]
     Entity,
     /// It is too deep, or has too many elements or too long names.
+    #[error("the XML of the request is too large")]
     TooLarge,
     /// Its elements are not those of the request.
+    #[error("the XML is not that of this method")]
     Unexpected,
 }
-
-impl fmt::Display for BadXml {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "the XML of the request is not well-formed UTF-8",
-            Self::Namespace => "the XML of the request has an undeclared namespace",
-            Self::Entity => "the XML of the request has a document type or an unknown entity",
-            Self::TooLarge => "the XML of the request is too large",
-            Self::Unexpected => "the XML is not that of this method",
-        })
-    }
-}
-
-impl std::error::Error for BadXml {}
-
 impl Name {
     /// Creates a name of WebDAV itself.
     #[must_use]

@@ -4,7 +4,6 @@
 //! end. The framing between chunks is bounded and read strictly: a lenient reader of chunk
 //! extensions is another way to smuggle a request.
 
-use std::fmt;
 use std::ops::Range;
 
 /// Reads a chunked body that comes in pieces of any size.
@@ -27,14 +26,17 @@ pub struct ChunkStep {
 }
 
 /// The body is not chunked as RFC 9112 7.1 requires. Answer 400 and close.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadChunk {
     /// A chunk is longer than a 64-bit number.
+    #[error("a chunk of the body is too long")]
     TooLong,
     /// A byte that cannot stand there.
+    #[error("unexpected byte {0:#04x} between two chunks")]
     Unexpected(u8),
     /// More than [`MAX_FRAMING`] bytes of extensions and trailers.
+    #[error("too many chunk extensions or trailer fields")]
     TooMuchFraming,
 }
 
@@ -250,19 +252,6 @@ impl Chunked {
         Ok(state)
     }
 }
-
-impl fmt::Display for BadChunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("a chunk of the body is too long"),
-            Self::Unexpected(byte) => write!(f, "unexpected byte {byte:#04x} between two chunks"),
-            Self::TooMuchFraming => f.write_str("too many chunk extensions or trailer fields"),
-        }
-    }
-}
-
-impl std::error::Error for BadChunk {}
-
 /// Returns whether a byte may be in a name (RFC 9110 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)

@@ -51,20 +51,9 @@ impl fmt::Display for Pin {
 }
 
 /// The text is not a pin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a pin: {PREFIX} and 44 characters of base64, as of a SHA-256", .0)]
 pub struct UnknownPin(String);
-
-impl fmt::Display for UnknownPin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a pin: {PREFIX} and 44 characters of base64, as of a SHA-256",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownPin {}
 
 impl FromStr for Pin {
     type Err = UnknownPin;

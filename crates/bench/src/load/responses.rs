@@ -3,7 +3,6 @@
 //! needs, and everything else is an error: only complete responses of the right length are
 //! measured.
 
-use std::fmt;
 use std::io;
 
 /// The responses of one connection.
@@ -20,12 +19,15 @@ pub(crate) struct Responses {
 }
 
 /// Why a response is not the expected one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResponseFault {
     /// The connection ended within a response, or instead of one.
+    #[error("the server closed the connection")]
     End,
+    #[error("the head of a response has no end")]
     EndlessHead,
     /// The body is not as long as the file.
+    #[error("{}", length_text(*.found, *.expected))]
     Length {
         /// The length that the head names; none if it names none.
         found: Option<u64>,
@@ -33,10 +35,13 @@ pub(crate) enum ResponseFault {
         expected: u64,
     },
     /// Nothing arrived for as long as the bench waits.
+    #[error("the server does not answer")]
     Silence,
     /// Another status than 200; its first line.
+    #[error("the server answered: {0}")]
     Status(String),
     /// Bytes that were not requested.
+    #[error("the server sent more than it was asked for")]
     Surplus,
 }
 
@@ -154,23 +159,12 @@ fn content_length(line: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-impl fmt::Display for ResponseFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::End => f.write_str("the server closed the connection"),
-            Self::EndlessHead => f.write_str("the head of a response has no end"),
-            Self::Length { found: Some(found), expected } => {
-                write!(f, "a response of {found} bytes instead of {expected}")
-            }
-            Self::Length { found: None, .. } => f.write_str("a response without a length"),
-            Self::Silence => f.write_str("the server does not answer"),
-            Self::Status(line) => write!(f, "the server answered: {line}"),
-            Self::Surplus => f.write_str("the server sent more than it was asked for"),
-        }
+fn length_text(found: Option<u64>, expected: u64) -> String {
+    match found {
+        Some(found) => format!("a response of {found} bytes instead of {expected}"),
+        None => "a response without a length".to_owned(),
     }
 }
-
-impl std::error::Error for ResponseFault {}
 
 impl From<ResponseFault> for io::Error {
     fn from(unexpected: ResponseFault) -> Self {

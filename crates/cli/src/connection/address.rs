@@ -37,7 +37,8 @@ pub(crate) enum Address {
 }
 
 /// The text is not an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("addresses are HOST:PORT, [IPV6]:PORT or unix:PATH; to listen everywhere, :PORT")]
 pub(crate) struct NotAnAddress;
 
 impl FromStr for Address {
@@ -58,16 +59,6 @@ impl FromStr for Address {
         Ok(Self::Tcp { host: host.to_owned(), port })
     }
 }
-
-impl fmt::Display for NotAnAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "addresses are HOST:PORT, [IPV6]:PORT or unix:PATH; to listen everywhere, :PORT",
-        )
-    }
-}
-
-impl std::error::Error for NotAnAddress {}
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! How a download ends.
 
-use std::ffi::OsString;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::io;
+
 use std::time::Duration;
 
 use underpass_engine::hint::{Action, Plain};
@@ -15,23 +15,30 @@ use crate::backoff::Retryable;
 use crate::error::{ClientError, NetworkAction, is_of_network};
 
 /// Why a download failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
     /// Another process is fetching the same file to the same place.
+    #[error("another process is fetching it to the same place")]
     Busy,
     /// The file on the server changed too often while it was fetched, or changed after a part had
     /// been written to a stream.
+    #[error("the file on the server changed while it was fetched")]
     Changed,
     /// The request failed.
-    Client(ClientError),
+    #[error("{0}")]
+    Client(#[from] ClientError),
     /// The bytes could not be moved.
-    Engine(Box<Error>),
+    #[error("{0}")]
+    Engine(#[source] Box<Error>),
     /// The file does not have the expected digest.
+    #[error("{}", digest_text(.0))]
     Digest(Box<DigestCheck>),
     /// A different file with this name exists.
+    #[error("a different file of this name exists")]
     Exists,
     /// A local file could not be written or read.
+    #[error("{action} it: {}", Plain(.source))]
     Local {
         /// What was being done, such as `creating`.
         action: Action,
@@ -39,8 +46,10 @@ pub enum DownloadError {
         source: io::Error,
     },
     /// The server sends no digest to verify the file by.
+    #[error("the server sends no digest to verify it by")]
     NoDigest,
     /// The file system has not enough space.
+    #[error("it needs {needed} bytes, and {free} are free")]
     NoRoom {
         /// Bytes that are needed.
         needed: u64,
@@ -48,6 +57,7 @@ pub enum DownloadError {
         free: u64,
     },
     /// A partial file without a journal is in the way.
+    #[error("{}", stranger_text(.name, .journal.as_deref()))]
     Stranger {
         /// Its name.
         name: OsString,
@@ -76,9 +86,11 @@ pub struct DownloadOutcome {
 }
 
 /// A failed download, and what it leaves.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct Failed {
     /// Why.
+    #[source]
     pub error: DownloadError,
     /// The bytes moved until then.
     pub report: Box<Report>,
@@ -154,71 +166,24 @@ impl Retryable for DownloadError {
         if let Self::Client(error) = self { Some(error) } else { None }
     }
 }
-
-impl From<ClientError> for DownloadError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
 impl<E: Into<DownloadError>> From<E> for Failed {
     fn from(error: E) -> Self {
         Self { error: error.into(), report: Box::default(), kept: None, tls: None }
     }
 }
 
-impl fmt::Display for DownloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy => f.write_str("another process is fetching it to the same place"),
-            Self::Changed => f.write_str("the file on the server changed while it was fetched"),
-            Self::Client(error) => error.fmt(f),
-            Self::Engine(error) => error.fmt(f),
-            Self::Digest(fact) => {
-                let found = fact.found.hex();
-                match &fact.expected {
-                    Some(expected) => {
-                        write!(f, "its {} is {found}, not {}", expected.algorithm(), expected.hex())
-                    }
-                    None => write!(f, "its {} is {found}", fact.found.algorithm()),
-                }
-            }
-            Self::Exists => f.write_str("a different file of this name exists"),
-            Self::Local { action, source } => write!(f, "{action} it: {}", Plain(source)),
-            Self::NoDigest => f.write_str("the server sends no digest to verify it by"),
-            Self::NoRoom { needed, free } => {
-                write!(f, "it needs {needed} bytes, and {free} are free")
-            }
-            Self::Stranger { name, journal: None } => {
-                write!(f, "{} is in the way, and has no valid journal", name.display())
-            }
-            Self::Stranger { name, journal: Some(journal) } => {
-                let (name, journal) = (name.display(), journal.display());
-                write!(f, "{name} cannot be resumed: its journal {journal} is damaged")
-            }
-        }
+fn digest_text(check: &DigestCheck) -> String {
+    let (algorithm, found) = (check.found.algorithm(), check.found.hex());
+    match &check.expected {
+        Some(expected) => format!("its {algorithm} is {found}, not {}", expected.hex()),
+        None => format!("its {algorithm} is {found}"),
     }
 }
 
-impl std::error::Error for DownloadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Client(error) => Some(error),
-            Self::Engine(error) => Some(error),
-            Self::Local { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Failed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+fn stranger_text(name: &OsStr, journal: Option<&OsStr>) -> String {
+    let name = name.display();
+    match journal.map(OsStr::display) {
+        Some(journal) => format!("{name} cannot be resumed: its journal {journal} is damaged"),
+        None => format!("{name} is in the way, and has no valid journal"),
     }
 }

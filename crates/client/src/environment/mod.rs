@@ -9,7 +9,7 @@ mod netrc;
 mod s3;
 
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use url::Url;
@@ -22,10 +22,11 @@ pub use journal_path::{journal_path, state_folder};
 pub use s3::store;
 
 /// The reason why the environment cannot be followed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
     /// A variable names no proxy.
+    #[error("${name} is '{value}': {reason}; --no-proxy asks directly")]
     Proxy {
         /// The variable.
         name: &'static str,
@@ -35,6 +36,7 @@ pub enum EnvironmentError {
         reason: String,
     },
     /// The netrc file cannot be read.
+    #[error("{} {}: {}", Action::Reading, .path.display(), Plain(.source))]
     Netrc {
         /// Its path.
         path: PathBuf,
@@ -42,10 +44,13 @@ pub enum EnvironmentError {
         source: io::Error,
     },
     /// Only one of the two variables with the keys of an object store is set.
+    #[error("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set")]
     IncompleteKeys,
     /// The profile of an object store cannot be used.
-    Keys(KeysError),
+    #[error("{0}")]
+    Keys(#[source] KeysError),
     /// A setting of an object store is not a URL.
+    #[error("{name} is '{value}', which is not a URL")]
     Url {
         /// The setting.
         name: &'static str,
@@ -53,35 +58,6 @@ pub enum EnvironmentError {
         value: String,
     },
 }
-
-impl fmt::Display for EnvironmentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Proxy { name, value, reason } => {
-                write!(f, "${name} is '{value}': {reason}; --no-proxy asks directly")
-            }
-            Self::Netrc { path, source } => {
-                write!(f, "{} {}: {}", Action::Reading, path.display(), Plain(source))
-            }
-            Self::Keys(error) => error.fmt(f),
-            Self::IncompleteKeys => {
-                f.write_str("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set")
-            }
-            Self::Url { name, value } => write!(f, "{name} is '{value}', which is not a URL"),
-        }
-    }
-}
-
-impl std::error::Error for EnvironmentError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Keys(error) => Some(error),
-            Self::Netrc { source, .. } => Some(source),
-            Self::IncompleteKeys | Self::Proxy { .. } | Self::Url { .. } => None,
-        }
-    }
-}
-
 impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {

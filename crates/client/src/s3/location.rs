@@ -1,7 +1,5 @@
 //! Addresses of objects: `s3://bucket/key`, and the URLs that they become.
 
-use std::fmt;
-
 use url::Url;
 
 use crate::error::{ClientError, KeysError};
@@ -43,30 +41,16 @@ pub struct Location {
 }
 
 /// What is wrong with an address of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLocation {
     /// It has no bucket, or a name that none can have.
+    #[error("a bucket has 3 to 63 letters, digits, dots and hyphens: write s3://BUCKET/KEY")]
     Bucket,
     /// It has a query with something else than `region`, `endpoint` and `style`.
+    #[error("after ? stand region=, endpoint= and style=path or virtual; write %3F in a key")]
     Query,
 }
-
-impl fmt::Display for BadLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bucket => {
-                "a bucket has 3 to 63 letters, digits, dots and hyphens: write s3://BUCKET/KEY"
-            }
-            Self::Query => {
-                "after ? stand region=, endpoint= and style=path or virtual; write %3F in a key"
-            }
-        })
-    }
-}
-
-impl std::error::Error for BadLocation {}
-
 impl Location {
     /// Parses `s3://bucket/key`, with `?region=`, `endpoint=` and `style=` at its end if need be.
     /// `None` if it is an address of another kind.

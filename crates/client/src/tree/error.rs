@@ -1,8 +1,7 @@
 //! How fetching a folder ends.
 
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use underpass_engine::hint::{Action, Plain};
@@ -53,38 +52,31 @@ pub struct TreeDone {
 }
 
 /// A folder that was not fetched completely.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct TreeFailed {
     /// Why.
+    #[source]
     pub error: TreeError,
     /// What was done until then, which the next run can resume.
     pub done: Box<TreeDone>,
 }
 
-impl fmt::Display for TreeFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for TreeFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
-}
-
 /// Why a folder could not be fetched.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
     /// Another process is fetching the folder.
+    #[error("another process is fetching {}: wait until it ends", .path.display())]
     Busy {
         /// The folder.
         path: PathBuf,
     },
     /// The request failed.
-    Client(ClientError),
+    #[error("{0}")]
+    Client(#[from] ClientError),
     /// A large file could not be fetched.
+    #[error("{}: {source}", .path.display())]
     Download {
         /// Its path in the folder.
         path: PathBuf,
@@ -92,6 +84,7 @@ pub enum TreeError {
         source: Box<DownloadError>,
     },
     /// An unfinished folder of something else is in the way.
+    #[error("{}", foreign_text(.path, .url.as_deref()))]
     Foreign {
         /// The unfinished folder.
         path: PathBuf,
@@ -99,8 +92,10 @@ pub enum TreeError {
         url: Option<String>,
     },
     /// The address is that of a file.
+    #[error("it is a file and no folder")]
     IsFile,
     /// The kernel reported an error about a file or folder here.
+    #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Io {
         /// What was being done, such as `writing`.
         action: Action,
@@ -110,6 +105,10 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The address has neither an archive nor a listing.
+    #[error(
+        "{url} is not a folder that can be fetched: the server answers with {media_type}, \
+         neither an archive nor a listing"
+    )]
     NotAFolder {
         /// The address.
         url: String,
@@ -117,20 +116,25 @@ pub enum TreeError {
         media_type: String,
     },
     /// No key of the bucket begins with the address.
+    #[error("the bucket has nothing there: no key begins so")]
     NotThere,
     /// Everything was fetched, and nothing was removed.
+    #[error("everything was fetched, but nothing removed: {reason}")]
     NothingRemoved {
         /// Why.
         reason: String,
     },
     /// The archive cannot be read.
-    Tar(TarError),
+    #[error("{0}")]
+    Tar(#[from] TarError),
     /// The folder has too many members.
+    #[error("the folder has more than {limit} files: fetch its parts one by one")]
     TooMany {
         /// The maximum number.
         limit: u64,
     },
     /// The names of its files and folders take too much memory.
+    #[error("its names take more than {} MiB of memory: fetch its parts one by one", .limit >> 20)]
     TooManyNames {
         /// The maximum in bytes.
         limit: usize,
@@ -153,76 +157,18 @@ impl TreeError {
         Self::Io { action: action.into(), path: path.into(), source: source.into() }
     }
 }
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy { path } => {
-                write!(f, "another process is fetching {}: wait until it ends", path.display())
-            }
-            Self::Client(error) => error.fmt(f),
-            Self::Download { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Foreign { path, url: Some(url) } => write!(
-                f,
-                "{} is an unfinished download of {url}: finish that, or remove it",
-                path.display()
-            ),
-            Self::Foreign { path, url: None } => {
-                write!(f, "{} is in the way: remove it, or choose another folder", path.display())
-            }
-            Self::Io { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), Plain(source))
-            }
-            Self::IsFile => f.write_str("it is a file and no folder"),
-            Self::NotAFolder { url, media_type } => write!(
-                f,
-                "{url} is not a folder that can be fetched: the server answers with {media_type}, \
-                 neither an archive nor a listing"
-            ),
-            Self::NotThere => f.write_str("the bucket has nothing there: no key begins so"),
-            Self::NothingRemoved { reason } => {
-                write!(f, "everything was fetched, but nothing removed: {reason}")
-            }
-            Self::Tar(error) => error.fmt(f),
-            Self::TooManyNames { limit } => write!(
-                f,
-                "its names take more than {} MiB of memory: fetch its parts one by one",
-                limit >> 20
-            ),
-            Self::TooMany { limit } => {
-                write!(f, "the folder has more than {limit} files: fetch its parts one by one")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TreeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Client(error) => Some(error),
-            Self::Download { source, .. } => Some(&**source),
-            Self::Io { source, .. } => Some(source),
-            Self::Tar(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 impl Retryable for TreeError {
     fn of_request(&self) -> Option<&ClientError> {
         if let Self::Client(error) = self { Some(error) } else { None }
     }
 }
-
-impl From<ClientError> for TreeError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<TarError> for TreeError {
-    fn from(error: TarError) -> Self {
-        Self::Tar(error)
+fn foreign_text(path: &Path, url: Option<&str>) -> String {
+    let path = path.display();
+    match url {
+        Some(url) => {
+            format!("{path} is an unfinished download of {url}: finish that, or remove it")
+        }
+        None => format!("{path} is in the way: remove it, or choose another folder"),
     }
 }
 

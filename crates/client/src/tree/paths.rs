@@ -4,7 +4,6 @@
 //! why something is left out.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -99,49 +98,39 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Why something is not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Its path begins at the root of the file system.
+    #[error("its path is absolute")]
     Absolute,
     /// It is neither a file nor a folder nor a link.
+    #[error("it is neither a file nor a folder nor a link")]
     Kind,
     /// Its name is empty or a single dot, which no file can have.
+    #[error("its name is empty or '.', which no file can have")]
     NoName,
     /// Its name or its target is empty, or has a NUL.
+    #[error("its name is empty or has a NUL")]
     Nul,
     /// It points out of the folder.
+    #[error("it is a link that points out of the folder")]
     Outside,
     /// Its path has a `..`.
+    #[error("its path has a '..', which could lead out of the folder")]
     Parent,
     /// Its name is reserved for the notes of this program.
+    #[error("its name is one under which unfinished files are kept")]
     Reserved,
     /// A single name contains a slash.
+    #[error("its name has a slash")]
     Slash,
     /// It is not in the top folder of the archive.
+    #[error("it is not in the folder that was asked for")]
     Stray,
     /// Its path is too long.
+    #[error("its path is too long")]
     TooLong,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Absolute => "its path is absolute",
-            Self::Kind => "it is neither a file nor a folder nor a link",
-            Self::NoName => "its name is empty or '.', which no file can have",
-            Self::Nul => "its name is empty or has a NUL",
-            Self::Outside => "it is a link that points out of the folder",
-            Self::Parent => "its path has a '..', which could lead out of the folder",
-            Self::Reserved => "its name is one under which unfinished files are kept",
-            Self::Slash => "its name has a slash",
-            Self::Stray => "it is not in the folder that was asked for",
-            Self::TooLong => "its path is too long",
-        })
-    }
-}
-
-impl std::error::Error for Refusal {}
-
 /// The name of the journal in an existing folder.
 pub(super) const JOURNAL: &str = ".underpass-get.journal";
 

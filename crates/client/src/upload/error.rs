@@ -1,6 +1,5 @@
 //! How an upload ends.
 
-use std::fmt;
 use std::io;
 
 use underpass_engine::hint::Plain;
@@ -34,9 +33,11 @@ pub struct UploadOutcome {
 }
 
 /// A failed upload, and what it leaves.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct UploadFailed {
     /// Why.
+    #[source]
     pub error: UploadError,
     /// The bytes moved, and how.
     pub report: Box<Report>,
@@ -64,44 +65,42 @@ impl UploadFailed {
     }
 }
 
-impl fmt::Display for UploadFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for UploadFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
 /// Why an upload failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
     /// The request failed, or the server refused it.
-    Client(ClientError),
+    #[error("{0}")]
+    Client(#[from] ClientError),
     /// The connection broke in the middle of the body.
-    Broken(Box<Error>),
+    #[error("{0}")]
+    Broken(#[source] Box<Error>),
     /// The source ended early, changed, or could not be read.
-    Source(Box<Error>),
+    #[error("{0}")]
+    Source(#[source] Box<Error>),
     /// The target must not exist, an attempt broke off, and now something is there.
+    #[error("the target exists now; it may be a part that an earlier attempt left")]
     PartlyThere,
     /// The target is not the version to be replaced.
+    #[error("{}", precondition_text(.found.as_deref()))]
     Precondition {
         /// Its entity tag; `None` if nothing is there.
         found: Option<String>,
     },
     /// The bytes of a stream are needed again, which gives them only once.
+    #[error("it has to be sent again, but a stream gives its bytes only once")]
     Spent,
     /// The length of the bytes is not known, and an object store has to know it.
+    #[error("its length is not known, which the store needs")]
     NoLength,
     /// Another process is uploading the same file to the same place.
+    #[error("another process is uploading it to the same address")]
     UnderWay,
     /// The journal cannot be written.
-    Journal(io::Error),
+    #[error("writing the journal: {}", Plain(.0))]
+    Journal(#[source] io::Error),
     /// The server answered with success before it had the whole file.
+    #[error("the server answered {status} before it had the whole file")]
     Early {
         /// Its status.
         status: u16,
@@ -148,48 +147,6 @@ impl UploadError {
         }
     }
 }
-
-impl fmt::Display for UploadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Client(error) => error.fmt(f),
-            Self::Broken(error) | Self::Source(error) => error.fmt(f),
-            Self::PartlyThere => {
-                f.write_str("the target exists now; it may be a part that an earlier attempt left")
-            }
-            Self::Precondition { found: Some(tag) } => {
-                write!(f, "the target is another version, with the entity tag {tag}")
-            }
-            Self::Precondition { found: None } => f.write_str("nothing is at the target"),
-            Self::Spent => {
-                f.write_str("it has to be sent again, but a stream gives its bytes only once")
-            }
-            Self::NoLength => f.write_str("its length is not known, which the store needs"),
-            Self::UnderWay => f.write_str("another process is uploading it to the same address"),
-            Self::Journal(error) => write!(f, "writing the journal: {}", Plain(error)),
-            Self::Early { status } => {
-                write!(f, "the server answered {status} before it had the whole file")
-            }
-        }
-    }
-}
-
-impl std::error::Error for UploadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Client(error) => Some(error),
-            Self::Broken(error) | Self::Source(error) => Some(error),
-            Self::Journal(error) => Some(error),
-            Self::PartlyThere
-            | Self::Precondition { .. }
-            | Self::NoLength
-            | Self::Spent
-            | Self::UnderWay
-            | Self::Early { .. } => None,
-        }
-    }
-}
-
 impl Retryable for UploadError {
     fn of_request(&self) -> Option<&ClientError> {
         if let Self::Client(error) = self { Some(error) } else { None }
@@ -200,8 +157,9 @@ impl Retryable for UploadError {
     }
 }
 
-impl From<ClientError> for UploadError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
+fn precondition_text(found: Option<&str>) -> String {
+    match found {
+        Some(tag) => format!("the target is another version, with the entity tag {tag}"),
+        None => "nothing is at the target".to_owned(),
     }
 }

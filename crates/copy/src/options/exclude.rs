@@ -66,19 +66,12 @@ impl ExcludePattern {
 }
 
 /// Why a text is no pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{}': {}", .pattern.display(), .reason)]
 pub struct PatternError {
     pattern: OsString,
     reason: String,
 }
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}': {}", self.pattern.display(), self.reason)
-    }
-}
-
-impl std::error::Error for PatternError {}
 
 #[cfg(test)]
 mod tests {

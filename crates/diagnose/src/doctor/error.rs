@@ -1,6 +1,5 @@
 //! Why two ends could not be examined.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -8,10 +7,11 @@ use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 
 /// Why two ends could not be examined. A problem of the ends themselves is a finding, not an
 /// error.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoctorError {
     /// The name of a host could not be looked up.
+    #[error("{action} {host}: {}", Plain(.source))]
     Network {
         /// What was being done, such as `looking up`.
         action: &'static str,
@@ -21,6 +21,7 @@ pub enum DoctorError {
         source: io::Error,
     },
     /// The kernel refused something about a file.
+    #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Path {
         /// What was being done.
         action: Action,
@@ -30,6 +31,7 @@ pub enum DoctorError {
         source: io::Error,
     },
     /// The kernel refused something about this process.
+    #[error("{action}: {}", Plain(.source))]
     System {
         /// What was being done, such as `making a file to try with`.
         action: &'static str,
@@ -37,6 +39,7 @@ pub enum DoctorError {
         source: io::Error,
     },
     /// No trial is possible with the named ends.
+    #[error("{0}")]
     Usage(String),
 }
 
@@ -52,33 +55,6 @@ impl Hinted for DoctorError {
         }
     }
 }
-
-impl fmt::Display for DoctorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network { action, host, source } => {
-                write!(f, "{action} {host}: {}", Plain(source))
-            }
-            Self::Path { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), Plain(source))
-            }
-            Self::System { action, source } => write!(f, "{action}: {}", Plain(source)),
-            Self::Usage(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for DoctorError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Network { source, .. }
-            | Self::Path { source, .. }
-            | Self::System { source, .. } => Some(source),
-            Self::Usage(_) => None,
-        }
-    }
-}
-
 /// Turns an error of the system into one that names the file.
 pub(super) trait WithPath<T> {
     /// Adds `path` and the `action` that was being done with it.

@@ -1,6 +1,5 @@
 //! Why a program could not be explained.
 
-use std::fmt;
 use std::{fs, io};
 
 use rustix::io::Errno;
@@ -9,9 +8,10 @@ use underpass_engine::hint::{Hint, Hinted, Plain};
 use crate::procfs::field;
 
 /// Why a program could not be explained.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// It could not be started.
+    #[error("running {program}: {}", Plain(&(*.errno).into()))]
     NotStarted {
         /// The program.
         program: String,
@@ -19,6 +19,7 @@ pub enum ExplainError {
         errno: Errno,
     },
     /// It cannot be traced.
+    #[error("tracing is not allowed here: {}", Plain(.source))]
     Refused {
         /// What can be done about it.
         remedy: Hint,
@@ -26,7 +27,8 @@ pub enum ExplainError {
         source: io::Error,
     },
     /// Another error occurred while it was traced.
-    Io(io::Error),
+    #[error("tracing: {}", Plain(.0))]
+    Io(#[source] io::Error),
 }
 
 impl ExplainError {
@@ -65,30 +67,6 @@ impl Hinted for ExplainError {
         }
     }
 }
-
-impl fmt::Display for ExplainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotStarted { program, errno } => {
-                write!(f, "running {program}: {}", Plain(&(*errno).into()))
-            }
-            Self::Refused { source, .. } => {
-                write!(f, "tracing is not allowed here: {}", Plain(source))
-            }
-            Self::Io(source) => write!(f, "tracing: {}", Plain(source)),
-        }
-    }
-}
-
-impl std::error::Error for ExplainError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotStarted { .. } => None,
-            Self::Refused { source, .. } | Self::Io(source) => Some(source),
-        }
-    }
-}
-
 /// Returns the remedy for a refusal, by the visible signs of its cause.
 fn remedy() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

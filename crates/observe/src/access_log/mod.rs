@@ -14,8 +14,6 @@ mod template;
 mod tests;
 mod time;
 
-use std::fmt;
-
 pub use entry::{AccessEntry, BodyPart, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
@@ -108,32 +106,16 @@ impl LogFormat {
 }
 
 /// The error of a text that is not a [`LogFormat`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogFormatError {
     /// The text is an invalid template.
-    Template(TemplateError),
+    #[error("{0}")]
+    Template(#[source] TemplateError),
     /// The text is neither a known name nor a template.
+    #[error(
+        "log formats are combined, vhost_combined, json, or a template such as \
+         \"$remote_addr $request $status\" (in single quotes, for the shell)"
+    )]
     Unknown,
-}
-
-impl fmt::Display for LogFormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Template(error) => error.fmt(f),
-            Self::Unknown => f.write_str(
-                "log formats are combined, vhost_combined, json, or a template such as \
-                 \"$remote_addr $request $status\" (in single quotes, for the shell)",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LogFormatError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Template(error) => Some(error),
-            Self::Unknown => None,
-        }
-    }
 }

@@ -1,8 +1,6 @@
 //! Log formats with `$variables`, which have the names and meanings of nginx's variables if those
 //! exist.
 
-use std::fmt;
-
 use crate::access_log::combined::{
     milliseconds, push_mechanisms, push_protocol, push_request, user,
 };
@@ -313,40 +311,27 @@ fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
 }
 
 /// The error of a text that is not a [`Template`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
     /// It contains a newline or another control character.
+    #[error("the log format contains a control character: a record is one line")]
     Control,
     /// A `$` is not followed by a name.
+    #[error("a $ in the log format is not followed by a name: write $name or ${{name}}")]
     NoName,
     /// The variable would write passwords into the log.
+    #[error("${0} would write passwords into the log: use $remote_user")]
     Secret(String),
     /// There is no such variable.
+    #[error(
+        "there is no ${name} in log formats; there are {names}and $http_NAME for every request header",
+        name = .0,
+        names = variable_names()
+    )]
     Unknown(String),
 }
 
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Control => {
-                f.write_str("the log format contains a control character: a record is one line")
-            }
-            Self::NoName => f.write_str(
-                "a $ in the log format is not followed by a name: write $name or ${name}",
-            ),
-            Self::Secret(name) => {
-                write!(f, "${name} would write passwords into the log: use $remote_user")
-            }
-            Self::Unknown(name) => {
-                write!(f, "there is no ${name} in log formats; there are ")?;
-                for (known, _) in VARIABLES {
-                    write!(f, "${known}, ")?;
-                }
-                f.write_str("and $http_NAME for every request header")
-            }
-        }
-    }
+fn variable_names() -> String {
+    VARIABLES.iter().map(|(name, _)| format!("${name}, ")).collect()
 }
-
-impl std::error::Error for TemplateError {}

@@ -1,7 +1,6 @@
 //! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and the digests that are wanted.
 
 use std::cmp::Reverse;
-use std::fmt;
 
 use sfv::{BareItem, DictSerializer, Dictionary, Item, KeyRef, ListEntry, Parser};
 
@@ -85,13 +84,6 @@ fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionar
 }
 
 /// A digest field has an invalid value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the digest cannot be read; it is written sha-256=:BASE64: (RFC 9530)")]
 pub struct BadField;
-
-impl fmt::Display for BadField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the digest cannot be read; it is written sha-256=:BASE64: (RFC 9530)")
-    }
-}
-
-impl std::error::Error for BadField {}

@@ -1,6 +1,5 @@
 //! Digests in the forms that people type and copy.
 
-use std::fmt;
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -44,15 +43,6 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The text is no digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a digest is written sha-256:HEX or sha-512:HEX, or with Base64 behind the colon")]
 pub struct UnknownDigest;
-
-impl fmt::Display for UnknownDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a digest is written sha-256:HEX or sha-512:HEX, or with Base64 behind the colon",
-        )
-    }
-}
-
-impl std::error::Error for UnknownDigest {}

@@ -62,16 +62,9 @@ impl FromStr for Algorithm {
 }
 
 /// The name is not that of an [`Algorithm`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("digests are sha-256 and sha-512")]
 pub struct UnknownAlgorithm;
-
-impl fmt::Display for UnknownAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("digests are sha-256 and sha-512")
-    }
-}
-
-impl std::error::Error for UnknownAlgorithm {}
 
 /// A digest: equal for equal files, and different for all different files ever found.
 ///

@@ -1,8 +1,6 @@
 //! The query of a listing, and how its pages link to one another.
 
 use std::borrow::Cow;
-use std::error::Error;
-use std::fmt;
 
 use crate::link::encode_segment;
 
@@ -85,16 +83,20 @@ pub struct ListingQuery {
 }
 
 /// An invalid part of the query. The answer is 400.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadQuery {
     /// `after` is not a cursor of this order.
+    #[error("after must be the cursor of a listing in the same order")]
     After,
     /// `limit` is not a number of at least one.
+    #[error("limit must be a whole number of at least 1")]
     Limit,
     /// `order` is neither `asc` nor `desc`.
+    #[error("order must be asc or desc")]
     Order,
     /// `sort` is not one of the keys.
+    #[error("sort must be name, size or time")]
     Sort,
 }
 
@@ -195,20 +197,6 @@ impl ListingQuery {
         }
     }
 }
-
-impl fmt::Display for BadQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::After => "after must be the cursor of a listing in the same order",
-            Self::Limit => "limit must be a whole number of at least 1",
-            Self::Order => "order must be asc or desc",
-            Self::Sort => "sort must be name, size or time",
-        })
-    }
-}
-
-impl Error for BadQuery {}
-
 /// Returns the value as `parse` reads it, or the error if it reads none.
 fn parsed<T>(
     value: Option<Cow<'_, [u8]>>,

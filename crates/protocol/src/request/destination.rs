@@ -1,7 +1,5 @@
 //! Parses where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
 
-use std::fmt;
-
 use super::authority::{is_same_authority, split_absolute};
 use super::parse::Request;
 use super::target::{Target, TargetError};
@@ -18,18 +16,23 @@ pub struct Destination {
 }
 
 /// The reason why a request has no valid destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDestination {
     /// The field is missing or repeated.
+    #[error("a Destination is needed, and only one")]
     Missing,
     /// The destination is neither a whole URL nor a path that begins with a slash, or no file can
     /// have it.
+    #[error("the Destination is no URL and no path that begins with a slash")]
     Malformed,
     /// The destination is on another server, or outside of the served tree.
+    #[error("the Destination is not on this server")]
     Elsewhere,
     /// The destination has a query, or a name with an unescaped `?`.
+    #[error("the Destination has a query; a ? in a name is written %3F")]
     Query,
     /// `Overwrite` is neither `T` nor `F`, or there are several.
+    #[error("Overwrite is T or F")]
     Overwrite,
 }
 
@@ -80,21 +83,6 @@ impl BadDestination {
         }
     }
 }
-
-impl fmt::Display for BadDestination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "a Destination is needed, and only one",
-            Self::Malformed => "the Destination is no URL and no path that begins with a slash",
-            Self::Elsewhere => "the Destination is not on this server",
-            Self::Query => "the Destination has a query; a ? in a name is written %3F",
-            Self::Overwrite => "Overwrite is T or F",
-        })
-    }
-}
-
-impl std::error::Error for BadDestination {}
-
 /// The part of a folder that is included (10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {

@@ -54,16 +54,9 @@ impl fmt::Display for HostPattern {
 }
 
 /// The text is no name of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a name without a port, such as files.example.org or *.example.org")]
 pub struct BadHost;
-
-impl fmt::Display for BadHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a name without a port, such as files.example.org or *.example.org")
-    }
-}
-
-impl std::error::Error for BadHost {}
 
 /// Values by the names of hosts.
 #[derive(Clone, Debug)]

@@ -4,8 +4,6 @@
 //! past it. So every head to which RFC 9110 and RFC 9112 give no single meaning is refused here,
 //! before any code uses its path.
 
-use std::fmt;
-
 use httparse::Header;
 
 use super::authority::{is_authority, split_absolute};
@@ -339,32 +337,44 @@ impl Method {
 }
 
 /// The reason why the head of a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
     /// `Content-Length` is not a number, or several differ.
+    #[error("the Content-Length is not one number")]
     ContentLength,
     /// A line of the head is not `Name: value`.
+    #[error("a header field is malformed")]
     Field,
     /// The head is longer than the server reads.
+    #[error("the head of the request is too long")]
     HeadTooLong,
     /// `Host` is missing, repeated or not a host.
+    #[error("a request needs exactly one valid Host")]
     Host,
     /// A line ends in something else than CRLF or LF.
+    #[error("a line of the head does not end in CRLF")]
     LineEnd,
     /// The first line is not `METHOD target HTTP/1.1`.
+    #[error("the request line is malformed")]
     RequestLine,
     /// The target has no valid form, or not the one for its method.
+    #[error("the request target is malformed or does not fit the method")]
     Target,
     /// The request line is longer than the server reads.
+    #[error("the request target is too long")]
     TargetTooLong,
     /// More fields than the server reads.
+    #[error("the request has too many header fields")]
     TooManyFields,
     /// An unsupported transfer coding, together with a chunked one.
+    #[error("the only known transfer coding is chunked")]
     TransferCoding,
     /// The end of the body is not certain.
+    #[error("where the body ends is not certain")]
     TransferEncoding,
     /// The version is not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
+    #[error("this server speaks HTTP/1.1 and HTTP/1.0")]
     Version,
 }
 
@@ -392,28 +402,6 @@ impl Malformed {
         }
     }
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ContentLength => "the Content-Length is not one number",
-            Self::Field => "a header field is malformed",
-            Self::HeadTooLong => "the head of the request is too long",
-            Self::Host => "a request needs exactly one valid Host",
-            Self::LineEnd => "a line of the head does not end in CRLF",
-            Self::RequestLine => "the request line is malformed",
-            Self::Target => "the request target is malformed or does not fit the method",
-            Self::TargetTooLong => "the request target is too long",
-            Self::TooManyFields => "the request has too many header fields",
-            Self::TransferCoding => "the only known transfer coding is chunked",
-            Self::TransferEncoding => "where the body ends is not certain",
-            Self::Version => "this server speaks HTTP/1.1 and HTTP/1.0",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
-
 /// Returns whether the third word is the name of an unsupported HTTP version.
 fn names_other_version(bytes: &[u8]) -> bool {
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);

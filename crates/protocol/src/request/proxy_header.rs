@@ -3,7 +3,6 @@
 //!
 //! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What a header says of the connection.
@@ -17,16 +16,20 @@ pub enum Origin {
 }
 
 /// Why bytes are no header. The connection has to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHeader {
     /// They begin in another way.
+    #[error("this proxy has to begin with a header of the PROXY protocol")]
     Missing,
     /// The line of version 1 is longer than [`MAX_LINE`] or malformed.
+    #[error("the line of the PROXY protocol is malformed")]
     Line,
     /// The version or the command of a binary header is unknown.
+    #[error("this version or command of the PROXY protocol is unknown")]
     Version,
     /// A binary header is shorter than its addresses, or longer than [`MAX_BINARY`].
+    #[error("the header of the PROXY protocol is too short or too long")]
     Length,
 }
 
@@ -121,20 +124,6 @@ fn client<const N: usize>(
     let port = u16::from_be_bytes([ports[0], ports[1]]);
     Ok(Origin::Client(SocketAddr::new(address(*source), port)))
 }
-
-impl fmt::Display for BadHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "this proxy has to begin with a header of the PROXY protocol",
-            Self::Line => "the line of the PROXY protocol is malformed",
-            Self::Version => "this version or command of the PROXY protocol is unknown",
-            Self::Length => "the header of the PROXY protocol is too short or too long",
-        })
-    }
-}
-
-impl std::error::Error for BadHeader {}
-
 /// The start of a binary header.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 

@@ -5,7 +5,6 @@
 //! is meant, so that no part of the server can read a target differently.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use super::authority::split_absolute;
 pub use crate::link::{encode_segment, slash_redirect};
@@ -114,33 +113,41 @@ fn plain_path(raw: &[u8]) -> Option<&[u8]> {
 }
 
 /// The reason why a target names no file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The target is not a path that a file could have: 400.
+    #[error("{0}")]
     Malformed(TargetFault),
     /// The target is not below the prefix: 404.
+    #[error("nothing is served outside of the path prefix")]
     Outside,
     /// A name has `%2F`: 404, as no file's name has a slash.
     ///
     /// To take it for a separator would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
+    #[error("no file name contains a slash")]
     SlashInName,
 }
 
 /// The fault of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetFault {
     /// A `..` goes above the root.
+    #[error("the path leads above the root")]
     AboveRoot,
     /// A `%` without two hexadecimal digits.
     ///
     /// To take it literally would accept `/100%.txt`, and then send the wrong file for
     /// `/100%25.txt`: a client that does not escape must get an error for the first one.
+    #[error("a % in the path is not followed by two hexadecimal digits; a % itself is %25")]
     Escape,
     /// Neither a path nor a whole URL.
+    #[error("the request target is not a path")]
     Form,
     /// A `#`, which belongs to the client (RFC 9112 3.2).
+    #[error("a # in the path must be written %23")]
     Fragment,
     /// A NUL, which no name has and which ends names in C.
+    #[error("the path contains a NUL")]
     Nul,
 }
 
@@ -154,24 +161,6 @@ impl TargetError {
         }
     }
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed(TargetFault::AboveRoot) => "the path leads above the root",
-            Self::Malformed(TargetFault::Escape) => {
-                "a % in the path is not followed by two hexadecimal digits; a % itself is %25"
-            }
-            Self::Malformed(TargetFault::Form) => "the request target is not a path",
-            Self::Malformed(TargetFault::Fragment) => "a # in the path must be written %23",
-            Self::Malformed(TargetFault::Nul) => "the path contains a NUL",
-            Self::Outside => "nothing is served outside of the path prefix",
-            Self::SlashInName => "no file name contains a slash",
-        })
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 /// The query of a target, the part after its `?`: `key=value` and `key`, joined by `&`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

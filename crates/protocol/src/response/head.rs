@@ -3,8 +3,6 @@
 //! A small hot file is answered in a few microseconds, so a head is put together from bytes that
 //! mostly exist already.
 
-use std::fmt;
-
 use super::media_types::is_media_type;
 
 /// The `Connection` field of the response (RFC 9112 9.3, 9.6).
@@ -136,31 +134,21 @@ fn check_field(name: &str, value: &str) -> Result<(), BadField> {
 }
 
 /// The reason why a field cannot be added to responses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadField {
     /// The value is not a media type (RFC 9110 8.3.1).
+    #[error("{0:?} is not a media type")]
     MediaType(String),
     /// The name is not a token (RFC 9110 5.1).
+    #[error("{0:?} is not the name of a header field")]
     Name(String),
     /// The server sets this field itself.
+    #[error("the server decides {0} itself")]
     Reserved(String),
     /// The value of the field of this name has a control character.
+    #[error("the value of {0} has a control character")]
     Value(String),
 }
-
-impl fmt::Display for BadField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MediaType(value) => write!(f, "{value:?} is not a media type"),
-            Self::Name(name) => write!(f, "{name:?} is not the name of a header field"),
-            Self::Reserved(name) => write!(f, "the server decides {name} itself"),
-            Self::Value(name) => write!(f, "the value of {name} has a control character"),
-        }
-    }
-}
-
-impl std::error::Error for BadField {}
-
 /// Returns the standard phrase of a status, empty if it has none here.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use super::media;
@@ -76,16 +75,9 @@ impl MediaTypes {
 }
 
 /// The text is not `EXT=TYPE` with a media type such as `application/x-thing`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write an extension and a media type, such as gguf=application/x-gguf")]
 pub struct BadType;
-
-impl fmt::Display for BadType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write an extension and a media type, such as gguf=application/x-gguf")
-    }
-}
-
-impl std::error::Error for BadType {}
 
 /// Returns whether this is a media type (RFC 9110 8.3.1), with or without parameters.
 #[must_use]

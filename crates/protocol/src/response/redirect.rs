@@ -1,6 +1,5 @@
 //! Redirects of paths to other addresses.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::link::encode_path;
@@ -114,34 +113,24 @@ impl FromStr for Redirect {
 }
 
 /// The fault of a redirect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRedirect {
     /// It is not two or three words.
+    #[error("write a path, an address and a status: /old https://example.org/new 301")]
     Form,
     /// The first word is not a path.
+    #[error("the path begins with a slash, and only its end may be *: /old/*")]
     From,
     /// The second word is not an address.
+    #[error(
+        "the address is a path or begins with http:// or https://, and may end in /* if \
+         the path does"
+    )]
     To,
     /// The third word is not a status of a redirect.
+    #[error("the status is 301, 302, 307 or 308")]
     Status,
 }
-
-impl fmt::Display for BadRedirect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Form => "write a path, an address and a status: /old https://example.org/new 301",
-            Self::From => "the path begins with a slash, and only its end may be *: /old/*",
-            Self::To => {
-                "the address is a path or begins with http:// or https://, and may end in /* if \
-                 the path does"
-            }
-            Self::Status => "the status is 301, 302, 307 or 308",
-        })
-    }
-}
-
-impl std::error::Error for BadRedirect {}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

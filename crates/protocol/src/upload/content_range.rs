@@ -1,7 +1,5 @@
 //! `Content-Range` of a request (RFC 9110 14.4 and 14.5): the body is a part of the file.
 
-use std::fmt;
-
 use crate::request::Request;
 
 /// The bytes of a file that a body has.
@@ -16,7 +14,8 @@ pub struct ContentRange {
 }
 
 /// The field has no value that a body could have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a Content-Range is one 'bytes FIRST-LAST/TOTAL'")]
 pub struct BadContentRange;
 
 impl ContentRange {
@@ -51,14 +50,6 @@ impl ContentRange {
         self.first + self.len == self.total
     }
 }
-
-impl fmt::Display for BadContentRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Content-Range is one 'bytes FIRST-LAST/TOTAL'")
-    }
-}
-
-impl std::error::Error for BadContentRange {}
 
 /// Parses a number without sign, white space or overflow.
 pub(super) fn decimal(text: &str) -> Option<u64> {

@@ -10,19 +10,23 @@ use underpass_protocol::archive::LayoutError;
 ///
 /// An archive is complete or it fails: an unreadable file is never left out silently. Paths are
 /// relative to the folder.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Too many archives are laid out or sent at this moment.
+    #[error("too many archives are asked for; try again soon")]
     Busy,
     /// The archive is no longer wanted.
+    #[error("the archive is not wanted any more")]
     Cancelled,
     /// A file is no longer the one with which the archive was laid out.
+    #[error("{} changed while it was archived", QuotedPath(.path))]
     Changed {
         /// The file.
         path: Vec<u8>,
     },
     /// The kernel reported an error.
+    #[error("{} cannot be archived: {source}", QuotedPath(.path))]
     Io {
         /// The path of the file or folder.
         path: Vec<u8>,
@@ -30,11 +34,13 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// A path is longer than the format allows.
+    #[error("a path in the folder has more than {limit} bytes; ask for the tar")]
     LongPath {
         /// The maximum length of a path in bytes.
         limit: usize,
     },
     /// Folders are nested more deeply than the caller allows.
+    #[error("{} lies deeper than {limit} folders", QuotedPath(.path))]
     TooDeep {
         /// The first folder that is too deep.
         path: Vec<u8>,
@@ -42,8 +48,10 @@ pub enum ArchiveError {
         limit: usize,
     },
     /// The archive would be longer than the largest offset of a file.
+    #[error("the archive would be longer than 8 EiB")]
     TooLarge,
     /// The folder has more members than the caller allows.
+    #[error("the folder has more than {limit} entries; ask for the folders in it")]
     TooMany {
         /// The maximum number of members.
         limit: usize,
@@ -74,41 +82,6 @@ impl ArchiveError {
         Self::Io { path: path.to_vec(), source: source.into() }
     }
 }
-
-impl fmt::Display for ArchiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy => f.write_str("too many archives are asked for; try again soon"),
-            Self::Cancelled => f.write_str("the archive is not wanted any more"),
-            Self::Changed { path } => {
-                write!(f, "{} changed while it was archived", QuotedPath(path))
-            }
-            Self::Io { path, source } => {
-                write!(f, "{} cannot be archived: {source}", QuotedPath(path))
-            }
-            Self::LongPath { limit } => {
-                write!(f, "a path in the folder has more than {limit} bytes; ask for the tar")
-            }
-            Self::TooDeep { path, limit } => {
-                write!(f, "{} lies deeper than {limit} folders", QuotedPath(path))
-            }
-            Self::TooLarge => f.write_str("the archive would be longer than 8 EiB"),
-            Self::TooMany { limit } => {
-                write!(f, "the folder has more than {limit} entries; ask for the folders in it")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ArchiveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 /// Writes a path within quotes, on one line whatever it holds.
 struct QuotedPath<'a>(&'a [u8]);
 

@@ -1,6 +1,5 @@
 //! The proxies whose word about their clients is believed.
 
-use std::fmt;
 use std::net::IpAddr;
 
 /// Addresses of trusted proxies.
@@ -65,11 +64,13 @@ impl TrustedProxies {
 }
 
 /// The reason why a text names no trusted proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
     /// It is neither an address nor a network.
+    #[error("write an address, a network such as 10.0.0.0/8, or unix")]
     Form,
     /// It is an address within a network.
+    #[error("that is an address of the network {network}/{length}: write one of them")]
     Host {
         /// The address of the network.
         network: IpAddr,
@@ -77,20 +78,6 @@ pub enum BadNetwork {
         length: u8,
     },
 }
-
-impl fmt::Display for BadNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Form => f.write_str("write an address, a network such as 10.0.0.0/8, or unix"),
-            Self::Host { network, length } => {
-                write!(f, "that is an address of the network {network}/{length}: write one of them")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BadNetwork {}
-
 /// Returns an address with all bits after the first `length` set to 0. One of the other family,
 /// which has too few bits, stays as it is.
 fn masked(address: IpAddr, length: u8) -> IpAddr {

@@ -104,10 +104,11 @@ impl fmt::Display for Address {
 }
 
 /// The reason why a server cannot serve.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// Listening on an address failed.
+    #[error("listening on {address}: {source}")]
     Listen {
         /// The address.
         address: String,
@@ -115,6 +116,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The served folder or file cannot be opened.
+    #[error("opening {}: {source}", .path.display())]
     Root {
         /// Its path.
         path: PathBuf,
@@ -122,10 +124,13 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The sites exclude each other.
+    #[error("{0}")]
     Site(String),
     /// A field that is to be added to responses is invalid.
-    Header(BadField),
+    #[error("{0}")]
+    Header(#[source] BadField),
     /// A pattern of names is invalid.
+    #[error("pattern {pattern}: {}", .source.kind())]
     Pattern {
         /// The pattern.
         pattern: String,
@@ -133,6 +138,7 @@ pub enum ServeError {
         source: globset::Error,
     },
     /// A thread or a runtime cannot be created.
+    #[error("{action}: {source}")]
     Io {
         /// The failed action.
         action: &'static str,
@@ -140,33 +146,6 @@ pub enum ServeError {
         source: io::Error,
     },
 }
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listen { address, source } => write!(f, "listening on {address}: {source}"),
-            Self::Root { path, source } => write!(f, "opening {}: {source}", path.display()),
-            Self::Site(fault) => f.write_str(fault),
-            Self::Header(fault) => fault.fmt(f),
-            Self::Pattern { pattern, source } => write!(f, "pattern {pattern}: {}", source.kind()),
-            Self::Io { action, source } => write!(f, "{action}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Listen { source, .. } | Self::Root { source, .. } | Self::Io { source, .. } => {
-                Some(source)
-            }
-            Self::Site(_) => None,
-            Self::Header(fault) => Some(fault),
-            Self::Pattern { source, .. } => Some(source),
-        }
-    }
-}
-
 /// The totals of a server that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {

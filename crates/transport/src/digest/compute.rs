@@ -19,12 +19,14 @@ pub struct Computed {
 }
 
 /// Why no digest was computed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ComputeError {
     /// It was cancelled.
+    #[error("cancelled")]
     Cancelled,
     /// The file cannot be read, or ends before the range does.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[source] io::Error),
 }
 
 /// Computes the digests of a range of a file, reading it once.
@@ -91,21 +93,3 @@ fn read(
 
 /// The number of bytes read at once, which fits the second-level cache of a processor.
 const BUFFER: usize = 256 << 10;
-
-impl std::fmt::Display for ComputeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ComputeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Cancelled => None,
-            Self::Io(error) => Some(error),
-        }
-    }
-}

@@ -1,6 +1,5 @@
 //! The digests that the sender of a file announces, checked before the file counts as arrived.
 
-use std::fmt;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
@@ -92,10 +91,11 @@ impl Offer {
 }
 
 /// Why a file does not count as arrived.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {
     /// A digest does not match.
+    #[error("what arrived is {found}, not {}", .offered.hex())]
     Differs {
         /// The announced digest.
         offered: Digest,
@@ -103,31 +103,6 @@ pub enum OfferError {
         found: Digest,
     },
     /// The check was not completed.
-    ComputeError(ComputeError),
-}
-
-impl From<ComputeError> for OfferError {
-    fn from(stopped: ComputeError) -> Self {
-        Self::ComputeError(stopped)
-    }
-}
-
-impl fmt::Display for OfferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Differs { offered, found } => {
-                write!(f, "what arrived is {found}, not {}", offered.hex())
-            }
-            Self::ComputeError(stopped) => stopped.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for OfferError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Differs { .. } => None,
-            Self::ComputeError(stopped) => Some(stopped),
-        }
-    }
+    #[error("{0}")]
+    ComputeError(#[from] ComputeError),
 }

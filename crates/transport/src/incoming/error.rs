@@ -1,6 +1,5 @@
 //! Why receiving failed.
 
-use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
@@ -9,24 +8,32 @@ use underpass_engine::Error;
 use underpass_protocol::chunked::BadChunk;
 
 /// Why receiving failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The transfer was cancelled.
+    #[error("cancelled")]
     Cancelled,
     /// The body is not validly chunked.
-    Chunk(BadChunk),
+    #[error("{0}")]
+    Chunk(#[source] BadChunk),
     /// The TLS connection ended without an announcement by the peer. A machine in between may
     /// have cut it (RFC 8446 6.1).
+    #[error("the connection was cut: no close_notify")]
     Cut,
     /// The connection ended too early.
+    #[error("the connection ended too early")]
     Ended,
     /// The engine could not move the bytes.
-    Engine(Box<Error>),
+    #[error("{0}")]
+    Engine(#[source] Box<Error>),
     /// The connection failed.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
     /// Nothing arrived for the length of the timeout.
+    #[error("nothing came for too long")]
     Stalled,
     /// More bytes arrived than are accepted.
+    #[error("more came than is wanted")]
     TooLong,
 }
 
@@ -43,39 +50,6 @@ impl ReceiveError {
         }
     }
 }
-
-impl fmt::Display for ReceiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Chunk(fault) => fault.fmt(f),
-            Self::Cut => f.write_str("the connection was cut: no close_notify"),
-            Self::Ended => f.write_str("the connection ended too early"),
-            Self::Engine(error) => error.fmt(f),
-            Self::Io(error) => error.fmt(f),
-            Self::Stalled => f.write_str("nothing came for too long"),
-            Self::TooLong => f.write_str("more came than is wanted"),
-        }
-    }
-}
-
-impl std::error::Error for ReceiveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Chunk(fault) => Some(fault),
-            Self::Engine(error) => Some(error),
-            Self::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for ReceiveError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl From<Error> for ReceiveError {
     fn from(error: Error) -> Self {
         match error {

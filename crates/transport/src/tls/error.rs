@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
-use underpass_engine::hint::{Hint, Hinted};
+use underpass_engine::hint::{Hint, Hinted, Plain};
 
 use crate::trust::Pin;
 
 /// Why certificates or keys cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
+    #[error("{} cannot be read: {}", .path.display(), Plain(.source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -23,6 +24,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A file is not what it should be.
+    #[error("{} {fault}", .path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
@@ -30,10 +32,16 @@ pub enum TlsError {
         fault: Fault,
     },
     /// The system has no authorities.
+    #[error(
+        "this system has no certificates of authorities: install its package \
+         ca-certificates, or name a file with them"
+    )]
     NoAuthorities,
     /// A certificate cannot be made for this name.
+    #[error("a certificate cannot be for the name `{0}`")]
     Name(String),
     /// rustls or rcgen returned an error.
+    #[error("{0}")]
     Refused(String),
 }
 
@@ -59,25 +67,6 @@ pub enum Fault {
         certificate: PathBuf,
     },
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, source } => {
-                let plain = underpass_engine::hint::Plain(source);
-                write!(f, "{} cannot be read: {plain}", path.display())
-            }
-            Self::Unusable { path, fault } => write!(f, "{} {fault}", path.display()),
-            Self::NoAuthorities => f.write_str(
-                "this system has no certificates of authorities: install its package \
-                 ca-certificates, or name a file with them",
-            ),
-            Self::Name(name) => write!(f, "a certificate cannot be for the name `{name}`"),
-            Self::Refused(reason) => f.write_str(reason),
-        }
-    }
-}
-
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,16 +97,6 @@ impl fmt::Display for Fault {
         }
     }
 }
-
-impl std::error::Error for TlsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unreadable { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 /// Why a handshake failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -150,25 +129,15 @@ pub enum HandshakeError {
 }
 
 /// Errors of the verifier that rustls has no variant for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum VerifyError {
     /// The key is not one of the pinned keys.
+    #[error("its public key {0} is not pinned")]
     NotPinned(Pin),
     /// The certificate is self-signed.
+    #[error("it is self-signed")]
     SelfSigned,
 }
-
-impl fmt::Display for VerifyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPinned(key) => write!(f, "its public key {key} is not pinned"),
-            Self::SelfSigned => f.write_str("it is self-signed"),
-        }
-    }
-}
-
-impl std::error::Error for VerifyError {}
-
 impl From<Error> for HandshakeError {
     fn from(error: Error) -> Self {
         let Error::InvalidCertificate(error) = error else { return Self::Tls(error) };
@@ -227,7 +196,7 @@ impl fmt::Display for HandshakeError {
             }
             Self::Tls(error) => fmt_reason(f, error),
             Self::Io(error) => {
-                let plain = underpass_engine::hint::Plain(error);
+                let plain = Plain(error);
                 write!(f, "the TLS handshake failed: {plain}")
             }
         }

@@ -1,6 +1,5 @@
 //! Ranges of bytes in the form that people type, with the meaning they have in curl and HTTP.
 
-use std::fmt;
 use std::str::FromStr;
 
 use underpass_engine::Size;
@@ -26,7 +25,11 @@ impl ByteRange {
 }
 
 /// The text is not a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "ranges are FROM-TO (first and last byte, both included), FROM- (to the end) \
+         or -COUNT (the last bytes), such as 0-1023, 1M- or -4K"
+)]
 pub(crate) struct NotARange;
 
 impl FromStr for ByteRange {
@@ -46,17 +49,6 @@ impl FromStr for ByteRange {
         }
     }
 }
-
-impl fmt::Display for NotARange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "ranges are FROM-TO (first and last byte, both included), FROM- (to the end) \
-             or -COUNT (the last bytes), such as 0-1023, 1M- or -4K",
-        )
-    }
-}
-
-impl std::error::Error for NotARange {}
 
 #[cfg(test)]
 mod tests {
