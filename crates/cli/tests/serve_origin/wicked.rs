@@ -61,6 +61,11 @@ impl Sending<'_> {
         let _ = self.stream.write_all(head.as_bytes());
     }
 
+    /// Sends bytes that are counted as no part of a body.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
     /// Sends a part of a body.
     pub fn body(&mut self, bytes: &[u8]) {
         if self.stream.write_all(bytes).is_ok() {

@@ -122,6 +122,22 @@ fn an_origin_that_says_nothing_is_given_up() {
 }
 
 #[test]
+fn an_origin_whose_head_has_no_end_is_given_up() {
+    let origin = Origin::new(|_, sending| {
+        sending.raw(b"HTTP/1.1 200 OK\r\nX-Slow: ");
+        for _ in 0..200 {
+            sending.raw(b"a");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &["--timeout", "1"]);
+    let reply = node.get("/a");
+    assert_eq!(reply.status, 504);
+    assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+}
+
+#[test]
 fn an_origin_that_cuts_the_connection_is_not_called_late() {
     let origin = Origin::new(|asked, sending| {
         sending.closes = true;

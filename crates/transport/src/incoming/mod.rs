@@ -157,6 +157,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// [`ReceiveError`]; `TooLong` for a head of more than `most` bytes.
     pub fn head(&mut self, most: usize) -> Result<Option<Vec<u8>>, ReceiveError> {
         let mut head = Vec::with_capacity(512);
+        let mut begun = None;
         loop {
             let needed = missing_of_head(&head);
             if needed == 0 {
@@ -165,6 +166,13 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             if head.len() >= most {
                 return Err(ReceiveError::TooLong);
             }
+            // Some bytes now and then would keep the caller for hours.
+            if let (Some(begun), Some(limit)) = (begun, self.timeout)
+                && Instant::elapsed(&begun) >= limit
+            {
+                return Err(ReceiveError::Stalled);
+            }
+            begun = begun.or_else(|| (!head.is_empty()).then(Instant::now));
             if !self.has_more(needed)? {
                 return if head.is_empty() { Ok(None) } else { Err(ReceiveError::Ended) };
             }
