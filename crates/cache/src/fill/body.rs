@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use underpass_client::Connection;
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
+use underpass_client::{Connection, Response};
 use underpass_engine::Report;
+use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
 use super::body_error::error_of;
@@ -22,6 +23,7 @@ use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::node::{Counters, FillReport, Node};
 use crate::object::Object;
+use crate::store::stored_fields;
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
@@ -195,6 +197,11 @@ impl Fill {
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
         match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
+            Interpretation::Part { .. } | Interpretation::Whole { .. }
+                if !self.may_add(response) =>
+            {
+                Err(self.changed())
+            }
             Interpretation::Part { range, .. }
                 if framed_len(&received).is_some() && response.coding().is_none() =>
             {
@@ -205,7 +212,8 @@ impl Fill {
             Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
             Interpretation::Changed if response.status == 200 => {
                 let same = version.as_ref().map(|(version, _)| version);
-                if Version::of(response).as_ref() == same && framed_len(&received) == len {
+                let is_same = Version::of(response).as_ref() == same;
+                if is_same && framed_len(&received) == len && self.may_add(response) {
                     // The origin ignores ranges: the bytes that are present are discarded.
                     self.generation.set_no_ranges();
                     self.discard(&mut received.answer.connection, self.rest.start)?;
@@ -221,6 +229,16 @@ impl Fill {
                 _ => CacheErrorKind::InvalidResponse.into(),
             }),
         }
+    }
+
+    /// Returns whether the bytes of a response may be added to what is stored for all clients: it has
+    /// the same entity tag, also if that is a weak one and the version is known by its date, and does
+    /// not say by now that it is for one client.
+    fn may_add(&self, response: &Response) -> bool {
+        let (fields, vary_on) = (stored_fields(response), &self.node.options.vary_on);
+        !self.generation.head().is_denied_by(response)
+            && (!self.generation.is_stored()
+                || may_store(response.status, &fields, vary_on).is_ok())
     }
 
     /// Drops the version, because the origin has another one.
@@ -443,7 +461,7 @@ fn framed_len(received: &OriginResponse) -> Option<u64> {
 }
 
 /// Returns whether a body that was read up to this offset was read completely.
-fn is_at_end(response: &underpass_client::Response, end: u64) -> bool {
+fn is_at_end(response: &Response, end: u64) -> bool {
     let range = response.fields.text("content-range").unwrap_or_default();
     let last = range.split(['-', '/']).nth(1).and_then(|last| last.parse::<u64>().ok());
     match response.status {

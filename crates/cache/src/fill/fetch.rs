@@ -110,7 +110,14 @@ impl Fetch<'_> {
                     && !head.is_denied_by(&received.answer.response) =>
             {
                 let OriginResponse { answer, origin, .. } = received;
-                current.describe(|head| head.freshen(&answer.response, self.requested));
+                let mut newer = Head::clone(&head);
+                newer.freshen(&answer.response, self.requested);
+                if may_store(200, &newer.fields, &self.node.options.vary_on).is_err() {
+                    // It is for all clients no more: each gets an answer of its own.
+                    self.node.remove(self.object().key.digest());
+                    return self.fetch_new(None);
+                }
+                current.describe(|head| *head = newer);
                 if let Some(connection) = answer.connection.finish(&answer.response) {
                     self.node.origins.recycle(origin, connection);
                 }
@@ -287,6 +294,7 @@ impl Fetch<'_> {
             Err(_) if self.node.restore_folder() => create(),
             created => created,
         };
+        self.node.note_stored(created.as_ref().map(drop));
         let generation = match created {
             Ok(generation) => Arc::new(generation),
             // The disk is full or broken.

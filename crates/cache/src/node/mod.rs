@@ -8,6 +8,7 @@ mod popularity;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -56,6 +57,8 @@ pub(crate) struct Node {
     observer: OnceLock<Observer>,
     /// Whether the loss of the folder was reported.
     is_gone: AtomicBool,
+    /// Whether it was reported that the disk does not take objects.
+    cannot_store: AtomicBool,
 }
 
 type Observer = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
@@ -71,6 +74,9 @@ pub enum CacheEvent<'e> {
     /// The folder was removed by another program. Nothing is stored any more until the next start;
     /// reported once.
     FolderGone,
+    /// The disk does not take new objects, but not because it is full: it may have become read-only.
+    /// Reported once, and again after it has taken some.
+    CannotStore(&'e io::Error),
 }
 
 /// What one fill did.
@@ -167,6 +173,7 @@ impl Node {
             objects: Mutex::default(),
             observer: OnceLock::new(),
             is_gone: AtomicBool::new(false),
+            cannot_store: AtomicBool::new(false),
             options,
         })
     }
@@ -210,6 +217,19 @@ impl Node {
         self.quota.forget_all();
         self.notify(&CacheEvent::Emptied);
         true
+    }
+
+    /// Reports that an object cannot be stored, unless it is known why.
+    pub(crate) fn note_stored(&self, created: Result<(), &io::Error>) {
+        let Err(error) = created else {
+            return self.cannot_store.store(false, Ordering::Relaxed);
+        };
+        let is_full =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let is_known = is_full || self.is_gone.load(Ordering::Relaxed);
+        if !is_known && !self.cannot_store.swap(true, Ordering::Relaxed) {
+            self.notify(&CacheEvent::CannotStore(error));
+        }
     }
 
     /// Returns the object of a key, which may be new.

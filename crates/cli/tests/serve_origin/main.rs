@@ -17,6 +17,7 @@ mod redirects;
 mod replies;
 mod restarts;
 mod scale;
+mod sharing;
 mod usage;
 mod versions;
 mod wicked;

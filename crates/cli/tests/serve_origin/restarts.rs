@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::node::{End, Node, until_stored};
 use crate::rig::{Running, folder, has, noise, skip, underpass, until};
 use crate::wicked::{Asked, Object, Origin};
@@ -297,6 +299,30 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
     node.get("/a").is(200, b"hello");
     node.get("/b").is(200, b"hello");
     assert_eq!(origin.asked().len(), asked);
+}
+
+#[test]
+fn a_disk_that_has_become_read_only_is_reported_once() {
+    let Some(disk) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let object = Object::new(b"hello".to_vec(), "a");
+    let object = object.with("Cache-Control: max-age=1000");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    // As the kernel does after an error of the disk.
+    let aborted = Command::new("mount").args(["-o", "remount,abort"]).arg(disk.root()).status();
+    if !aborted.unwrap().success() || fs::write(disk.root().join("x"), "x").is_ok() {
+        return skip("this kernel does not make a file system read-only that is in use");
+    }
+    for path in ["/a", "/b", "/c", "/d"] {
+        node.get(path).is(200, b"hello");
+    }
+    assert!(node.get("/a").cache().starts_with("underpass; hit"));
+    node.server.signal("TERM");
+    let said = node.server.finish().stderr;
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("ead-only")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("nothing new is stored")), "{said}");
 }
 
 #[test]

@@ -95,6 +95,35 @@ fn a_hole_is_never_filled_with_what_has_no_tag() {
 }
 
 #[test]
+fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
+    // Both have the same date, which is strong enough for parts.
+    let lines = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\n\
+                 Date: Tue, 02 Jan 2024 00:00:00 GMT\nCache-Control: max-age=1000000000";
+    let [old, new] = [1, 2].map(|seed: u8| vec![seed; 3 * MIB]);
+    let (old_bytes, new_bytes) = (old.clone(), new.clone());
+    let asked_before = AtomicUsize::new(0);
+    let origin = Origin::new(move |asked, sending| {
+        let (bytes, tag) = match asked_before.fetch_add(1, Ordering::Relaxed) {
+            0 => (&old, "W/\"old\""),
+            _ => (&new, "W/\"new\""),
+        };
+        let (start, end) = asked.range(bytes.len()).unwrap();
+        let head = format!(
+            "HTTP/1.1 206 Partial\nETag: {tag}\n{lines}\n\
+             Content-Range: bytes {start}-{}/{}",
+            end - 1,
+            bytes.len()
+        );
+        sending.answer(&head, &bytes[start..end]);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.range("/a", "0-99").is(206, &old_bytes[..100]);
+    until_stored(&node, MIB as u64);
+    node.range("/a", &format!("{}-", 2 * MIB)).is(206, &new_bytes[2 * MIB..]);
+    node.range("/a", "0-99").is(206, &new_bytes[..100]);
+}
+
+#[test]
 fn readers_of_an_old_version_keep_what_is_there() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());

@@ -195,6 +195,14 @@ pub enum ServerEvent {
         /// Whether it is used again, and empty; otherwise nothing is stored until the next start.
         is_usable: bool,
     },
+    /// The disk of the cache takes no new objects, although it is not full. Reported once, and again
+    /// after it has taken some.
+    CannotStore {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        error: String,
+    },
     /// A response was aborted because of its file; the client has seen a reset.
     Failed {
         /// The requested path.

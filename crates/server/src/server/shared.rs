@@ -142,6 +142,10 @@ impl Shared {
                 let folder = folder.to_owned();
                 self.report(ServerEvent::CacheRemoved { folder, is_usable });
             }
+            CacheEvent::CannotStore(error) => {
+                let (folder, error) = (folder.to_owned(), error.to_string());
+                self.report(ServerEvent::CannotStore { folder, error });
+            }
             _ => {}
         }
     }

@@ -142,6 +142,10 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
             "{} was removed: nothing is stored until this server is started again",
             folder.display()
         )),
+        ServerEvent::CannotStore { folder, error } => note(&format!(
+            "{}: {error}: nothing new is stored until that is mended",
+            folder.display()
+        )),
         ServerEvent::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }
