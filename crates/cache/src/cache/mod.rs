@@ -143,14 +143,14 @@ impl Cache {
         if self.node.usage(&object.key, &current) != Use::Fresh {
             return None;
         }
-        self.node.popularity.count(key.as_str());
+        self.node.popularity.count(key);
         Some(self.entry(&object, current, CacheStatus::default(), request))
     }
 
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &Key, request: &ObjectRequest) -> Lookup {
-        self.node.popularity.count(key.as_str());
+        self.node.popularity.count(key);
         let object = self.node.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {

@@ -47,7 +47,7 @@ impl Cache {
     }
 
     /// Returns at most this many paths and how often they were requested lately, the most popular
-    /// first.
+    /// first. Below a path are lines `name: value`, one for each field by which objects vary.
     #[must_use]
     pub fn popular(&self, number: usize) -> Vec<(String, u64)> {
         self.node.popularity.top(number)

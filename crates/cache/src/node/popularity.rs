@@ -1,23 +1,30 @@
 //! How often objects were requested, for lists of what other nodes should have.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of requests for each path and query.
+use crate::key::Key;
+
+/// The number of requests for each path and query, with the fields by which it varies.
 #[derive(Debug, Default)]
 pub(crate) struct Popularity(Mutex<RequestCounts>);
 
 #[derive(Debug, Default)]
 struct RequestCounts {
     counts: HashMap<String, u64>,
-    /// The length of all paths and queries together.
+    /// The length of all their names together.
     bytes: usize,
 }
 
 impl Popularity {
     /// Counts a request. When the table is full, all counts are halved, and paths that were
     /// requested once are dropped.
-    pub(crate) fn count(&self, key: &str) {
+    pub(crate) fn count(&self, key: &Key) {
+        self.count_name(&name(key));
+    }
+
+    fn count_name(&self, key: &str) {
         let mut counted = self.lock();
         let RequestCounts { counts, bytes } = &mut *counted;
         if let Some(count) = counts.get_mut(key) {
@@ -37,7 +44,8 @@ impl Popularity {
         counts.insert(key.to_owned(), 1);
     }
 
-    /// Returns at most this many paths with their counts, the most popular first.
+    /// Returns at most this many names with their counts, the most popular first: a path, and a line
+    /// `name: value` for each field.
     pub(crate) fn top(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
             self.lock().counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
@@ -48,6 +56,15 @@ impl Popularity {
 
     fn lock(&self) -> MutexGuard<'_, RequestCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the lines by which an object is known in a list; a path has no line break.
+fn name(key: &Key) -> Cow<'_, str> {
+    let lines: String = key.fields().map(|(name, value)| format!("\n{name}: {value}")).collect();
+    match lines.is_empty() {
+        true => Cow::Borrowed(key.as_str()),
+        false => Cow::Owned(format!("{key}{lines}")),
     }
 }
 
@@ -65,13 +82,13 @@ mod tests {
     fn what_is_requested_often_is_remembered() {
         let popularity = Popularity::default();
         for _ in 0..3 {
-            popularity.count("/b");
+            popularity.count_name("/b");
         }
         for _ in 0..2 {
-            popularity.count("/a");
+            popularity.count_name("/a");
         }
         for number in 0..MAX_KNOWN {
-            popularity.count(&format!("/scan/{number}"));
+            popularity.count_name(&format!("/scan/{number}"));
         }
         assert!(popularity.lock().counts.len() <= MAX_KNOWN);
         let top = popularity.top(2);
@@ -83,7 +100,7 @@ mod tests {
     fn long_paths_are_bounded_by_their_bytes() {
         let popularity = Popularity::default();
         for number in 0..3000 {
-            popularity.count(&format!("/{number:08191}"));
+            popularity.count_name(&format!("/{number:08191}"));
             let counted = popularity.lock();
             let bytes: usize = counted.counts.keys().map(String::len).sum();
             assert!(counted.bytes <= MAX_BYTES && (number % 100 > 0 || counted.bytes == bytes));

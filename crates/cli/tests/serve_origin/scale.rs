@@ -227,6 +227,37 @@ fn a_list_has_the_fields_by_which_files_vary() {
 }
 
 #[test]
+fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
+    let origin = Origin::new(|asked, sending| {
+        let body = format!("{} {:?}", asked.path, asked.field("x-kind"));
+        let lines = "Vary: X-Kind\nCache-Control: max-age=1000";
+        Object::new(body.into_bytes(), "one").with(lines).send(asked, sending);
+    });
+    let args = ["--vary-on", "X-Kind", "--vary-on", "X-Other"];
+    let node = Node::new(&origin.url(), &args);
+    let asked = [
+        ("/a%20b?x=1", &["X-Kind: one", "X-Other: a b; c=\"d\""][..]),
+        ("/a%20b?x=1", &[][..]),
+        ("/a%20b?x=1", &["X-Kind:"]),
+        ("/b", &["X-Kind: two,  three"]),
+    ];
+    node.ask("GET", "/b", &["X-Kind: two, three"]);
+    let bodies = asked.map(|(path, fields)| node.ask("GET", path, fields).body);
+    let list = String::from_utf8(node.get("/.underpass/popular").body).unwrap();
+    assert!(list.starts_with("/b 2\n  x-kind: two, three\n/a%20b?x=1 1\n"), "{list}");
+    let first = node.get("/.underpass/popular?n=1");
+    assert_eq!(first.body, b"/b 2\n  x-kind: two, three\n");
+    let other = Node::new(&origin.url(), &args);
+    let (code, receipt, said) = fill(&other, &list, &[]);
+    assert_eq!((code, &receipt["files"]), (Some(0), &4.into()), "{said}");
+    let before = origin.asked().len();
+    for ((path, fields), body) in asked.into_iter().zip(&bodies) {
+        other.ask("GET", path, fields).is(200, body);
+    }
+    assert_eq!(origin.asked().len(), before, "{list}");
+}
+
+#[test]
 fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| match asked.path.as_str() {

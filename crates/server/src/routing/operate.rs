@@ -131,8 +131,8 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
     Ok((at - from).saturating_sub(present))
 }
 
-/// Returns the paths that were requested most, each with the number of requests: a list for
-/// `underpass fill`.
+/// Returns the paths that were requested most, each with the number of requests and the fields by
+/// which it varies: a list for `underpass fill`.
 pub(crate) fn popular(
     cache: &Cache,
     target: &Target<'_>,
@@ -141,10 +141,19 @@ pub(crate) fn popular(
     let number = target.query.get("n");
     let number = number.and_then(|text| str::from_utf8(&text).ok()?.parse().ok());
     let all = cache.popular(usize::MAX);
-    let seen = all.iter().filter(|(key, _)| may_see(key));
-    let lines =
-        seen.take(number.unwrap_or(MAX_POPULAR)).map(|(key, count)| format!("{key} {count}\n"));
-    lines.collect()
+    let mut text = String::new();
+    let mut left = number.unwrap_or(MAX_POPULAR);
+    for (key, count) in &all {
+        let mut lines = key.lines();
+        let Some(path) = lines.next().filter(|path| left > 0 && may_see(path)) else { continue };
+        left -= 1;
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{path} {count}");
+        for field in lines {
+            let _ = writeln!(text, "  {field}");
+        }
+    }
+    text
 }
 
 /// Returns what is open in the cache, for the page about it.
