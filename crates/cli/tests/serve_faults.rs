@@ -6,6 +6,7 @@
 mod rig;
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use rig::{Finished, Running, folder, has, noise, noise_file, until};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const LEN: usize = 40 << 20;
 
@@ -241,4 +243,101 @@ fn no_byte_of_a_large_file_is_read_or_written() {
     assert!(
         matches!(moving[..], [(read, 4000), (send, _)] if read == "pread64" && send == "sendto")
     );
+}
+
+/// All files beneath a folder, hidden ones too, with their contents.
+fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            false => all.push((path.clone(), fs::read_to_string(&path).unwrap())),
+        }
+    }
+    all
+}
+
+/// Makes the folders and the file that a move or copy puts in the place of `old`.
+fn prepare_replacement(served: &Path) {
+    for entry in fs::read_dir(served).unwrap() {
+        let path = entry.unwrap().path();
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+    fs::create_dir(served.join("dir")).unwrap();
+    fs::write(served.join("dir/new"), "new").unwrap();
+    fs::write(served.join("one"), "new").unwrap();
+    fs::create_dir(served.join("old")).unwrap();
+    fs::write(served.join("old/kept"), "old").unwrap();
+}
+
+/// Whether a move or copy in the place of `old` has succeeded.
+fn replaces(server: &Running, method: &str, source: &str) -> bool {
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "--noproxy", "*", "-X", method, "-H", "Destination: /old"]);
+    curl.arg(format!("{}{source}", server.address)).stderr(Stdio::null());
+    curl.status().unwrap().success()
+}
+
+#[test]
+fn a_killed_server_leaves_the_old_folder_or_the_new_entry_under_the_name() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    let has = |path: &str, text: &str| {
+        fs::read_to_string(served.join(path)).is_ok_and(|found| found == text)
+    };
+    for (method, source) in [("MOVE", "dir"), ("COPY", "dir"), ("MOVE", "one"), ("COPY", "one")] {
+        let mut was_killed = false;
+        for when in 1..=4 {
+            prepare_replacement(served);
+            let renames = "?rename,?renameat,?renameat2";
+            let inject = format!("inject={renames}:signal=SIGKILL:when={when}");
+            let trace = format!("trace={renames}");
+            let server = stage.serve(&["-e", &trace, "-e", &inject], &["--allow-all"]);
+            let is_killed = !replaces(&server, method, source);
+            was_killed |= is_killed;
+            let is_old = has("old/kept", "old");
+            let is_new = has("old/new", "new") || has("old", "new");
+            let at = format!("{method} {source} {when}: {:?}", files(served));
+            assert!(is_old != is_new && (is_killed || is_new), "{at}");
+            // What is copied stays, and what is moved is at one of its names.
+            let source = if source == "dir" { "dir/new" } else { "one" };
+            assert!(has(source, "new") || (method == "MOVE" && is_new), "{at}");
+        }
+        assert!(was_killed, "{method} {source}");
+    }
+}
+
+#[test]
+fn a_server_killed_while_it_moves_to_another_file_system_leaves_both_as_they_were() {
+    let Some(mut stage) = Stage::new() else { return };
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    // The mount point has a name in the folder that is served.
+    let target = mounted.root().file_name().unwrap().to_str().unwrap().to_owned();
+    stage.served = tempfile::Builder::new()
+        .prefix("own")
+        .tempdir_in(mounted.root().parent().unwrap())
+        .unwrap();
+    let served = stage.served.path().parent().unwrap();
+    let own = stage.served.path().file_name().unwrap().to_str().unwrap();
+    for source in ["dir", "one"] {
+        prepare_replacement(stage.served.path());
+        let old = mounted.root().join("old");
+        let _ = fs::create_dir(&old);
+        fs::write(old.join("kept"), "old").unwrap();
+        // The copy is complete, and its times are set.
+        let inject = "inject=utimensat:signal=SIGKILL";
+        let mut command = rig::traced(&stage.trace(), &["-e", "trace=utimensat", "-e", inject]);
+        command.args(["serve", "-p", "0", "--allow-all"]).arg(served);
+        let server = Running::listening(command);
+        let (from, to) = (format!("{own}/{source}"), format!("Destination: /{target}/old"));
+        let mut curl = Command::new("curl");
+        curl.args(["-sSf", "--noproxy", "*", "-X", "MOVE", "-H", &to]);
+        curl.arg(format!("{}{from}", server.address)).stderr(Stdio::null());
+        assert!(!curl.status().unwrap().success(), "{source}");
+        assert_eq!(server.finish().status.signal(), Some(9), "{source}");
+        assert!(fs::read_to_string(old.join("kept")).is_ok_and(|text| text == "old"), "{source}");
+        let source = if source == "dir" { "dir/new" } else { "one" };
+        assert!(fs::read_to_string(stage.served.path().join(source)).is_ok(), "{source}");
+    }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
-use crate::changes::dest_entry::{DestEntry, hidden_name, rename};
+use crate::changes::dest_entry::{DestEntry, hidden_name};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
@@ -94,17 +94,12 @@ impl Change {
         let dest = open_dest(site, to, &stat, is_folder)?;
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
-        let mut report = Report::default();
-        let is_new = dest.fill(is_folder, |existing| {
-            match rename(&folder, &name, &dest.folder, &dest.name, existing) {
-                Err(Errno::XDEV) => {
-                    report = move_across(site, (&folder, &name, &stat), &dest, existing)?;
-                    Ok(())
-                }
-                Err(Errno::INVAL) => Err(Refusal::new(403, "a folder cannot go into itself")),
-                renamed => Ok(renamed?),
-            }
-        })?;
+        let (aside, report) = match dest.give(is_folder, &folder, &name) {
+            Err(Errno::XDEV) => move_across(site, (&folder, &name, &stat), &dest)?,
+            Err(Errno::INVAL) => return Err(Refusal::new(403, "a folder cannot go into itself")),
+            renamed => (renamed?, Report::default()),
+        };
+        let is_new = dest.remove(aside)?;
         sync(site, &dest.folder)?;
         sync(site, &folder)?;
         Ok(Changed { is_new, report })
@@ -119,22 +114,28 @@ impl Change {
         let hides = |path: &[u8], is_folder| site.root.hides_entry(path, is_folder);
         let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
         let mut copying = TreeCopy::new(&hides, &fits, false);
-        let is_new = match tree::kind(&stat) {
-            FileType::RegularFile => {
-                let (folder, name) =
-                    (dest.folder.try_clone()?, OsStr::from_bytes(dest.name.to_bytes()));
-                let new_file = AtomicFile::create_in(folder, name, 0o600)?;
-                copying.file(&from, new_file.file())?;
-                let new_file = if is_synced(site) { new_file.durable() } else { new_file };
-                dest.fill(false, |existing| Ok(new_file.commit(existing)?))?
-            }
-            FileType::Directory => {
-                let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                publish_copy(site, &dest, |folder, name| {
-                    copying.folder(&from, contents, folder.as_fd(), name)
-                })?
-            }
+        let is_file = match tree::kind(&stat) {
+            FileType::RegularFile => true,
+            FileType::Directory => false,
             _ => return Err(Errno::NOENT.into()),
+        };
+        let is_new = if is_file && !dest.is_folder() {
+            let name = OsStr::from_bytes(dest.name.to_bytes());
+            let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
+            let replaces = dest.existing.is_some();
+            new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
+            !replaces
+        } else {
+            let copy = UnnamedCopy::new(&dest);
+            if is_file {
+                let name = OsStr::from_bytes(copy.name.to_bytes());
+                let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
+                new_file.commit(Existing::Keep)?;
+            } else {
+                let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
+                copying.folder(&from, contents, dest.folder.as_fd(), &copy.name)?;
+            }
+            dest.remove(copy.publish(site, is_folder)?)?
         };
         sync(site, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })
@@ -252,37 +253,39 @@ fn check_contents(
 }
 
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
-/// the original.
+/// the original. Returns the hidden name of a folder that was replaced.
 fn move_across(
     site: &Site,
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
     dest: &DestEntry,
-    existing: Existing,
-) -> Result<Report, Refusal> {
+) -> Result<(Option<CString>, Report), Refusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(dest);
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
-    if tree::kind(stat) == FileType::Directory {
+    let is_folder = tree::kind(stat) == FileType::Directory;
+    if is_folder {
         let from = tree::open_folder(folder.as_fd(), name)?;
         copying.folder(&from, Some(b""), to, new_name)?;
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
-    copy.publish(site, existing)?;
+    let aside = copy.publish(site, is_folder)?;
     tree::remove(folder.as_fd(), name)?;
-    Ok(copying.report)
+    Ok((aside, copying.report))
 }
 
-/// Calls `make` to make a folder under a temporary name, and then gives it its own.
-fn publish_copy(
+/// Copies a file to a new one, which has no name yet.
+fn copied(
     site: &Site,
-    dest: &DestEntry,
-    make: impl FnOnce(&OwnedFd, &CString) -> Result<(), Refusal>,
-) -> Result<bool, Refusal> {
-    let copy = UnnamedCopy::new(dest);
-    make(&dest.folder, &copy.name)?;
-    dest.fill(true, |existing| copy.publish(site, existing))
+    copying: &mut TreeCopy<'_>,
+    from: &OwnedFd,
+    folder: &OwnedFd,
+    name: &OsStr,
+) -> Result<AtomicFile, Refusal> {
+    let new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
+    copying.file(from, new_file.file())?;
+    Ok(if is_synced(site) { new_file.durable() } else { new_file })
 }
 
 /// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
@@ -296,15 +299,15 @@ impl<'a> UnnamedCopy<'a> {
         Self { dest, name: hidden_name(&dest.name) }
     }
 
-    /// Gives it its name.
-    fn publish(&self, site: &Site, existing: Existing) -> Result<(), Refusal> {
+    /// Gives it its name; returns the hidden name of a folder that was replaced.
+    fn publish(&self, site: &Site, is_folder: bool) -> Result<Option<CString>, Refusal> {
         let folder = &self.dest.folder;
         if is_synced(site) {
             // One call syncs all files in it. The folder was opened without the right to read, and
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
-        Ok(rename(folder, &self.name, folder, &self.dest.name, existing)?)
+        Ok(self.dest.give(is_folder, folder, &self.name)?)
     }
 }
 

@@ -6,9 +6,9 @@ use std::hash::BuildHasher;
 use std::hash::RandomState;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, Stat, renameat};
+use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{Existing, rename_new};
+use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
@@ -22,55 +22,59 @@ pub(crate) struct DestEntry {
 }
 
 impl DestEntry {
-    /// Calls `put` to give the name to a new entry; returns whether the name was free before.
+    /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name under
+    /// which a folder that had it is now, for [`remove`](Self::remove).
     ///
-    /// A file replaces a file in one step. A folder cannot be replaced so: it is moved aside first,
-    /// and moved back if `put` fails.
+    /// A file replaces a file in one step, and where the file system can, a folder and what replaces it
+    /// change places in one: whenever the server is killed, the whole old or the whole new entry has
+    /// the name. Otherwise the old one is moved aside first, and back if the new one cannot follow.
     ///
     /// # Errors
     ///
-    /// 412 if another request or program took the name first; otherwise the errors of `put`.
-    pub(crate) fn fill(
+    /// The errors of renameat2(2): `EEXIST` if another request or program took the name first, `EXDEV`,
+    /// `EINVAL` for a folder into itself.
+    pub(crate) fn give(
         &self,
         is_folder: bool,
-        put: impl FnOnce(Existing) -> Result<(), Refusal>,
-    ) -> Result<bool, Refusal> {
-        let Some(existing) = &self.existing else {
-            put(Existing::Keep)?;
-            return Ok(true);
-        };
-        if !is_folder && tree::kind(existing) != FileType::Directory {
-            put(Existing::Replace)?;
-            return Ok(false);
+        from: &OwnedFd,
+        name: &CStr,
+    ) -> Result<Option<CString>, Errno> {
+        let (folder, own) = (&self.folder, &*self.name);
+        if self.existing.is_none() {
+            return rename_new(from, name, folder, own).map(|()| None);
         }
-        let (folder, aside) = (&self.folder, hidden_name(&self.name));
-        rename(folder, &self.name, folder, &aside, Existing::Keep)?;
-        if let Err(refusal) = put(Existing::Keep) {
-            // If the name was taken meanwhile, the old entry is kept under the hidden name.
-            let _ = rename(folder, &aside, folder, &self.name, Existing::Keep);
-            return Err(refusal);
+        if !is_folder && !self.is_folder() {
+            return renameat(from, name, folder, own).map(|()| None);
         }
-        tree::remove(folder.as_fd(), &aside)?;
-        Ok(false)
+        let aside = hidden_name(own);
+        match renameat_with(from, name, folder, own, RenameFlags::EXCHANGE) {
+            Ok(()) => rename_new(from, name, folder, &*aside).inspect_err(|_| {
+                let _ = renameat_with(from, name, folder, own, RenameFlags::EXCHANGE);
+            })?,
+            Err(Errno::XDEV) => return Err(Errno::XDEV),
+            // The file system cannot, or not for a folder of another user.
+            Err(_) => {
+                rename_new(folder, own, folder, &*aside)?;
+                rename_new(from, name, folder, own).inspect_err(|_| {
+                    // If the name was taken meanwhile, the old entry is kept under the hidden one.
+                    let _ = rename_new(folder, &*aside, folder, own);
+                })?;
+            }
+        }
+        Ok(Some(aside))
     }
-}
 
-/// Renames, and keeps or replaces an entry of the new name.
-///
-/// # Errors
-///
-/// The errors of renameat2(2): `EEXIST`, `EXDEV`, `EINVAL` for a folder into itself.
-pub(crate) fn rename(
-    from: &OwnedFd,
-    name: &CStr,
-    to: &OwnedFd,
-    new_name: &CStr,
-    existing: Existing,
-) -> Result<(), Errno> {
-    if existing == Existing::Replace {
-        return renameat(from, name, to, new_name);
+    /// Returns whether a folder has the name now.
+    pub(crate) fn is_folder(&self) -> bool {
+        self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)
     }
-    rename_new(from, name, to, new_name)
+
+    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
+    /// free before.
+    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, Refusal> {
+        aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside))?;
+        Ok(self.existing.is_none())
+    }
 }
 
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
