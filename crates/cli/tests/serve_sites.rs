@@ -670,3 +670,25 @@ fn a_thousand_sites_start_and_take_little_memory() {
     println!("a site takes {each} KiB");
     assert!(each < 64, "{each} KiB for each site");
 }
+
+#[test]
+fn a_lock_stays_when_its_site_gets_another_name() {
+    let config =
+        |names: &str| format!("[[site]]\nnames = [{names}]\nroot = 'DIR/a'\nallow-upload = true\n");
+    let sites = Sites::new(&config("'one.test'"), two_roots);
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/>\
+                </locktype></lockinfo>";
+    let locked = sites.raw(&format!(
+        "LOCK /new HTTP/1.1\r\nHost: one.test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{lock}",
+        lock.len()
+    ));
+    assert_eq!(locked.status, 201, "{}", locked.head);
+    let put = |host: &str| {
+        let request = "HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n";
+        sites.raw(&format!("PUT /new {request}Host: {host}\r\n\r\nx")).status
+    };
+    assert_eq!(put("one.test"), 423);
+    sites.reload(&config("'other.test', 'one.test'"));
+    until("a site with another name", || sites.get("other.test", "/").status == 200);
+    assert_eq!((put("one.test"), put("other.test")), (423, 423));
+}

@@ -44,15 +44,25 @@ impl Sites {
         let default = default.unwrap_or(settings.len());
         let nowhere = (default == settings.len()).then(SiteSettings::nowhere);
         let numbered = (first..).zip(settings.into_iter().chain(nowhere));
+        let mut left: Vec<_> = before.iter().collect();
         let all = numbered.map(|(number, settings)| {
             let counts = (!by_name.is_empty()).then(|| counts(&settings, before));
             let site = Site::new(shared, number, settings)?;
-            let same = before.iter().find(|before| before.scope == site.scope);
-            let locks = same.map_or(site.locks, |same| Arc::clone(&same.locks));
-            Ok(Arc::new(Site { counts, locks, ..site }))
+            let same = left.iter().position(|old| is_continued(&old.settings, &site.settings));
+            let (locks, scope) = match same.map(|same| left.swap_remove(same)) {
+                Some(old) => (Arc::clone(&old.locks), old.scope),
+                None => (site.locks, site.scope),
+            };
+            Ok(Arc::new(Site { counts, locks, scope, ..site }))
         });
         Ok(Self { all: all.collect::<Result<_, _>>()?, by_name, default })
     }
+}
+
+/// Returns whether a site goes on as another one: it serves the same folder, and under one of its names.
+fn is_continued(before: &SiteSettings, after: &SiteSettings) -> bool {
+    let is_same_name = before.names.iter().any(|name| after.names.contains(name));
+    before.root == after.root && (is_same_name || (before.is_default && after.is_default))
 }
 
 /// Returns the counts of a site: those of the site that had its name `before`, if there was one.

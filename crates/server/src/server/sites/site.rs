@@ -32,7 +32,7 @@ pub(crate) struct Site {
     /// Whether browsers are asked not to run the scripts of files: these would otherwise act as
     /// pages of this site in the browser of any user that opens them.
     pub(crate) sandboxes: bool,
-    /// A number that stays the same when the sites are replaced.
+    /// A number that stays the same when the sites are replaced, if this one goes on.
     pub(crate) scope: u64,
     /// Its name in logs and its counts, if it has a name.
     pub(crate) counts: Option<Arc<SiteCounts>>,
