@@ -14,6 +14,8 @@ pub enum FileSystem {
     Btrfs,
     /// ext4, which does not.
     Ext4,
+    /// NTFS in user space that ignores the case of names, and lists them in lower case.
+    NoCase,
     /// overlayfs over a tmpfs.
     Overlay,
     /// tmpfs.
@@ -72,6 +74,7 @@ impl Mounted {
         let make = match kind {
             FileSystem::Btrfs => Some(("mkfs.btrfs", ["-q", "-M"].as_slice())),
             FileSystem::Ext4 => Some(("mkfs.ext4", ["-q", "-F"].as_slice())),
+            FileSystem::NoCase => Some(("mkfs.ntfs", ["-q", "-F", "-Q"].as_slice())),
             FileSystem::Xfs => Some(("mkfs.xfs", ["-q", "-m", "reflink=1"].as_slice())),
             FileSystem::Overlay | FileSystem::Tmpfs => None,
         };
@@ -80,7 +83,8 @@ impl Mounted {
             File::create(&image).unwrap().set_len(mebibytes.max(least) << 20).unwrap();
             call(Command::new(tool).args(arguments).arg(&image))?;
         }
-        let mut command = Command::new("mount");
+        let mut command =
+            Command::new(if kind == FileSystem::NoCase { "lowntfs-3g" } else { "mount" });
         match (kind, &mounted._below) {
             (FileSystem::Tmpfs, _) => {
                 let size = format!("size={mebibytes}m");
@@ -96,6 +100,7 @@ impl Mounted {
                 let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
                 command.args(["-t", "overlay", "-o", &layers, "overlay"])
             }
+            (FileSystem::NoCase, _) => command.args(["-o", "ignore_case"]).arg(&image),
             _ => command.args(["-o", "loop"]).arg(&image),
         };
         call(command.arg(&root))?;

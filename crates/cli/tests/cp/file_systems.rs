@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
 
 use crate::cp_in;
-use crate::rig::{has, names, noise, noise_file};
+use crate::rig::{folder, has, names, noise, noise_file};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 use underpass_testkit::{is_root, skip};
 
@@ -51,6 +51,42 @@ fn everything_on_tmpfs() {
 #[test]
 fn everything_on_xfs() {
     run_all_on(FileSystem::Xfs);
+}
+
+#[test]
+fn a_mirror_keeps_what_differs_in_case_only() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let (here, target) = (folder(), mounted.root().join("t"));
+    let words = ["-rT", "--delete", "a", target.to_str().unwrap()];
+    for path in ["a/Photos/Old", "a/photos"] {
+        fs::create_dir_all(here.path().join(path)).unwrap();
+    }
+    for file in ["a/READ.me", "a/Photos/One", "a/Photos/Old/X", "a/photos/Two"] {
+        fs::write(here.path().join(file), file).unwrap();
+    }
+    for round in 0..2 {
+        cp_in(here.path(), &words).succeeded();
+        assert_eq!(names(&target), ["photos", "read.me"], "round {round}");
+        assert_eq!(names(&target.join("photos")), ["old", "one", "two"], "round {round}");
+        assert_eq!(fs::read_to_string(target.join("photos/old/x")).unwrap(), "a/Photos/Old/X");
+    }
+    // What is in no source goes, at all levels.
+    fs::write(target.join("stale"), "").unwrap();
+    fs::write(target.join("photos/old/stale"), "").unwrap();
+    fs::remove_file(here.path().join("a/photos/Two")).unwrap();
+    let receipt = cp_in(here.path(), &[&["--json"], &words[..]].concat()).succeeded().receipt();
+    assert_eq!(receipt["deleted"], 3, "{receipt}");
+    assert_eq!(names(&target.join("photos")), ["old", "one"]);
+    assert_eq!(names(&target.join("photos/old")), ["x"]);
+    // Sources that lie beside each other, of which two are one folder in the target.
+    let target = target.to_str().unwrap();
+    let words = ["--json", "-r", "--delete", "a/.", "b/OTHER", "b/PHOTOS", target];
+    fs::create_dir_all(here.path().join("b/PHOTOS")).unwrap();
+    fs::write(here.path().join("b/PHOTOS/Three"), "three").unwrap();
+    fs::write(here.path().join("b/OTHER"), "other").unwrap();
+    let receipt = cp_in(here.path(), &words).succeeded().receipt();
+    assert_eq!(receipt["deleted"], 0, "{receipt}");
+    assert_eq!(names(&mounted.root().join("t/photos")), ["old", "one", "three"]);
 }
 
 #[test]

@@ -43,6 +43,22 @@ fn what_the_source_does_not_have_is_removed() {
 }
 
 #[test]
+fn a_folder_that_two_sources_make_keeps_what_both_have() {
+    let here = folder();
+    for file in ["a/k/one", "a/k/in/x", "b/k/two", "t/k/stale"] {
+        fs::create_dir_all(here.path().join(file).parent().unwrap()).unwrap();
+        fs::write(here.path().join(file), file).unwrap();
+    }
+    for sources in [["a/.", "b/k"], ["b/k", "a/."]] {
+        fs::write(here.path().join("t/k/in-stale"), "").unwrap();
+        let words = [&["-r", "--delete"], &sources[..], &["t"]].concat();
+        cp_in(here.path(), &words).succeeded();
+        assert_eq!(names(&here.path().join("t/k")), ["in", "one", "two"], "{sources:?}");
+        assert_eq!(names(&here.path().join("t/k/in")), ["x"], "{sources:?}");
+    }
+}
+
+#[test]
 fn what_is_removed_is_printed() {
     let here = folder();
     plant(here.path());

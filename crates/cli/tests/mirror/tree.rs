@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
 use crate::rig::{Finished, Running, folder, names, noise, run, underpass};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// `get -r --update` of a folder into `dir`.
 fn update(url: &str, dir: &Path, args: &[&str]) -> Finished {
@@ -71,6 +72,28 @@ fn an_unchanged_mirror_costs_a_request_for_each_folder() {
         put(root.path(), "one/c", &noise(3_000), 2);
         fs::remove_file(root.path().join("one/new")).unwrap();
     }
+}
+
+#[test]
+fn what_differs_in_case_only_stays() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let (root, place) = (folder(), mounted.root().join("t"));
+    for path in ["READ.me", "Photos/One", "Photos/Old/X", "photos/Two"] {
+        put(root.path(), path, path.as_bytes(), 0);
+    }
+    let peer = Peer::ours(root.path());
+    for round in 0..2 {
+        let receipt = update(&peer.url, &place, &["--delete", "--json"]).succeeded().receipt();
+        assert_eq!(receipt["removed"], 0, "round {round}: {receipt}");
+        assert_eq!(names(&place), ["photos", "read.me"], "round {round}");
+        assert_eq!(names(&place.join("photos")), ["old", "one", "two"], "round {round}");
+    }
+    fs::write(place.join("photos/old/stale"), "").unwrap();
+    fs::remove_file(root.path().join("photos/Two")).unwrap();
+    let receipt = update(&peer.url, &place, &["--delete", "--json"]).succeeded().receipt();
+    assert_eq!(receipt["removed"], 2, "{receipt}");
+    assert_eq!(names(&place.join("photos")), ["old", "one"]);
+    assert_eq!(fs::read_to_string(place.join("photos/old/x")).unwrap(), "Photos/Old/X");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! Everything is looked at before anything is removed: where a source cannot be read, nothing is.
 //! No link of a target is followed, and no other file system is entered.
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -46,9 +46,17 @@ struct Mirror<'a, 'c> {
     removed: u64,
 }
 
+/// Names in sources, by device and inode of what they lead to in the target.
+type OtherNames = BTreeMap<(u64, u64), Vec<CString>>;
+
+/// Folders of sources, by device and inode of their copies.
+type OtherFolders = BTreeMap<(u64, u64), Vec<OwnedFd>>;
+
 /// A folder of a target, with all folders that were copied to it.
-struct Level {
+struct Level<'e> {
     sources: Vec<OwnedFd>,
+    /// What else was copied into the folder by its own name.
+    named: Vec<&'e CStr>,
     target: OwnedFd,
     /// The paths of both, for messages.
     from: PathBuf,
@@ -61,33 +69,41 @@ struct Level {
 impl Mirror<'_, '_> {
     /// Looks at all targets that are folders.
     fn all(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
-        let mut targets = BTreeMap::<&CStr, Vec<&SourceEntry>>::new();
+        let mut targets = BTreeMap::<(u64, u64), Level>::new();
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
-            targets.entry(entry.target()).or_default().push(entry);
-        }
-        for (target, folders) in targets {
-            let to = top.target_path(target);
-            let sources = folders.iter().map(|entry| self.source(top, entry));
-            let sources = sources.collect::<Result<Vec<_>>>()?;
-            let target_folder = match open(&top.target, target, false) {
+            let to = top.target_path(entry.target());
+            let source = self.source(top, entry)?;
+            let target = match open(&top.target, entry.target(), false) {
                 // A dry run has not made it.
                 Err(Errno::NOENT) if self.context.settings.dry_run => continue,
                 opened => opened.at("opening", || to.as_path())?,
             };
-            self.refuse_around(top, entries, (&target_folder, &to))?;
-            let from = folders.first().map(|entry| top.source_path(&entry.name));
-            let level = Level {
-                sources,
-                target: target_folder,
-                from: from.unwrap_or_default(),
+            let own = identity(&fstat(&target).at("looking at", || to.as_path())?);
+            self.refuse_around(top, entries, (own, &to))?;
+            // Other sources lie beside what is in this one.
+            let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
+            let named = entries.iter().filter(is_beside);
+            let level = targets.entry(own).or_insert_with(|| Level {
+                sources: Vec::new(),
+                named: named.map(SourceEntry::target).collect(),
+                target,
+                from: top.source_path(&entry.name),
                 to,
                 below: Vec::new(),
                 depth: 0,
-            };
-            // Other sources lie beside what is in this one.
-            let is_named =
-                |name: &CStr| target == c"." && entries.iter().any(|it| it.target() == name);
-            self.level(&level, &is_named)?;
+            });
+            level.sources.push(source);
+        }
+        // Those that others lie beside first: they may have the same folders.
+        let (mut first, mut rest): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|(_, level)| !level.named.is_empty());
+        let mut shared = OtherFolders::new();
+        for (_, level) in &mut first {
+            self.level(level, &mut shared)?;
+        }
+        for (own, level) in &mut rest {
+            level.sources.extend(shared.remove(own).unwrap_or_default());
+            self.level(level, &mut OtherFolders::new())?;
         }
         Ok(())
     }
@@ -109,9 +125,8 @@ impl Mirror<'_, '_> {
         &self,
         top: &DirPair,
         entries: &[SourceEntry],
-        (target, to): (&OwnedFd, &Path),
+        (own, to): ((u64, u64), &Path),
     ) -> Result<()> {
-        let own = identity(&fstat(target).at("looking at", || to)?);
         for entry in entries {
             let path = || top.source_path(&entry.name);
             let name = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
@@ -140,20 +155,34 @@ impl Mirror<'_, '_> {
     }
 
     /// Looks at one folder of a target and at those below it.
-    fn level(&mut self, at: &Level, is_named: &dyn Fn(&CStr) -> bool) -> Result<()> {
+    ///
+    /// `shared` gets the folders of its sources that are copied to where a named source is, too.
+    fn level(&mut self, at: &Level<'_>, shared: &mut OtherFolders) -> Result<()> {
         let to = || at.to.as_path();
         if at.depth > MAX_DEPTH {
             return Err(Errno::NAMETOOLONG).at(Action::ReadingFolder, to);
         }
         let before = fstat(&at.target).at("looking at", to)?;
         let mut has_changed = false;
+        let mut found = Vec::new();
         for name in merge::names(&at.target).at(Action::ReadingFolder, to)? {
-            if is_named(&name) || is_unfinished(&name) {
+            let there = lstat(&at.target, &name).at("looking at", || join(&at.to, &name))?;
+            found.push((name, there));
+        }
+        let other_names = self.other_names(at, &found)?;
+        for (name, there) in found {
+            let others = other_names.get(&identity(&there)).map_or(&[][..], Vec::as_slice);
+            let mut names = others.iter().chain([&name]).map(CString::as_c_str);
+            if is_unfinished(&name) {
                 continue;
             }
-            let there = lstat(&at.target, &name).at("looking at", || join(&at.to, &name))?;
             let is_folder = is_folder(&there);
-            let Some(folders) = self.found(at, &name, is_folder)? else {
+            if names.any(|name| at.named.contains(&name)) {
+                let folders = self.found(at, &name, others, is_folder)?;
+                shared.insert(identity(&there), folders.unwrap_or_default());
+                continue;
+            }
+            let Some(folders) = self.found(at, &name, others, is_folder)? else {
                 if self.is_excluded(&at.below, &name, is_folder) {
                     continue;
                 }
@@ -170,13 +199,14 @@ impl Mirror<'_, '_> {
             let target = open(&at.target, &name, false).at("opening", || join(&at.to, &name))?;
             let level = Level {
                 sources: folders,
+                named: Vec::new(),
                 target,
                 from: join(&at.from, &name),
                 to: join(&at.to, &name),
                 below: [&longer(&at.below, &name), b"/".as_slice()].concat(),
                 depth: at.depth + 1,
             };
-            self.level(&level, &|_| false)?;
+            self.level(&level, shared)?;
         }
         let preserve = self.context.settings.preserve;
         if has_changed && preserve.timestamps && preserve.changes_folders() {
@@ -186,24 +216,60 @@ impl Mirror<'_, '_> {
         Ok(())
     }
 
-    /// Looks for a name in all sources. Returns `None` if no source has it, or else those that are
-    /// folders, opened, if their copy is one.
-    fn found(&self, at: &Level, name: &CStr, is_folder: bool) -> Result<Option<Vec<OwnedFd>>> {
+    /// Returns the names in the sources that lead to an entry of the target which is listed under
+    /// another name, as on file systems that ignore case, by what that entry is.
+    fn other_names(&self, at: &Level<'_>, found: &[(CString, Stat)]) -> Result<OtherNames> {
+        let listed: HashSet<&CStr> = found.iter().map(|(name, _)| name.as_c_str()).collect();
+        let mut names: BTreeSet<CString> = at.named.iter().map(|&name| name.to_owned()).collect();
+        for source in &at.sources {
+            names.extend(merge::names(source).at(Action::ReadingFolder, || at.from.as_path())?);
+        }
+        let mut others = OtherNames::new();
+        for name in names {
+            if listed.contains(name.as_c_str()) {
+                continue;
+            }
+            match lstat(&at.target, &name) {
+                Ok(there) => others.entry(identity(&there)).or_default().push(name),
+                // It was left out, or a dry run has not made it.
+                Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL) => {}
+                Err(errno) => return Err(errno).at("looking at", || join(&at.to, &name)),
+            }
+        }
+        // Some file systems that ignore case give out other numbers when memory is short.
+        let listed: HashSet<(u64, u64)> = found.iter().map(|(_, stat)| identity(stat)).collect();
+        match others.keys().all(|own| listed.contains(own)) {
+            true => Ok(others),
+            false => Err(Errno::STALE).at(Action::ReadingFolder, || at.to.as_path()),
+        }
+    }
+
+    /// Looks for a name, or others that lead to the same, in all sources. Returns `None` if no
+    /// source has it, or else those that are folders, opened, if their copy is one.
+    fn found(
+        &self,
+        at: &Level<'_>,
+        name: &CStr,
+        others: &[CString],
+        is_folder: bool,
+    ) -> Result<Option<Vec<OwnedFd>>> {
         let settings = &self.context.settings;
-        let from = || join(&at.from, name);
         let follows = settings.follow == Follow::Always;
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let (mut is_there, mut folders) = (false, Vec::new());
         for source in &at.sources {
-            let stat = match statat(source, name, flags) {
-                Err(Errno::NOENT) => continue,
-                stat => stat.at("looking at", from)?,
-            };
-            is_there = true;
-            let device = fstat(source).at("looking at", from)?.st_dev;
-            let is_elsewhere = settings.one_file_system && stat.st_dev != device;
-            if is_folder && self::is_folder(&stat) && !is_elsewhere {
-                folders.push(open(source, name, follows).at("opening", from)?);
+            for name in others.iter().map(CString::as_c_str).chain([name]) {
+                let from = || join(&at.from, name);
+                let stat = match statat(source, name, flags) {
+                    Err(Errno::NOENT) => continue,
+                    stat => stat.at("looking at", from)?,
+                };
+                is_there = true;
+                let device = fstat(source).at("looking at", from)?.st_dev;
+                let is_elsewhere = settings.one_file_system && stat.st_dev != device;
+                if is_folder && self::is_folder(&stat) && !is_elsewhere {
+                    folders.push(open(source, name, follows).at("opening", from)?);
+                }
             }
         }
         Ok(is_there.then_some(folders))

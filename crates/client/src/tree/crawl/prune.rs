@@ -4,7 +4,7 @@
 //! only links to some of the files would cost all others. Links are removed and never followed, and
 //! what is mounted below the folder stays.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -23,11 +23,17 @@ use crate::tree::options::TreeEvent;
 use crate::tree::paths::{RESERVED, joined};
 use crate::tree::task::TreeFetch;
 
+/// Names by the paths of their folders.
+type Listed = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
+
+/// Listed paths, by device and inode of what they lead to here.
+type OtherPaths = HashMap<(u64, u64), Vec<Vec<u8>>>;
+
 /// What the listings have had.
 #[derive(Debug, Default)]
 pub(super) struct Prune {
-    /// The paths of everything in them.
-    listed: Mutex<HashSet<Vec<u8>>>,
+    /// The names of everything in them, by the paths of their folders.
+    listed: Mutex<Listed>,
     /// Why nothing is removed, if so.
     fmt_untrusted: Mutex<Option<String>>,
 }
@@ -48,9 +54,18 @@ impl Prune {
         for entry in &listing.entries {
             let path = joined(folder, &entry.path);
             // A link may lead several folders down.
-            let slashes = (folder.len() + 1..path.len()).filter(|at| path[*at] == b'/');
-            listed.extend(slashes.map(|at| path[..at].to_vec()).collect::<Vec<_>>());
-            listed.insert(path);
+            let first = if folder.is_empty() { 0 } else { folder.len() + 1 };
+            let slashes = (first..path.len()).filter(|at| path[*at] == b'/');
+            for end in slashes.chain([path.len()]) {
+                let slash = path[..end].iter().rposition(|byte| *byte == b'/');
+                let (folder, name) = (&path[..slash.unwrap_or(0)], slash.map_or(0, |at| at + 1));
+                if !listed.contains_key(folder) {
+                    listed.insert(folder.to_vec(), HashSet::new());
+                }
+                if let Some(names) = listed.get_mut(folder) {
+                    names.insert(path[name..end].to_vec());
+                }
+            }
         }
     }
 
@@ -74,7 +89,7 @@ impl Prune {
         let device = fstat(&root).map_err(failed)?.st_dev;
         let listed = lock(&self.listed);
         let mut walk = Walk { tree, listed: &listed, device, found: Vec::new(), done };
-        walk.folder(&root, &[], true, 0).map_err(failed)?;
+        walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let Walk { found, .. } = walk;
         let count = found.len() as u64;
         if let Some(most) = tree.options.max_delete.filter(|most| count > *most) {
@@ -102,7 +117,7 @@ impl Prune {
 /// Finds what was not listed.
 struct Walk<'w, 'j, 'a> {
     tree: &'w TreeFetch<'j, 'a>,
-    listed: &'w HashSet<Vec<u8>>,
+    listed: &'w Listed,
     /// The file system of the folder.
     device: u64,
     /// What is to be removed, and whether it is a folder; the contents of folders before them.
@@ -111,27 +126,40 @@ struct Walk<'w, 'j, 'a> {
 }
 
 impl Walk<'_, '_, '_> {
-    /// Walks through a folder; returns whether nothing in it stays.
+    /// Walks through a folder, which was listed under these paths; returns whether nothing in it
+    /// stays.
     fn folder(
         &mut self,
         folder: &OwnedFd,
         path: &[u8],
-        is_listed: bool,
+        listed_as: &[Vec<u8>],
         depth: u32,
     ) -> Result<bool, Errno> {
-        let mut is_emptied = true;
+        let (mut is_emptied, mut found) = (true, Vec::new());
         for entry in Dir::read_from(folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
+            let name = entry?.file_name().to_bytes().to_vec();
             if name == b"." || name == b".." {
                 continue;
             }
-            let below = joined(path, name);
-            let outcome = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => continue,
-                Ok(stat) => self.entry(folder, (name, &below), &stat, is_listed, depth),
-                Err(errno) => Err(errno),
-            };
+            match statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                Ok(stat) => found.push((name, stat)),
+                Err(errno) => {
+                    leave(self.tree, self.done, &joined(path, &name), errno);
+                    is_emptied = false;
+                }
+            }
+        }
+        let other_paths = self.other_paths(folder, listed_as, &found)?;
+        for (name, stat) in found {
+            let mut listed_as: Vec<_> = listed_as
+                .iter()
+                .filter(|path| self.listed.get(*path).is_some_and(|names| names.contains(&name)))
+                .map(|path| joined(path, &name))
+                .collect();
+            listed_as.extend(other_paths.get(&identity(&stat)).into_iter().flatten().cloned());
+            let below = joined(path, &name);
+            let outcome = self.entry(folder, (&name, &below), &stat, &listed_as, depth);
             is_emptied &= outcome.unwrap_or_else(|errno| {
                 leave(self.tree, self.done, &below, errno);
                 false
@@ -140,13 +168,44 @@ impl Walk<'_, '_, '_> {
         Ok(is_emptied)
     }
 
+    /// Returns the listed paths that lead to what has another name here, as on file systems that
+    /// ignore case, by what it is.
+    fn other_paths(
+        &self,
+        folder: &OwnedFd,
+        listed_as: &[Vec<u8>],
+        found: &[(Vec<u8>, Stat)],
+    ) -> Result<OtherPaths, Errno> {
+        let here: HashSet<&[u8]> = found.iter().map(|(name, _)| name.as_slice()).collect();
+        let mut others = OtherPaths::new();
+        for path in listed_as {
+            for name in self.listed.get(path).into_iter().flatten() {
+                if here.contains(name.as_slice()) {
+                    continue;
+                }
+                match statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => others.entry(identity(&stat)).or_default().push(joined(path, name)),
+                    // It is one of those that are not wanted.
+                    Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        // Some file systems that ignore case give out other numbers when memory is short.
+        let here: HashSet<(u64, u64)> = found.iter().map(|(_, stat)| identity(stat)).collect();
+        match others.keys().all(|own| here.contains(own)) {
+            true => Ok(others),
+            false => Err(Errno::STALE),
+        }
+    }
+
     /// Looks at an entry of a folder; returns whether it does not stay.
     fn entry(
         &mut self,
         folder: &OwnedFd,
         (name, path): (&[u8], &[u8]),
         stat: &Stat,
-        is_listed: bool,
+        listed_as: &[Vec<u8>],
         depth: u32,
     ) -> Result<bool, Errno> {
         let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
@@ -154,20 +213,23 @@ impl Walk<'_, '_, '_> {
         if RESERVED.contains(&name) || !self.tree.options.wants(path, known, is_folder) {
             return Ok(false);
         }
-        let is_listed = is_listed && self.listed.contains(path);
-        let mut goes = !is_listed;
+        let mut goes = listed_as.is_empty();
         if is_folder {
             if stat.st_dev != self.device || depth >= MAX_DEPTH {
                 return Ok(false);
             }
             let below = open_beneath(folder.as_fd(), name, FOLDER)?;
-            goes &= self.folder(&below, path, is_listed, depth + 1)?;
+            goes &= self.folder(&below, path, listed_as, depth + 1)?;
         }
         if goes {
             self.found.push((path.to_vec(), is_folder));
         }
         Ok(goes)
     }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// Reports what stays though it was to be removed.
