@@ -52,12 +52,27 @@ fn parts_come_from_servers_with_the_same_tag_or_a_digest() {
     let said = get(here.path(), &args).succeeded().stderr;
     assert!(!said.contains("left out"), "{said}");
     assert!(fs::read(here.path().join("file")).unwrap() == bytes);
-    // One that lies is found out, and the old file stays.
+    // One that lies is found out, wherever it stands, and the file comes from another.
     let mut wrong = bytes.clone();
     wrong.iter_mut().step_by(4_096).for_each(|byte| *byte ^= 1);
     fs::write(copy.path().join("file"), &wrong).unwrap();
-    get(here.path(), &args).failed(1, &["sha-256"]);
+    let said = get(here.path(), &args).succeeded().stderr;
+    assert!(said.contains(&format!("{third} is left out: ")), "{said}");
+    assert!(said.contains("sha-256"), "{said}");
+    for more in [None, Some(&urls[1])] {
+        let mut args =
+            vec!["-f", "--rate", "40M", &third, "--mirror", &urls[0], "--digest", &right];
+        more.inspect(|url| args.extend(["--mirror", url]));
+        let said = get(here.path(), &args).succeeded().stderr;
+        assert!(said.contains(&format!("{third} is left out: ")), "{said}");
+        assert!(fs::read(here.path().join("file")).unwrap() == bytes);
+        assert_eq!(names(here.path()), ["file"]);
+    }
+    // If all of them lie, the old file stays.
+    get(here.path(), &["-f", &third, "--mirror", &third, "--digest", &right])
+        .failed(1, &["sha-256"]);
     assert!(fs::read(here.path().join("file")).unwrap() == bytes);
+    assert_eq!(names(here.path()), ["file"]);
     // One of another length is left out.
     fs::write(copy.path().join("file"), &wrong[1..]).unwrap();
     let said = get(here.path(), &args).succeeded().stderr;

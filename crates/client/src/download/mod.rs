@@ -21,13 +21,14 @@ mod workers;
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
 use super::http::{HttpClient, Request};
-use run::Download;
+use run::{Download, MirrorServer};
 
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
@@ -42,7 +43,7 @@ pub struct Downloader<'a> {
     options: DownloadOptions,
     pipes: PipePool,
     rate_limit: Arc<RateLimit>,
-    mirrors: Vec<(HttpClient<'a>, Url)>,
+    mirrors: Vec<MirrorServer<'a>>,
 }
 
 impl<'a> Downloader<'a> {
@@ -58,7 +59,8 @@ impl<'a> Downloader<'a> {
     /// dropped, with an event; if the first one fails at once, the next one takes its place.
     #[must_use]
     pub fn with_mirrors(self, mirrors: Vec<(HttpClient<'a>, Url)>) -> Self {
-        Self { mirrors, ..self }
+        let mirror = |(client, url)| MirrorServer { client, url, is_used: AtomicBool::new(false) };
+        Self { mirrors: mirrors.into_iter().map(mirror).collect(), ..self }
     }
 
     /// Shares this limit with others, instead of the one of its options.
@@ -102,13 +104,25 @@ impl<'a> Downloader<'a> {
             let download = Download::new(self, first, mirrors, target, gauge, on_event);
             let mut outcome = download.run();
             match (&mut outcome, mirrors.split_first()) {
-                (Err(failed), Some(((client, url), rest)))
+                (Err(failed), Some((mirror, rest)))
                     if failed.error.is_of_source() && matches!(target, Target::Named { .. }) =>
                 {
                     on_event(&Event::SourceDropped { url: first.1, error: &failed.error });
                     moved.add(&failed.report);
-                    (first, mirrors) = ((client, url), rest);
+                    (first, mirrors) = ((&mirror.client, &mirror.url), rest);
                     continue;
+                }
+                (Err(failed), Some(_)) if matches!(failed.error, DownloadError::Digest(_)) => {
+                    on_event(&Event::SourcesDisagree);
+                    moved.add(&failed.report);
+                    let wrong = &failed.error;
+                    return self.fetch_singly(
+                        (first, mirrors, wrong),
+                        target,
+                        gauge,
+                        on_event,
+                        moved,
+                    );
                 }
                 (Err(failed), _) => failed.report.add(&moved),
                 (Ok(done), _) => done.report.add(&moved),
@@ -116,4 +130,50 @@ impl<'a> Downloader<'a> {
             return outcome;
         }
     }
+
+    /// Fetches the whole file from one server after the other, until it has the digest that what
+    /// came from several did not have.
+    fn fetch_singly(
+        &self,
+        (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),
+        target: &Target<'_>,
+        gauge: &Gauge,
+        on_event: &(dyn Fn(&Event<'_>) + Sync),
+        mut moved: Report,
+    ) -> Result<DownloadOutcome, Failed> {
+        let mut servers = vec![first];
+        servers.extend(mirrors.iter().map(|mirror| (&mirror.client, &mirror.url)));
+        let mut used = mirrors.iter().filter(|mirror| mirror.is_used.load(Ordering::Relaxed));
+        let used = (used.next().map(|mirror| &mirror.url), used.next());
+        let last = servers.len() - 1;
+        for (at, server) in servers.into_iter().enumerate() {
+            let download = Download::new(self, server, &[], target, gauge, on_event);
+            match download.run() {
+                Ok(mut done) => {
+                    if let (0, (Some(url), None)) = (at, used) {
+                        // No other server had a part in it.
+                        on_event(&Event::SourceDropped { url, error: wrong });
+                    }
+                    done.report.add(&moved);
+                    return Ok(done);
+                }
+                Err(failed)
+                    if at < last
+                        && (failed.error.is_of_source()
+                            || matches!(failed.error, DownloadError::Digest(_))) =>
+                {
+                    on_event(&Event::SourceDropped { url: server.1, error: &failed.error });
+                    moved.add(&failed.report);
+                }
+                Err(mut failed) => {
+                    failed.report.add(&moved);
+                    return Err(failed);
+                }
+            }
+        }
+        unreachable!("the last server either has the file or fails")
+    }
 }
+
+/// A server and the file on it.
+type Server<'s, 'a> = (&'s HttpClient<'a>, &'s Url);

@@ -160,6 +160,9 @@ pub enum Event<'e> {
         /// Why.
         error: &'e DownloadError,
     },
+    /// What came from several servers does not have the digest: it is fetched from one server after
+    /// the other alone.
+    SourcesDisagree,
     /// The file on the server has changed: the download starts over.
     StartingOver,
     /// The partial file of an earlier run is resumed.

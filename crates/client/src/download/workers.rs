@@ -218,9 +218,9 @@ impl<'c> Workers<'c> {
             version: version.map(|version| (version, Some(self.total))),
             ..FileRequest::default()
         };
-        let mut asking: HttpClient<'w> = mirror.client.clone();
+        let mut asking: HttpClient<'w> = mirror.server.client.clone();
         asking.cancel = client.cancel;
-        let answer = execute(&asking, idle, &asked, &mirror.url, true)?;
+        let answer = execute(&asking, idle, &asked, &mirror.server.url, true)?;
         match interpret_response(&asked, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
                 mirror.note(&answer.response);
@@ -239,7 +239,7 @@ impl<'c> Workers<'c> {
         }
         let wait_to_retry = self.sources.drop(mirror);
         if wait_to_retry {
-            let url = mirror.map_or(self.url, |mirror| &mirror.url);
+            let url = mirror.map_or(self.url, |mirror| &mirror.server.url);
             (self.on_event)(&Event::SourceDropped { url, error });
         }
         wait_to_retry

@@ -184,6 +184,9 @@ fn report(show: ShowArgs, event: &Event<'_>) {
             };
             output::note(&format!("{} is left out: {reason}", shown(url)));
         }
+        Event::SourcesDisagree => output::note(
+            "what the servers sent together has a wrong digest: fetching it from one after the other",
+        ),
         Event::StartingOver => output::note("the server has another version now: starting over"),
         _ => {}
     }

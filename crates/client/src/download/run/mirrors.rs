@@ -12,6 +12,15 @@ use url::Url;
 use crate::download::interpret::Version;
 use crate::http::{HttpClient, Response};
 
+/// Another server that has the file.
+#[derive(Debug)]
+pub(in crate::download) struct MirrorServer<'c> {
+    pub(in crate::download) client: HttpClient<'c>,
+    pub(in crate::download) url: Url,
+    /// Whether a piece was requested from it that may be in the file.
+    pub(in crate::download) is_used: AtomicBool,
+}
+
 /// The servers of one round of requests.
 pub(in crate::download) struct Sources<'c> {
     mirrors: Vec<Mirror<'c>>,
@@ -23,18 +32,16 @@ pub(in crate::download) struct Sources<'c> {
 
 /// A server besides the one that was asked first.
 pub(in crate::download) struct Mirror<'c> {
-    pub(in crate::download) client: HttpClient<'c>,
-    pub(in crate::download) url: Url,
+    pub(in crate::download) server: &'c MirrorServer<'c>,
     /// The version that its pieces are of, where it need not be that of the others.
     version: Mutex<Option<Version>>,
     is_dropped: AtomicBool,
 }
 
 impl<'c> Sources<'c> {
-    pub(in crate::download) fn new(mirrors: &[(HttpClient<'c>, Url)], is_checked: bool) -> Self {
-        let mirror = |(client, url): &(HttpClient<'c>, Url)| Mirror {
-            client: client.clone(),
-            url: url.clone(),
+    pub(in crate::download) fn new(mirrors: &'c [MirrorServer<'c>], is_checked: bool) -> Self {
+        let mirror = |server| Mirror {
+            server,
             version: Mutex::default(),
             is_dropped: AtomicBool::new(false),
         };
@@ -84,6 +91,7 @@ impl<'c> Sources<'c> {
 impl Mirror<'_> {
     /// Notes the version of the first piece: all others must be of the same.
     pub(in crate::download) fn note(&self, response: &Response) {
+        self.server.is_used.store(true, Ordering::Relaxed);
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         *version = version.take().or_else(|| Version::of(response));
     }

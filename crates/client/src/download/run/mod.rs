@@ -6,4 +6,5 @@ pub(super) mod mirrors;
 mod rounds;
 mod state;
 
+pub(super) use mirrors::MirrorServer;
 pub(super) use state::Download;

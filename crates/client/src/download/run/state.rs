@@ -9,6 +9,7 @@ use underpass_transport::digest::DigestCheck;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
+use super::mirrors::MirrorServer;
 use crate::backoff::Backoff;
 use crate::download::Downloader;
 use crate::download::error::DownloadError;
@@ -23,7 +24,7 @@ use crate::http::HttpClient;
 pub(in crate::download) struct Download<'j, 'a> {
     pub(super) client: &'j HttpClient<'a>,
     /// Other servers that have the file.
-    pub(super) mirrors: &'j [(HttpClient<'a>, Url)],
+    pub(super) mirrors: &'j [MirrorServer<'a>],
     pub(super) options: &'j DownloadOptions,
     pub(super) pipes: &'j PipePool,
     pub(super) url: &'j Url,
@@ -62,7 +63,7 @@ impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
         downloader: &'j Downloader<'a>,
         (client, url): (&'j HttpClient<'a>, &'j Url),
-        mirrors: &'j [(HttpClient<'a>, Url)],
+        mirrors: &'j [MirrorServer<'a>],
         target: &'j Target<'j>,
         gauge: &'j Gauge,
         on_event: &'j (dyn Fn(&Event<'_>) + Sync),
