@@ -65,7 +65,7 @@ pub(crate) struct MoveArgs {
 
     /// Guard against changes of the source while it is read: fast (no check), detect (fail if it
     /// changed), lease (make writers wait) or snapshot (move a clone)
-    #[arg(long, value_name = "LEVEL", default_value = "fast", value_parser = integrity(),
+    #[arg(long, value_name = "LEVEL", default_value = "detect", value_parser = integrity(),
         hide_possible_values = true)]
     integrity: Integrity,
 

@@ -121,5 +121,5 @@ fn who_trusts_the_original_gets_it_as_it_is() {
     assert_eq!(finished.receipt()["copied_again"], 0);
     let help = run(["cp", "--help"]).succeeded().text();
     assert!(help.contains("[default: detect]"), "{help}");
-    assert!(run(["send", "--help"]).succeeded().text().contains("[default: fast]"));
+    assert!(run(["send", "--help"]).succeeded().text().contains("[default: detect]"));
 }

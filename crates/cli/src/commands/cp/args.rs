@@ -21,7 +21,6 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass cp [OPTIONS] <SOURCE>... <TARGET>\n       \
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
-#[command(mut_arg("integrity", |arg| arg.default_value("detect")))]
 pub(crate) struct CpArgs {
     // The first, because it looks at options before the others take them.
     #[command(flatten)]

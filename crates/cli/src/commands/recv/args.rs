@@ -9,7 +9,9 @@ use crate::args::{MoveArgs, StreamArgs};
 use crate::connection::{Address, StreamTlsArgs};
 
 /// The options of `recv`.
+// A stream has no earlier version to compare with.
 #[derive(Debug, Args)]
+#[command(mut_arg("integrity", |arg| arg.default_value("fast")))]
 pub(crate) struct RecvArgs {
     /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write to
     /// FILE, - for standard output [default: -]
