@@ -18,6 +18,7 @@ pub enum BadName {
     )]
     Wildcard,
 }
+
 /// Returns a host name in the form in which clients ask for it: in lower case, other scripts than
 /// Latin in Punycode, without a final dot.
 ///

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
 
+use crate::record::Unit;
+
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,8 +53,8 @@ pub enum BenchError {
         why: String,
     },
     /// The files or the connections of this bench exceed what this system has.
-    #[error("{0}")]
-    Room(String),
+    #[error(transparent)]
+    Shortage(#[from] Shortage),
     /// Two records cannot be compared.
     #[error("comparing {} with {}: {why}", .old.display(), .new.display())]
     Unlike {
@@ -63,9 +65,60 @@ pub enum BenchError {
         /// Why not.
         why: String,
     },
-    /// The arguments make no sense.
+    /// What was asked for cannot be measured here.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+}
+
+/// What the system has too little of.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Shortage {
+    /// The limit of open files is too low and cannot be raised.
+    #[error("this bench needs {needed} open files, see ulimit -Hn")]
+    OpenFiles {
+        /// The number of files.
+        needed: u64,
+    },
+    /// A file system has too little free space.
+    #[error(
+        "{}: the files of this bench need {}, and {} are free",
+        .folder.display(), Unit::Bytes.show(*.needed as f64), Unit::Bytes.show(*.free as f64)
+    )]
+    Space {
+        /// A folder on it.
+        folder: PathBuf,
+        /// The bytes that are needed.
+        needed: u64,
+        /// The bytes that are free.
+        free: u64,
+    },
+}
+
+/// Why something cannot be measured as it was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsageError {
+    /// The program under test has refused its arguments.
     #[error("{0}")]
-    Usage(String),
+    Arguments(String),
+    /// The system does not have this congestion control, or does not allow it.
+    #[error("congestion control '{name}' is not available; this system allows: auto {allowed}")]
+    CongestionControl {
+        /// Its name.
+        name: String,
+        /// Those that the system allows.
+        allowed: String,
+    },
+    /// None of the contenders can be started.
+    #[error("none of these programs is installed")]
+    NoContender,
+    /// A network of two namespaces can only be made by root.
+    #[error("--over veth makes network namespaces, which only root may: run it as root")]
+    NotRoot,
+    /// A program is not installed.
+    #[error("{0} is not installed")]
+    NotInstalled(&'static str),
 }
 
 impl Hinted for BenchError {
@@ -95,6 +148,7 @@ impl BenchError {
         Self::measuring(what, format!("the receipt says {ran}"))
     }
 }
+
 /// Turns an error of the system into one that names the file.
 pub(crate) trait WithPath<T> {
     /// `action` is what was being done with `path`.

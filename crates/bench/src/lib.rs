@@ -21,7 +21,7 @@ mod tests;
 mod views;
 
 pub use compare::Comparison;
-pub use error::{BenchError, Result};
+pub use error::{BenchError, Result, Shortage, UsageError};
 pub use options::Benchmark;
 pub use record::Record;
 pub use run::{Context, Observer};

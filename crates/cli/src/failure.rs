@@ -168,7 +168,7 @@ impl From<EnvironmentError> for Failure {
 impl From<DoctorError> for Failure {
     fn from(error: DoctorError) -> Self {
         match error {
-            DoctorError::Usage(message) => Self::Usage(message),
+            DoctorError::Unsuitable(why) => Self::Usage(why.to_string()),
             error => Self::hinted(error.to_string(), &error),
         }
     }
@@ -186,7 +186,7 @@ impl From<ServeError> for Failure {
             ServeError::Listen { address, source } => {
                 Self::Network { action: "listening on", address, source }
             }
-            ServeError::Site(fault) => Self::Usage(fault),
+            ServeError::Sites(why) => Self::Usage(why.to_string()),
             ServeError::Header(fault) => Self::Usage(format!("--header: {fault}")),
             ServeError::Io { action, source } => Self::System { action, source },
             ServeError::Pattern { pattern, source } => {

@@ -292,6 +292,7 @@ pub enum KeysError {
         source: Box<ClientError>,
     },
 }
+
 impl From<KeysError> for ClientError {
     fn from(error: KeysError) -> Self {
         Self::Keys(Box::new(error))
@@ -315,6 +316,7 @@ pub fn is_of_network(error: &io::Error) -> bool {
         )
     )
 }
+
 fn body_length_text(bytes: u64, expected: u64, path: Option<&Path>) -> String {
     match path {
         Some(path) => {
@@ -340,6 +342,7 @@ fn status_text(status: u16, detail: &str) -> String {
     let status_text = status_text.trim_end();
     if detail.is_empty() { status_text.to_owned() } else { format!("{status_text}: {detail}") }
 }
+
 impl ClientError {
     /// Converts an error from reading an answer of `address`.
     #[must_use]

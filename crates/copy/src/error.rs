@@ -153,6 +153,7 @@ impl Hinted for CopyError {
         }
     }
 }
+
 /// An empty path is shown in quotes.
 fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }

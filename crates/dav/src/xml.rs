@@ -56,6 +56,7 @@ pub enum BadXml {
     #[error("the XML is not that of this method")]
     Unexpected,
 }
+
 impl Name {
     /// Creates a name of WebDAV itself.
     #[must_use]

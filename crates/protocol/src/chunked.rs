@@ -252,6 +252,7 @@ impl Chunked {
         Ok(state)
     }
 }
+
 /// Returns whether a byte may be in a name (RFC 9110 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)

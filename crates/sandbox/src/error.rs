@@ -32,6 +32,7 @@ pub enum SandboxError {
         source: io::Error,
     },
 }
+
 /// Why a text names no user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

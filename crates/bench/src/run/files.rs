@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, fadvise, statvfs, syncfs};
 use sha2::{Digest, Sha256};
 
-use crate::error::{BenchError, Result, WithPath};
-use crate::record::Unit;
+use crate::error::{Result, Shortage, WithPath};
 
 /// A folder of the run's own, removed with all that is in it when dropped.
 #[derive(Debug)]
@@ -55,12 +54,7 @@ impl Folder {
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(&self.path).to_owned();
-        Err(BenchError::Room(format!(
-            "{}: the files of this bench need {}, and {} are free",
-            folder.display(),
-            Unit::Bytes.show(needed as f64),
-            Unit::Bytes.show(free as f64)
-        )))
+        Err(Shortage::Space { folder, needed, free }.into())
     }
 
     /// Removes a file if it is there, and waits until the file system has nothing left to write,

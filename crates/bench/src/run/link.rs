@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::process::Placement;
 use super::system::SystemCongestion;
-use crate::error::{BenchError, Result, WithPath, plain};
+use crate::error::{BenchError, Result, UsageError, WithPath, plain};
 use crate::record::Over;
 
 /// Where senders and receivers are, and how they reach each other.
@@ -38,9 +38,7 @@ impl Link {
     /// the run; `auto` is the one that there is, unless it paces.
     pub(crate) fn open(over: Over, congestion: &str) -> Result<Self> {
         if over == Over::Veth && !rustix::process::geteuid().is_root() {
-            let message =
-                "--over veth makes network namespaces, which only root may: run it as root";
-            return Err(BenchError::Usage(message.to_owned()));
+            return Err(UsageError::NotRoot.into());
         }
         let system = match over {
             Over::Loopback => SystemCongestion::choose(congestion)?,

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::Process;
 use procfs::process::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -200,7 +200,7 @@ impl Finished {
         let complaint = lines.next_back().unwrap_or_default();
         let complaint = complaint.strip_prefix("underpass: ").unwrap_or(complaint);
         if self.status.code() == Some(2) {
-            return BenchError::Usage(complaint.to_owned());
+            return UsageError::Arguments(complaint.to_owned()).into();
         }
         let said = match complaint {
             "" => format!("the process ended with {}", self.status),

@@ -8,7 +8,7 @@ use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
 
-use crate::error::{BenchError, Result};
+use crate::error::{BenchError, Result, Shortage, UsageError};
 
 /// The system's congestion control, which peers take as they find it. If this run has changed it,
 /// it is put back when dropped.
@@ -73,10 +73,8 @@ pub(crate) fn choose_congestion(socket: &TcpStream, asked: &str) -> Result<Optio
 fn unknown(asked: &str) -> BenchError {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let available = available.unwrap_or_default();
-    BenchError::Usage(format!(
-        "congestion control '{asked}' is not to be had; this system allows: auto {}",
-        available.trim()
-    ))
+    let (name, allowed) = (asked.to_owned(), available.trim().to_owned());
+    UsageError::CongestionControl { name, allowed }.into()
 }
 
 fn current() -> String {
@@ -92,9 +90,7 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     // Above the maximum only root may go.
     let maximum = maximum.map(|maximum| maximum.max(needed));
     let raised = Rlimit { current: Some(needed), maximum };
-    let refused =
-        |_| BenchError::Room(format!("this bench needs {needed} open files, see ulimit -Hn"));
-    setrlimit(Resource::Nofile, raised).map_err(refused)
+    setrlimit(Resource::Nofile, raised).map_err(|_| Shortage::OpenFiles { needed }.into())
 }
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -108,7 +104,7 @@ mod tests {
     fn an_unknown_congestion_control_is_refused_and_nothing_is_set() {
         let before = current();
         let failure = SystemCongestion::choose("none").unwrap_err();
-        assert!(matches!(failure, BenchError::Usage(_)));
+        assert!(matches!(failure, BenchError::Usage(UsageError::CongestionControl { .. })));
         assert_eq!(current(), before);
     }
 

@@ -23,7 +23,7 @@ pub use tcp::{ChunksArgs, LimitArgs, NetArgs, TableArgs};
 pub use transfer::{GetArgs, PutArgs, TreeArgs};
 use underpass_engine::Mechanism;
 
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::{Contender, Description, Receipt, Step, Variant, once};
 use crate::run::Finished;
 
@@ -74,19 +74,14 @@ fn installed(
     let mut missing = once(others.iter().flat_map(lacks));
     missing.sort_unstable();
     match missing.first() {
-        Some(program) if there.is_empty() => Err(not_installed(program)),
+        Some(program) if there.is_empty() => Err(UsageError::NotInstalled(program).into()),
         _ => Ok((there, missing)),
     }
 }
 
-fn not_installed(program: &str) -> BenchError {
-    BenchError::Usage(format!("{program} is not installed"))
-}
-
 /// Returns what the others are compared with.
 fn first(variants: &[Variant]) -> Result<Variant> {
-    let none = || BenchError::Usage("none of these programs is installed".to_owned());
-    variants.first().copied().ok_or_else(none)
+    variants.first().copied().ok_or_else(|| UsageError::NoContender.into())
 }
 
 /// A peer at all of the steps that it can take: a buffer as large as the file is none.

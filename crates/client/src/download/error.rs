@@ -166,6 +166,7 @@ impl Retryable for DownloadError {
         if let Self::Client(error) = self { Some(error) } else { None }
     }
 }
+
 impl<E: Into<DownloadError>> From<E> for Failed {
     fn from(error: E) -> Self {
         Self { error: error.into(), report: Box::default(), kept: None, tls: None }

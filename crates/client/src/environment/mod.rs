@@ -58,6 +58,7 @@ pub enum EnvironmentError {
         value: String,
     },
 }
+
 impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {

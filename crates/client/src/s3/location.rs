@@ -51,6 +51,7 @@ pub enum BadLocation {
     #[error("after ? stand region=, endpoint= and style=path or virtual; write %3F in a key")]
     Query,
 }
+
 impl Location {
     /// Parses `s3://bucket/key`, with `?region=`, `endpoint=` and `style=` at its end if need be.
     /// `None` if it is an address of another kind.

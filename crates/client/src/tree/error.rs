@@ -157,11 +157,13 @@ impl TreeError {
         Self::Io { action: action.into(), path: path.into(), source: source.into() }
     }
 }
+
 impl Retryable for TreeError {
     fn of_request(&self) -> Option<&ClientError> {
         if let Self::Client(error) = self { Some(error) } else { None }
     }
 }
+
 fn foreign_text(path: &Path, url: Option<&str>) -> String {
     let path = path.display();
     match url {

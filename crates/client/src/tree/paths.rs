@@ -131,6 +131,7 @@ pub enum Refusal {
     #[error("its path is too long")]
     TooLong,
 }
+
 /// The name of the journal in an existing folder.
 pub(super) const JOURNAL: &str = ".underpass-get.journal";
 

@@ -147,6 +147,7 @@ impl UploadError {
         }
     }
 }
+
 impl Retryable for UploadError {
     fn of_request(&self) -> Option<&ClientError> {
         if let Self::Client(error) = self { Some(error) } else { None }

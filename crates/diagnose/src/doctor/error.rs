@@ -39,8 +39,26 @@ pub enum DoctorError {
         source: io::Error,
     },
     /// No trial is possible with the named ends.
-    #[error("{0}")]
-    Usage(String),
+    #[error(transparent)]
+    Unsuitable(#[from] UnsuitableEnd),
+}
+
+/// Why no trial is possible with an end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnsuitableEnd {
+    /// The source is an empty file.
+    #[error("{} is empty: name a file with something in it", .0.display())]
+    EmptySource(PathBuf),
+    /// Standard output, which is the target, cannot be imitated.
+    #[error("standard output is neither a file nor a pipe: redirect it, or name a file")]
+    StandardOutput,
+    /// The source gives its bytes only once.
+    #[error("{} is a device or a stream: name a file or a folder", .0.display())]
+    StreamSource(PathBuf),
+    /// A trial would write into the target.
+    #[error("{} is no file and no folder: nothing is written into it only to try", .0.display())]
+    StreamTarget(PathBuf),
 }
 
 /// The result type of the doctor's modules.
@@ -51,10 +69,11 @@ impl Hinted for DoctorError {
         match self {
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),
-            Self::System { .. } | Self::Usage(_) => None,
+            Self::System { .. } | Self::Unsuitable(_) => None,
         }
     }
 }
+
 /// Turns an error of the system into one that names the file.
 pub(super) trait WithPath<T> {
     /// Adds `path` and the `action` that was being done with it.

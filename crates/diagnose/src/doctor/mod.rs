@@ -12,7 +12,7 @@ mod pair;
 use std::path::Path;
 
 pub use ends::target::Target;
-pub use error::DoctorError;
+pub use error::{DoctorError, UnsuitableEnd};
 pub use finding::{Finding, FindingState};
 pub use pair::{PairTrials, Trial, TrialOutcome};
 

@@ -67,6 +67,7 @@ impl Hinted for ExplainError {
         }
     }
 }
+
 /// Returns the remedy for a refusal, by the visible signs of its cause.
 fn remedy() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

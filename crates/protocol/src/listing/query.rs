@@ -197,6 +197,7 @@ impl ListingQuery {
         }
     }
 }
+
 /// Returns the value as `parse` reads it, or the error if it reads none.
 fn parsed<T>(
     value: Option<Cow<'_, [u8]>>,

@@ -83,6 +83,7 @@ impl BadDestination {
         }
     }
 }
+
 /// The part of a folder that is included (10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {

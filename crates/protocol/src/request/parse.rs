@@ -402,6 +402,7 @@ impl Malformed {
         }
     }
 }
+
 /// Returns whether the third word is the name of an unsupported HTTP version.
 fn names_other_version(bytes: &[u8]) -> bool {
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);

@@ -124,6 +124,7 @@ fn client<const N: usize>(
     let port = u16::from_be_bytes([ports[0], ports[1]]);
     Ok(Origin::Client(SocketAddr::new(address(*source), port)))
 }
+
 /// The start of a binary header.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 

@@ -149,6 +149,7 @@ pub enum BadField {
     #[error("the value of {0} has a control character")]
     Value(String),
 }
+
 /// Returns the standard phrase of a status, empty if it has none here.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {

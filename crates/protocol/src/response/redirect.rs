@@ -131,6 +131,7 @@ pub enum BadRedirect {
     #[error("the status is 301, 302, 307 or 308")]
     Status,
 }
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

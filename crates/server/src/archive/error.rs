@@ -82,6 +82,7 @@ impl ArchiveError {
         Self::Io { path: path.to_vec(), source: source.into() }
     }
 }
+
 /// Writes a path within quotes, on one line whatever it holds.
 struct QuotedPath<'a>(&'a [u8]);
 

@@ -78,6 +78,7 @@ pub enum BadNetwork {
         length: u8,
     },
 }
+
 /// Returns an address with all bits after the first `length` set to 0. One of the other family,
 /// which has too few bits, stays as it is.
 fn masked(address: IpAddr, length: u8) -> IpAddr {

@@ -12,6 +12,7 @@ use crate::server::credentials::Credentials;
 use crate::server::proxies::TrustedProxies;
 pub use crate::server::sites::settings::{Changes, MinFree, PathHeader, SiteSettings};
 use underpass_observe::access_log::LogFormat;
+use underpass_protocol::request::host_map::HostPattern;
 use underpass_protocol::response::head::BadField;
 
 /// The settings of a server, and the sites that it begins with.
@@ -124,8 +125,8 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The sites exclude each other.
-    #[error("{0}")]
-    Site(String),
+    #[error(transparent)]
+    Sites(#[from] SitesError),
     /// A field that is to be added to responses is invalid.
     #[error("{0}")]
     Header(#[source] BadField),
@@ -146,6 +147,19 @@ pub enum ServeError {
         source: io::Error,
     },
 }
+
+/// Why sites cannot be served by one server.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SitesError {
+    /// More than one is for all other names.
+    #[error("two sites are the default")]
+    Defaults,
+    /// Two have the same name.
+    #[error("two sites have the name {0}")]
+    SameName(HostPattern),
+}
+
 /// The totals of a server that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {

@@ -50,6 +50,7 @@ impl ReceiveError {
         }
     }
 }
+
 impl From<Error> for ReceiveError {
     fn from(error: Error) -> Self {
         match error {

@@ -67,6 +67,7 @@ pub enum Fault {
         certificate: PathBuf,
     },
 }
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +98,7 @@ impl fmt::Display for Fault {
         }
     }
 }
+
 /// Why a handshake failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -138,6 +140,7 @@ pub(super) enum VerifyError {
     #[error("it is self-signed")]
     SelfSigned,
 }
+
 impl From<Error> for HandshakeError {
     fn from(error: Error) -> Self {
         let Error::InvalidCertificate(error) = error else { return Self::Tls(error) };

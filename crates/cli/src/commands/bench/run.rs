@@ -88,7 +88,7 @@ fn compare(args: &CompareArgs) -> Result<()> {
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
-            BenchError::Usage(message) => Self::Usage(message),
+            BenchError::Usage(why) => Self::Usage(why.to_string()),
             error => Self::hinted(error.to_string(), &error),
         }
     }

@@ -42,6 +42,7 @@ pub(crate) struct Served<'a> {
     /// Whether only the addresses are printed.
     pub(crate) quiet: bool,
 }
+
 /// Prints where a server can be reached: always, for there may be no other way to know the port.
 /// Unless it is to be quiet, also how to open it to the network, and what confines it.
 pub(crate) fn started(served: &Served<'_>) {

@@ -11,7 +11,7 @@ use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Source, Version};
 
 use crate::doctor::ends::scratch::{NAME, Scratch};
-use crate::doctor::error::{DoctorError, Result, WithPath};
+use crate::doctor::error::{DoctorError, Result, UnsuitableEnd, WithPath};
 
 /// A file whose first bytes are moved to see how. It is only read.
 #[derive(Debug)]
@@ -43,9 +43,7 @@ impl Sample {
         let kind = found.file_type();
         let is_stream = !kind.is_file() && !std::os::unix::fs::FileTypeExt::is_block_device(&kind);
         if is_stream {
-            let path = path.display();
-            let message = format!("{path} is a device or a stream: name a file or a folder");
-            return Err(DoctorError::Usage(message));
+            return Err(UnsuitableEnd::StreamSource(path.to_owned()).into());
         }
         Self::named(path)
     }
@@ -62,8 +60,7 @@ impl Sample {
         };
         let sample = Self { file, name, folder: Some(folder) };
         if sample.source()?.promised() == Some(0) {
-            let message = format!("{} is empty: name a file with something in it", sample.name);
-            return Err(DoctorError::Usage(message));
+            return Err(UnsuitableEnd::EmptySource(path.to_owned()).into());
         }
         Ok(sample)
     }

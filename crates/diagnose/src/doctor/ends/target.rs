@@ -9,7 +9,7 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, readlink};
 use rustix::io::Errno;
 
 use crate::doctor::ends::scratch::{self, Scratch};
-use crate::doctor::error::{DoctorError, Result, WithPath};
+use crate::doctor::error::{DoctorError, Result, UnsuitableEnd, WithPath};
 use underpass_engine::hint::Action;
 
 /// The target of a trial.
@@ -34,7 +34,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// [`DoctorError::Usage`] for anything else that exists, [`DoctorError::Path`] if it cannot
+    /// [`DoctorError::Unsuitable`] for anything else that exists, [`DoctorError::Path`] if it cannot
     /// be examined.
     pub fn of_path(path: &Path) -> Result<Self> {
         match fs::metadata(path) {
@@ -43,10 +43,7 @@ impl Target {
             Ok(found) if found.is_file() => {
                 Ok(Self::File(fs::canonicalize(path).with_path("following the link", path)?))
             }
-            Ok(_) => Err(DoctorError::Usage(format!(
-                "{} is no file and no folder: nothing is written into it only to try",
-                path.display()
-            ))),
+            Ok(_) => Err(UnsuitableEnd::StreamTarget(path.to_owned()).into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(Self::File(path.to_owned()))
             }
@@ -128,10 +125,7 @@ impl Target {
                 Scratch::like(&folder.join(scratch::NAME), appends, at)
                     .with_path("creating a file in", folder)
             }
-            _ => Err(DoctorError::Usage(
-                "standard output is neither a file nor a pipe: redirect it, or name a file"
-                    .to_owned(),
-            )),
+            _ => Err(UnsuitableEnd::StandardOutput.into()),
         }
     }
 }

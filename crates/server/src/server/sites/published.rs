@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::server::credentials::Credentials;
-use crate::server::settings::ServeError;
+use crate::server::settings::{ServeError, SitesError};
 use crate::server::shared::Shared;
 use crate::server::sites::settings::SiteSettings;
 use crate::server::sites::site::Site;
@@ -32,13 +32,13 @@ impl Sites {
         for (place, site) in settings.iter().enumerate() {
             for name in &site.names {
                 if by_name.insert(name, place).is_some() {
-                    return Err(ServeError::Site(format!("two sites have the name {name}")));
+                    return Err(SitesError::SameName(name.clone()).into());
                 }
             }
         }
         let defaults = settings.iter().filter(|site| site.is_default).count();
         if defaults > 1 {
-            return Err(ServeError::Site("two sites are the default".to_owned()));
+            return Err(SitesError::Defaults.into());
         }
         let default = settings.iter().position(|site| site.is_default);
         let default = default.unwrap_or(settings.len());
@@ -55,7 +55,7 @@ impl Sites {
             };
             Ok(Arc::new(Site { counts, locks, scope, ..site }))
         });
-        Ok(Self { all: all.collect::<Result<_, _>>()?, by_name, default })
+        Ok(Self { all: all.collect::<Result<_, ServeError>>()?, by_name, default })
     }
 }
 
