@@ -101,7 +101,7 @@ fn landlock(info: &HostInfo) -> Finding {
             Some("run Linux 6.12 or newer"),
         ),
         Err(errno) => {
-            let finding = format!("not to be had ({})", named(errno));
+            let finding = format!("not available ({})", named(errno));
             let remedy = match errno {
                 Errno::OPNOTSUPP => "switch it on: lsm=landlock,... on the kernel's command line",
                 _ => "run a kernel with CONFIG_SECURITY_LANDLOCK=y, and let filters allow it",
