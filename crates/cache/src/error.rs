@@ -20,7 +20,7 @@ pub enum CacheErrorKind {
     Changed,
     /// The connection to the origin broke off before the end of its answer.
     CutOff,
-    /// The origin denies access to this node.
+    /// The origin denies access to this server.
     AccessDenied,
     /// The disk failed.
     Disk,

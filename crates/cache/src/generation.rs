@@ -227,9 +227,9 @@ impl Generation {
     }
 
     /// Records in the journal how much of a piece is present.
-    pub(crate) fn note(&self, piece: Option<usize>, done: u64) {
+    pub(crate) fn record_progress(&self, piece: Option<usize>, done: u64) {
         if let (Some(journal), Some(piece)) = (&*lock(&self.journal), piece) {
-            journal.note(piece, done);
+            journal.record_progress(piece, done);
         }
     }
 

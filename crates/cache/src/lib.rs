@@ -44,11 +44,11 @@ mod error;
 mod fill;
 mod generation;
 mod key;
-mod node;
 mod object;
 mod options;
 mod pool;
 mod ranges;
+mod shared;
 mod store;
 
 pub use cache::{Cache, CacheEntry, FolderLookup, Lookup, Reader, StoredObject};
@@ -58,5 +58,5 @@ pub use fill::{
     ResponseContent,
 };
 pub use key::Key;
-pub use node::{CacheEvent, CacheStats, FillReport};
 pub use options::{CacheOptions, KeepFree, OriginOptions};
+pub use shared::{CacheEvent, CacheStats, FillReport};

@@ -18,7 +18,7 @@ pub struct CacheOptions {
     pub origins: Vec<OriginOptions>,
     /// Which servers of `https` are trusted.
     pub tls: TlsSetup,
-    /// The hosts to which origins may redirect this node.
+    /// The hosts to which origins may redirect this server.
     pub redirects: Vec<RedirectHost>,
     /// The fields of clients, in lower case, that are sent to origins and are part of keys.
     pub vary_on: Vec<String>,

@@ -10,8 +10,8 @@ use super::Cache;
 use crate::error::CacheErrorKind;
 use crate::fill::{FolderFailure, FolderListing};
 use crate::key::Key;
-use crate::node::{Counters, FolderOutcome, FolderState, Node};
 use crate::object::Pending;
+use crate::shared::{Counters, FolderOutcome, FolderState, Shared};
 
 /// The result of looking for a folder of an object store.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl Cache {
     /// time, and concurrent requests for one folder share one. `client` is as that of
     /// [`ObjectRequest`](crate::ObjectRequest).
     pub async fn list(&self, folder: &Key, client: Option<IpAddr>) -> FolderLookup {
-        let (node, key) = (&self.node, folder.as_str());
-        let fresh = node.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
+        let (shared, key) = (&self.shared, folder.as_str());
+        let fresh = shared.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
         let is_expired =
-            |listing: &FolderListing| node.expiry.covers(&folder.escaped(), listing.requested);
+            |listing: &FolderListing| shared.expiry.covers(&folder.escaped(), listing.requested);
         let is_fresh = |listing: &FolderListing, age: Duration| age < fresh && !is_expired(listing);
-        let (pending, is_own) = match node.folders.look_up(key, is_fresh) {
+        let (pending, is_own) = match shared.folders.look_up(key, is_fresh) {
             FolderState::Known(listing, age) => {
                 return FolderLookup { outcome: Ok(listing), age, cache: CacheStatus::default() };
             }
@@ -45,7 +45,7 @@ impl Cache {
             }
         };
         if !is_own {
-            Counters::add(&node.counters.collapsed, 1);
+            Counters::add(&shared.counters.collapsed, 1);
         }
         let outcome = pending.outcome().await;
         let cache = CacheStatus {
@@ -58,8 +58,8 @@ impl Cache {
             return FolderLookup { outcome, age: Duration::ZERO, cache };
         };
         let detail = Some(failure.error.kind().label());
-        let is_usable = |age| age < fresh + node.options.rules.stale_if_error;
-        let stale = node.folders.latest(key).filter(|(listing, age)| {
+        let is_usable = |age| age < fresh + shared.options.rules.stale_if_error;
+        let stale = shared.folders.latest(key).filter(|(listing, age)| {
             failure.error.kind().is_transient() && is_usable(*age) && !is_expired(listing)
         });
         if let Some((listing, age)) = stale {
@@ -77,16 +77,16 @@ impl Cache {
         client: Option<IpAddr>,
     ) {
         let guard = FolderGuard {
-            node: Arc::clone(&self.node),
+            shared: Arc::clone(&self.shared),
             key: folder.clone(),
             pending: Arc::clone(pending),
         };
         // Without a permit, and if the pool is full, dropping the guard ends the request.
-        let Some(permit) = self.node.clients.acquire(client) else { return };
-        self.node.fills.run(move || {
-            let node = &guard.node;
-            let outcome = node.origins.list(&guard.key, &node.counters.requests).map(Arc::new);
-            node.folders.finish(guard.key.as_str(), &guard.pending, outcome);
+        let Some(permit) = self.shared.clients.acquire(client) else { return };
+        self.shared.fills.run(move || {
+            let shared = &guard.shared;
+            let outcome = shared.origins.list(&guard.key, &shared.counters.requests).map(Arc::new);
+            shared.folders.finish(guard.key.as_str(), &guard.pending, outcome);
             drop(permit);
         });
     }
@@ -94,13 +94,13 @@ impl Cache {
     /// Forgets the listing of a folder; returns whether there was one.
     #[must_use]
     pub fn forget_folder(&self, folder: &Key) -> bool {
-        self.node.folders.forget(folder.as_str())
+        self.shared.folders.forget(folder.as_str())
     }
 }
 
 /// Ends the request for a folder as failed when it is dropped without an outcome.
 struct FolderGuard {
-    node: Arc<Node>,
+    shared: Arc<Shared>,
     key: Key,
     pending: Arc<Pending<FolderOutcome>>,
 }
@@ -109,7 +109,7 @@ impl Drop for FolderGuard {
     fn drop(&mut self) {
         if !self.pending.is_finished() {
             let failure = CacheErrorKind::Busy.into();
-            self.node.folders.finish(self.key.as_str(), &self.pending, Err(failure));
+            self.shared.folders.finish(self.key.as_str(), &self.pending, Err(failure));
         }
     }
 }

@@ -17,9 +17,9 @@ use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
 use crate::key::Key;
-use crate::node::{CacheEvent, Counters, Node, Permit};
 use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
+use crate::shared::{CacheEvent, Counters, Permit, Shared};
 use crate::store::{Head, is_forwarded};
 
 pub use folders::FolderLookup;
@@ -29,7 +29,7 @@ pub use reader::Reader;
 /// A cache. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    node: Arc<Node>,
+    shared: Arc<Shared>,
 }
 
 /// The result of a lookup in the cache.
@@ -58,7 +58,7 @@ pub enum Lookup {
 /// An object in one version.
 #[derive(Debug)]
 pub struct CacheEntry {
-    node: Arc<Node>,
+    shared: Arc<Shared>,
     object: Arc<Object>,
     generation: Arc<Generation>,
     head: Arc<Head>,
@@ -78,31 +78,32 @@ impl Cache {
     ///
     /// [`OpenError`].
     pub fn open(options: CacheOptions) -> Result<Self, OpenError> {
-        Ok(Self { node: Arc::new(Node::open(options)?) })
+        Ok(Self { shared: Arc::new(Shared::open(options)?) })
     }
 
     /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with
     /// each event by the thread that noticed it: that of a fill with its report. Only the first call
     /// has an effect.
     pub fn start(&self, observe: impl Fn(&CacheEvent<'_>) + Send + Sync + 'static) {
-        if !self.node.observe(Box::new(observe)) {
+        if !self.shared.observe(Box::new(observe)) {
             return;
         }
-        let node = Arc::downgrade(&self.node);
+        let shared = Arc::downgrade(&self.shared);
         // Without this thread, more has to be fetched again after a power failure.
-        let _ = std::thread::Builder::new().name("cache".to_owned()).spawn(move || maintain(&node));
+        let _ =
+            std::thread::Builder::new().name("cache".to_owned()).spawn(move || maintain(&shared));
     }
 
     /// Returns the absolute path of the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.node.folder.path()
+        self.shared.folder.path()
     }
 
     /// Returns by which name this node recognizes its own requests (RFC 8586).
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.node.origins.id
+        &self.shared.origins.id
     }
 
     /// Returns the key of a target; see [`Key::of`]. Object stores have no queries for clients, and
@@ -119,20 +120,20 @@ impl Cache {
     /// Returns whether an origin is an object store.
     #[must_use]
     pub fn has_stores(&self) -> bool {
-        self.node.origins.has_stores()
+        self.shared.origins.has_stores()
     }
 
     /// Returns the names of the fields of clients by which objects vary, in lower case.
     #[must_use]
     pub fn vary_on(&self) -> &[String] {
-        &self.node.options.vary_on
+        &self.shared.options.vary_on
     }
 
     /// Finds an object that is open, fresh and of known length, without waiting and without a request
     /// to the origin; `None` for everything else, for which there is [`find`](Self::find).
     #[must_use]
     pub fn find_open(&self, key: &Key, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
-        let object = self.node.object(key);
+        let object = self.shared.object(key);
         let state = object.state();
         if state.response.is_some() {
             return None;
@@ -140,18 +141,18 @@ impl Cache {
         let current = state.current.clone().filter(|current| current.broken().is_none())?;
         drop(state);
         current.len()?;
-        if self.node.usage(&object.key, &current) != Use::Fresh {
+        if self.shared.usage(&object.key, &current) != Use::Fresh {
             return None;
         }
-        self.node.popularity.count(key);
+        self.shared.popularity.count(key);
         Some(self.entry(&object, current, CacheStatus::default(), request))
     }
 
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &Key, request: &ObjectRequest) -> Lookup {
-        self.node.popularity.count(key);
-        let object = self.node.object(key);
+        self.shared.popularity.count(key);
+        let object = self.shared.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {
             let (pending, is_own) = match self.look_up(&object, request) {
@@ -161,7 +162,7 @@ impl Cache {
             };
             if !is_own {
                 is_collapsed = true;
-                Counters::add(&self.node.counters.collapsed, 1);
+                Counters::add(&self.shared.counters.collapsed, 1);
             }
             let outcome = pending.outcome().await;
             if let Some(found) = self.resolve(&object, outcome, is_own, is_collapsed, request) {
@@ -177,7 +178,7 @@ impl Cache {
         let mut state = object.state();
         let is_fresh = |response: &&Arc<BufferedResponse>| {
             response.is_fresh()
-                && !self.node.expiry.covers(&object.key.escaped(), response.requested)
+                && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
         };
         if let Some(response) = state.response.as_ref().filter(is_fresh) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
@@ -187,7 +188,7 @@ impl Cache {
             }));
         }
         let current = state.current.clone().filter(|current| current.broken().is_none());
-        let usage = current.as_ref().map(|current| self.node.usage(&object.key, current));
+        let usage = current.as_ref().map(|current| self.shared.usage(&object.key, current));
         let bypasses_disk =
             request.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
         let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
@@ -199,7 +200,7 @@ impl Cache {
                 return LookupStep::Done(Box::new(Lookup::Entry(entry)));
             }
             (Some(current), Some(Use::WhileRevalidating)) => {
-                let permit = self.node.clients.acquire(request.client);
+                let permit = self.shared.clients.acquire(request.client);
                 let permit = permit.filter(|_| state.pending.is_none());
                 let begun = permit.map(|permit| (permit, begin(&mut state.pending)));
                 drop(state);
@@ -214,7 +215,7 @@ impl Cache {
             }
             (None, _) if bypasses_disk || is_private && state.pending.is_some() => {
                 drop(state);
-                let Some(permit) = self.node.clients.acquire(request.client) else {
+                let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
                 let pending = Arc::new(PendingFetch::default());
@@ -227,7 +228,7 @@ impl Cache {
         if let Some(pending) = &state.pending {
             return LookupStep::Wait(Arc::clone(pending), false);
         }
-        let Some(permit) = self.node.clients.acquire(request.client) else {
+        let Some(permit) = self.shared.clients.acquire(request.client) else {
             return LookupStep::Busy;
         };
         let pending = begin(&mut state.pending);
@@ -237,8 +238,8 @@ impl Cache {
             self.start_fetch(object, Arc::clone(&pending), request, permit);
         } else {
             let guard = FetchGuard { object: Arc::clone(object), pending: Arc::clone(&pending) };
-            let (node, request) = (Arc::clone(&self.node), request.aligned());
-            self.node.loads.run(move || fill::load(&node, guard, request, permit));
+            let (shared, request) = (Arc::clone(&self.shared), request.aligned());
+            self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
         }
         LookupStep::Wait(pending, true)
     }
@@ -252,10 +253,10 @@ impl Cache {
         permit: Permit,
     ) {
         let guard = FetchGuard { object: Arc::clone(object), pending };
-        let (node, request) = (Arc::clone(&self.node), request.aligned());
+        let (shared, request) = (Arc::clone(&self.shared), request.aligned());
         // If the pool is full, dropping the guard ends the fetch.
-        self.node.fills.run(move || {
-            fill::fetch(&node, &guard, &request);
+        self.shared.fills.run(move || {
+            fill::fetch(&shared, &guard, &request);
             drop(permit);
         });
     }
@@ -322,12 +323,12 @@ impl Cache {
         cache: CacheStatus,
         request: &ObjectRequest,
     ) -> Box<CacheEntry> {
-        self.node.quota.touch(object.key.digest());
+        self.shared.quota.touch(object.key.digest());
         let head = generation.head();
-        let freshness = head.freshness(&self.node.options.rules);
+        let freshness = head.freshness(&self.shared.options.rules);
         let ttl = Some(freshness.remaining(SystemTime::now()));
         Box::new(CacheEntry {
-            node: Arc::clone(&self.node),
+            shared: Arc::clone(&self.shared),
             object: Arc::clone(object),
             generation,
             head,
@@ -403,21 +404,21 @@ impl CacheEntry {
         let relay_slot =
             self.relay_slot.as_ref().and_then(|relay_slot| relay_slot.lock().ok()?.take());
         let requester = (self.cdn_loop.clone(), self.client);
-        Reader::new(Arc::clone(&self.node), object, generation, requester, relay_slot)
+        Reader::new(Arc::clone(&self.shared), object, generation, requester, relay_slot)
     }
 }
 
 /// Scans the folder once, and then syncs new bytes for as long as the cache exists.
-fn maintain(node: &Weak<Node>) {
-    if let Some(node) = node.upgrade() {
-        node.folder.scan(&mut |digest, bytes| node.quota.add_existing(&digest, bytes));
+fn maintain(shared: &Weak<Shared>) {
+    if let Some(shared) = shared.upgrade() {
+        shared.folder.scan(&mut |digest, bytes| shared.quota.add_existing(&digest, bytes));
     }
     loop {
         std::thread::sleep(SAVE_INTERVAL);
-        let Some(node) = node.upgrade() else { return };
-        node.restore_folder();
-        let generations = node.generations();
-        drop(node);
+        let Some(shared) = shared.upgrade() else { return };
+        shared.restore_folder();
+        let generations = shared.generations();
+        drop(shared);
         generations.iter().for_each(|generation| generation.save());
     }
 }

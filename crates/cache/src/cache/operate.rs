@@ -4,7 +4,7 @@ use std::io;
 
 use super::Cache;
 use crate::key::Key;
-use crate::node::CacheStats;
+use crate::shared::CacheStats;
 
 /// An object in memory.
 #[derive(Clone, Debug)]
@@ -25,15 +25,15 @@ impl Cache {
     /// Returns the counts.
     #[must_use]
     pub fn counters(&self) -> CacheStats {
-        self.node.counters()
+        self.shared.counters()
     }
 
     /// Removes an object; returns whether there was one. Waits for the disk.
     #[must_use]
     pub fn purge(&self, key: &Key) -> bool {
-        let object = self.node.object(key);
+        let object = self.shared.object(key);
         object.purge();
-        self.node.remove(key.digest())
+        self.shared.remove(key.digest())
     }
 
     /// Declares all objects stale whose path has this prefix: each is validated before its next use.
@@ -43,20 +43,20 @@ impl Cache {
     ///
     /// If that cannot be recorded on the disk; then it holds for this process alone.
     pub fn expire(&self, prefix: &Key) -> io::Result<()> {
-        self.node.expiry.add(&prefix.escaped())
+        self.shared.expiry.add(&prefix.escaped())
     }
 
     /// Returns at most this many paths and how often they were requested lately, the most popular
     /// first. Below a path are lines `name: value`, one for each field by which objects vary.
     #[must_use]
     pub fn popular(&self, number: usize) -> Vec<(String, u64)> {
-        self.node.popularity.top(number)
+        self.shared.popularity.top(number)
     }
 
     /// Returns the objects that are open, those that are being filled first.
     #[must_use]
     pub fn stored(&self) -> Vec<StoredObject> {
-        let stored = self.node.stored().into_iter().map(|(object, generation)| StoredObject {
+        let stored = self.shared.stored().into_iter().map(|(object, generation)| StoredObject {
             key: object.key.as_str().to_owned(),
             len: generation.len(),
             present: generation.count(),

@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::generation::{Generation, ReadStep};
-use crate::node::Node;
 use crate::object::Object;
+use crate::shared::Shared;
 
 /// A reader of an object.
 #[derive(Debug)]
 pub struct Reader {
-    node: Arc<Node>,
+    shared: Arc<Shared>,
     object: Arc<Object>,
     generation: Arc<Generation>,
     seen: u64,
@@ -28,7 +28,7 @@ pub struct Reader {
 
 impl Reader {
     pub(super) fn new(
-        node: Arc<Node>,
+        shared: Arc<Shared>,
         object: Arc<Object>,
         generation: Arc<Generation>,
         (cdn_loop, client): (String, Option<IpAddr>),
@@ -36,7 +36,7 @@ impl Reader {
     ) -> Self {
         generation.enter();
         let seen = generation.failures();
-        Self { node, object, generation, seen, cdn_loop, client, relay: Mutex::new(relay) }
+        Self { shared, object, generation, seen, cdn_loop, client, relay: Mutex::new(relay) }
     }
 
     /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
@@ -60,13 +60,13 @@ impl Reader {
 
     /// Drops the object because the disk failed to read its file; the next request fetches it again.
     pub fn mark_damaged(&self) {
-        self.node.mark_damaged(&self.object, &self.generation);
+        self.shared.mark_damaged(&self.object, &self.generation);
     }
 
     /// Returns whether the origin has stopped in the middle of a relay.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
-        let limit = self.node.options.timeout;
+        let limit = self.shared.options.timeout;
         self.relay().as_ref().is_some_and(|relay| relay.has_stalled(limit))
     }
 
@@ -109,11 +109,11 @@ impl Reader {
             ReadStep::Fail(error) => Poll::Ready(Err(error)),
             ReadStep::Wait => Poll::Pending,
             ReadStep::StartFill(id, range) => {
-                let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
+                let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
                 let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
-                let is_begun = self.node.clients.acquire(self.client).is_some_and(|permit| {
-                    self.node.fills.run(move || {
-                        fill::fill_hole(&node, &object, &generation, (id, range), &cdn_loop);
+                let is_begun = self.shared.clients.acquire(self.client).is_some_and(|permit| {
+                    self.shared.fills.run(move || {
+                        fill::fill_hole(&shared, &object, &generation, (id, range), &cdn_loop);
                         drop(permit);
                     })
                 });
@@ -131,14 +131,14 @@ impl Reader {
     fn start_relay(&self) -> Result<Relay, CacheError> {
         let (relay, writer) =
             Relay::new().map_err(|error| CacheErrorKind::Busy.with_source(error))?;
-        let (node, object) = (Arc::clone(&self.node), Arc::clone(&self.object));
+        let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
-        let permit = self.node.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
+        let permit = self.shared.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
         let job = move || {
-            fill::relay(&node, &object, &generation, (writer, None), &cdn_loop);
+            fill::relay(&shared, &object, &generation, (writer, None), &cdn_loop);
             drop(permit);
         };
-        if self.node.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
+        if self.shared.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
     }
 
     fn relay(&self) -> MutexGuard<'_, Option<Relay>> {

@@ -21,13 +21,13 @@ use super::relay::RelayWriter;
 use super::request::{fields, file_request};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
-use crate::node::{Counters, FillReport, Node};
 use crate::object::Object;
+use crate::shared::{Counters, FillReport, Shared};
 use crate::store::stored_fields;
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
-    node: Arc<Node>,
+    shared: Arc<Shared>,
     object: Arc<Object>,
     generation: Arc<Generation>,
     id: u64,
@@ -46,14 +46,14 @@ pub(super) struct Fill {
 
 /// Fills a hole of a version. The fill was registered under this number.
 pub(crate) fn fill_hole(
-    node: &Arc<Node>,
+    shared: &Arc<Shared>,
     object: &Arc<Object>,
     generation: &Arc<Generation>,
     (id, range): (u64, Range<u64>),
     cdn_loop: &str,
 ) {
-    let mut fill = Fill::new(node, object, generation, (id, range.clone()), cdn_loop);
-    match node.reserve(range.end - range.start) {
+    let mut fill = Fill::new(shared, object, generation, (id, range.clone()), cdn_loop);
+    match shared.reserve(range.end - range.start) {
         Ok(()) => {
             fill.reserved = range.end - range.start;
             fill.run(None);
@@ -65,14 +65,14 @@ pub(crate) fn fill_hole(
 /// Relays a range of a version to one client without storing it. `first` is a response whose body
 /// is still unread, with the range of that body.
 pub(crate) fn relay(
-    node: &Arc<Node>,
+    shared: &Arc<Shared>,
     object: &Arc<Object>,
     generation: &Arc<Generation>,
     (writer, first): (RelayWriter, Option<(OriginResponse, Range<u64>)>),
     cdn_loop: &str,
 ) {
     let Some(range) = writer.wanted() else { return writer.end(Ok(())) };
-    let mut fill = Fill::new(node, object, generation, (0, range.clone()), cdn_loop);
+    let mut fill = Fill::new(shared, object, generation, (0, range.clone()), cdn_loop);
     fill.writer = Some(writer);
     let first = first
         .filter(|(_, body)| body.contains(&range.start) && range.start - body.start <= MAX_SKIPPED);
@@ -99,14 +99,14 @@ pub(crate) fn relay(
 
 impl Fill {
     pub(super) fn new(
-        node: &Arc<Node>,
+        shared: &Arc<Shared>,
         object: &Arc<Object>,
         generation: &Arc<Generation>,
         (id, rest): (u64, Range<u64>),
         cdn_loop: &str,
     ) -> Self {
         Self {
-            node: Arc::clone(node),
+            shared: Arc::clone(shared),
             object: Arc::clone(object),
             generation: Arc::clone(generation),
             id,
@@ -179,7 +179,7 @@ impl Fill {
         let cannot_go_on = self.generation.version().is_none() || self.generation.len().is_none();
         if cannot_go_on {
             // No other response is known to have the same version.
-            self.node.discard(&self.object, &self.generation, kind);
+            self.shared.discard(&self.object, &self.generation, kind);
         }
     }
 
@@ -189,10 +189,10 @@ impl Fill {
         let version = self.generation.version().cloned().map(|version| (version, len));
         let range = Some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, version.clone());
-        let lines = fields(&request, &self.node.origins.id, &self.cdn_loop);
+        let lines = fields(&request, &self.shared.origins.id, &self.cdn_loop);
         let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Counters::add(&self.node.counters.requests, 1);
-        let received = self.node.origins.send(&self.object.key, &lines, true);
+        Counters::add(&self.shared.counters.requests, 1);
+        let received = self.shared.origins.send(&self.object.key, &lines, true);
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
@@ -235,7 +235,7 @@ impl Fill {
     /// the same entity tag, also if that is a weak one and the version is known by its date, and does
     /// not say by now that it is for one client.
     fn may_add(&self, response: &Response) -> bool {
-        let (fields, vary_on) = (stored_fields(response), &self.node.options.vary_on);
+        let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
         !self.generation.head().is_denied_by(response)
             && (!self.generation.is_stored()
                 || may_store(response.status, &fields, vary_on).is_ok())
@@ -243,25 +243,29 @@ impl Fill {
 
     /// Drops the version, because the origin has another one.
     fn changed(&self) -> CacheError {
-        Counters::add(&self.node.counters.changed, 1);
-        self.node.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+        Counters::add(&self.shared.counters.changed, 1);
+        self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
         CacheErrorKind::Changed.into()
     }
 
     /// Discards the beginning of a body, which is present or not needed.
     fn discard(&self, connection: &mut Connection<'static>, len: u64) -> Result<(), CacheError> {
-        let sink =
-            self.node.null.try_clone().map_err(|error| CacheErrorKind::Disk.with_source(error))?;
-        let options = ReceiveOptions { pipes: Some(&self.node.pipes), ..ReceiveOptions::default() };
+        let sink = self
+            .shared
+            .null
+            .try_clone()
+            .map_err(|error| CacheErrorKind::Disk.with_source(error))?;
+        let options =
+            ReceiveOptions { pipes: Some(&self.shared.pipes), ..ReceiveOptions::default() };
         let framing = BodyFraming::Length(len);
         let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
-        Counters::add(&self.node.counters.origin_bytes, received.report.bytes());
+        Counters::add(&self.shared.counters.origin_bytes, received.report.bytes());
         received.outcome.map_err(|error| error_of(error, false))
     }
 
     /// Evicts objects after the disk turned out to be full; returns whether there were any.
     fn make_room(&self) -> bool {
-        self.node.evict(self.rest.end.saturating_sub(self.rest.start).min(STOP_ALIGNMENT))
+        self.shared.evict(self.rest.end.saturating_sub(self.rest.start).min(STOP_ALIGNMENT))
     }
 
     /// Returns whether the client of a relay has disconnected.
@@ -333,10 +337,10 @@ impl Fill {
     ) -> Result<(), CacheError> {
         if let Some(writer) = &self.writer {
             writer.shared.watch(None);
-            connection.incoming().set_timeout(Some(self.node.options.timeout));
+            connection.incoming().set_timeout(Some(self.shared.options.timeout));
         }
         if keeps_alive && !self.has_left() {
-            self.node.origins.recycle(origin, connection);
+            self.shared.origins.recycle(origin, connection);
         }
         Ok(())
     }
@@ -362,20 +366,20 @@ impl Fill {
                 return relay.arrived(at);
             }
             if !is_end {
-                growth.arrived(at, &self.node, &self.generation);
+                growth.arrived(at, &self.shared, &self.generation);
             }
             if at > notified {
                 generation.arrived(id, notified..at);
                 notified = at;
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
-                generation.note(piece, at - begun);
+                generation.record_progress(piece, at - begun);
                 recorded = at;
             }
         };
         let options = ReceiveOptions {
-            policy: self.node.options.policy,
-            pipes: Some(&self.node.pipes),
+            policy: self.shared.options.policy,
+            pipes: Some(&self.shared.pipes),
             progress_every: Some(1),
             limit: Some(MAX_UNKNOWN_LEN),
             ..ReceiveOptions::default()
@@ -392,12 +396,12 @@ impl Fill {
         self.reserved += growth.reserved;
         self.rest.start = start + bytes;
         self.report.add(&received.report);
-        Counters::add(&self.node.counters.origin_bytes, bytes);
+        Counters::add(&self.shared.counters.origin_bytes, bytes);
         if let Some(refused) = growth.refused {
             return Err(refused.into());
         }
         if growth.is_unread {
-            self.node.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+            self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
             return Ok(());
         }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
@@ -427,21 +431,21 @@ impl Drop for Fill {
         let is_stored = self.generation.is_stored() && self.writer.is_none();
         let digest = self.object.key.digest();
         let kept = self.reserved.min(written);
-        self.node.quota.settle(is_stored.then_some(digest), kept, self.reserved - kept);
+        self.shared.quota.release(is_stored.then_some(digest), kept, self.reserved - kept);
         if is_stored && written > kept {
-            self.node.quota.settle(Some(digest), written - kept, 0);
+            self.shared.quota.release(Some(digest), written - kept, 0);
         }
         if std::thread::panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
         }
         match &self.writer {
             Some(writer) => {
-                Counters::add(&self.node.counters.relayed_bytes, written);
+                Counters::add(&self.shared.counters.relayed_bytes, written);
                 writer.end(self.error.clone().map_or(Ok(()), Err));
             }
             None => self.generation.end_fill(self.id, self.error.clone()),
         }
-        self.node.report(&FillReport {
+        self.shared.report(&FillReport {
             key: self.object.key.as_str(),
             origin: &self.origin,
             report: &self.report,

@@ -92,7 +92,7 @@ impl BufferedResponse {
 }
 
 /// Returns the target of a redirect as clients of this node see it: below the origin's URL this is
-/// a path of this node, which starts with a slash.
+/// a path of this server, which starts with a slash.
 fn relative(location: &str, from: &Url, base: &str) -> String {
     let Ok(mut to) = from.join(location) else { return location.to_owned() };
     // An http address has a host, so both can be removed.

@@ -20,20 +20,20 @@ use super::relay::Relay;
 use super::request::{ObjectRequest, fields, file_request};
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
-use crate::node::{Counters, Node, Permit};
 use crate::object::{FetchGuard, FetchOutcome, Object};
 use crate::ranges::RangeSet;
+use crate::shared::{Counters, Permit, Shared};
 use crate::store::{Head, millis, stored_fields};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
-pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
+pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
     let object = &guard.object;
     let digest = object.key.digest();
     let purges = object.state().purges;
-    if let Some((kept, contents)) = node.folder.load(digest, object.key.as_str()) {
+    if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str()) {
         let present: RangeSet = contents.present.into_iter().collect();
-        node.quota.add_existing(digest, present.count());
+        shared.quota.add_existing(digest, present.count());
         let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
         let mut state = object.state();
         if state.purges == purges {
@@ -45,13 +45,13 @@ pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, p
         state.is_loaded = true;
         state.current.clone()
     };
-    let usable = current.filter(|current| node.usage(&object.key, current) == Use::Fresh);
+    let usable = current.filter(|current| shared.usage(&object.key, current) == Use::Fresh);
     match usable {
         Some(current) => guard.finish(FetchOutcome::Loaded(current)),
         None => {
-            let for_job = Arc::clone(node);
+            let for_job = Arc::clone(shared);
             // If the pool is full, dropping the guard ends the fetch.
-            node.fills.run(move || {
+            shared.fills.run(move || {
                 fetch(&for_job, &guard, &wanted);
                 drop(permit);
             });
@@ -60,17 +60,17 @@ pub(crate) fn load(node: &Arc<Node>, guard: FetchGuard, wanted: ObjectRequest, p
 }
 
 /// Fetches an object from the origin, or validates the stored one.
-pub(crate) fn fetch(node: &Arc<Node>, guard: &FetchGuard, wanted: &ObjectRequest) {
+pub(crate) fn fetch(shared: &Arc<Shared>, guard: &FetchGuard, wanted: &ObjectRequest) {
     let purges = guard.object.state().purges;
-    let fetch_ = Fetch { node, guard, wanted, requested: SystemTime::now(), purges };
+    let fetch = Fetch { shared, guard, wanted, requested: SystemTime::now(), purges };
     match guard.object.current().filter(|current| current.broken().is_none()) {
-        Some(current) => fetch_.validate(&current),
-        None => fetch_.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
+        Some(current) => fetch.validate(&current),
+        None => fetch.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
     }
 }
 
 struct Fetch<'q> {
-    node: &'q Arc<Node>,
+    shared: &'q Arc<Shared>,
     guard: &'q FetchGuard,
     wanted: &'q ObjectRequest,
     requested: SystemTime,
@@ -88,11 +88,11 @@ impl Fetch<'_> {
         request: &FileRequest,
         more: &[(&'static str, String)],
     ) -> Result<OriginResponse, OriginFailure> {
-        let mut lines = fields(request, &self.node.origins.id, &self.wanted.cdn_loop);
+        let mut lines = fields(request, &self.shared.origins.id, &self.wanted.cdn_loop);
         lines.extend_from_slice(more);
         let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Counters::add(&self.node.counters.requests, 1);
-        self.node.origins.send(&self.object().key, &lines, false)
+        Counters::add(&self.shared.counters.requests, 1);
+        self.shared.origins.send(&self.object().key, &lines, false)
     }
 
     /// Validates the stored version.
@@ -112,14 +112,14 @@ impl Fetch<'_> {
                 let OriginResponse { answer, origin, .. } = received;
                 let mut newer = Head::clone(&head);
                 newer.freshen(&answer.response, self.requested);
-                if may_store(200, &newer.fields, &self.node.options.vary_on).is_err() {
+                if may_store(200, &newer.fields, &self.shared.options.vary_on).is_err() {
                     // It is for all clients no more: each gets an answer of its own.
-                    self.node.remove(self.object().key.digest());
+                    self.shared.remove(self.object().key.digest());
                     return self.fetch_new(None);
                 }
                 current.describe(|head| *head = newer);
                 if let Some(connection) = answer.connection.finish(&answer.response) {
-                    self.node.origins.recycle(origin, connection);
+                    self.shared.origins.recycle(origin, connection);
                 }
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 304));
             }
@@ -146,7 +146,7 @@ impl Fetch<'_> {
             && version == head.version
             && head.size == Some(len)
             && response.coding().is_none()
-            && may_store(200, &stored_fields(response), &self.node.options.vary_on).is_ok()
+            && may_store(200, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
     /// Fetches an object that is not stored.
@@ -158,7 +158,7 @@ impl Fetch<'_> {
                 if let Some(connection) =
                     received.answer.connection.finish(&received.answer.response)
                 {
-                    self.node.origins.recycle(received.origin, connection);
+                    self.shared.origins.recycle(received.origin, connection);
                 }
                 self.fetch_new(None);
             }
@@ -213,7 +213,7 @@ impl Fetch<'_> {
                 ),
             },
             404 | 410 => {
-                self.node.remove(self.object().key.digest());
+                self.shared.remove(self.object().key.digest());
                 self.response(received);
             }
             401 | 407 => self.failed(CacheErrorKind::AccessDenied),
@@ -233,10 +233,10 @@ impl Fetch<'_> {
     /// Forwards a response without an object.
     fn response(&self, received: OriginResponse) {
         let origin = received.origin;
-        let names = &self.node.options.vary_on;
+        let names = &self.shared.options.vary_on;
         let (response, connection) = BufferedResponse::read(received, self.requested, names);
         if let Some(connection) = connection {
-            self.node.origins.recycle(origin, connection);
+            self.shared.origins.recycle(origin, connection);
         }
         // With these statuses the body or its location matters, so an error page cannot replace it.
         if matches!(response.status, 200..=399) && response.content.is_none() {
@@ -254,7 +254,7 @@ impl Fetch<'_> {
 
     /// Returns whether a stale version may be used because the origin has failed.
     fn is_usable(&self, current: &Arc<Generation>) -> bool {
-        self.node.is_usable_on_error(&self.object().key, current)
+        self.shared.is_usable_on_error(&self.object().key, current)
     }
 
     fn failed(&self, error: CacheErrorKind) {
@@ -282,24 +282,24 @@ impl Fetch<'_> {
             && may_store(
                 status,
                 &stored_fields(&received.answer.response),
-                &self.node.options.vary_on,
+                &self.shared.options.vary_on,
             )
             .is_ok();
         let reserved = if end == u64::MAX { 0 } else { end - start };
-        if self.wanted.is_relayed || self.node.reserve(reserved).is_err() {
+        if self.wanted.is_relayed || self.shared.reserve(reserved).is_err() {
             return self.relay(received, total, start..end);
         }
         let create = || self.create(&received.answer.response, total, is_stored);
         let created = match create() {
-            Err(_) if self.node.restore_folder() => create(),
+            Err(_) if self.shared.restore_folder() => create(),
             created => created,
         };
-        self.node.note_stored(created.as_ref().map(drop));
+        self.shared.note_stored(created.as_ref().map(drop));
         let generation = match created {
             Ok(generation) => Arc::new(generation),
             // The disk is full or broken.
             Err(_) => {
-                self.node.quota.settle(None, 0, reserved);
+                self.shared.quota.release(None, 0, reserved);
                 return self.relay(received, total, start..end);
             }
         };
@@ -308,7 +308,7 @@ impl Fetch<'_> {
         }
         let id = generation.begin_fill(start, (end != u64::MAX).then_some(end));
         let mut fill = Fill::new(
-            self.node,
+            self.shared,
             self.object(),
             &generation,
             (id, start..end),
@@ -318,7 +318,7 @@ impl Fetch<'_> {
         if is_stored {
             self.put(&generation);
         } else if !is_purged {
-            self.node.remove(self.object().key.digest());
+            self.shared.remove(self.object().key.digest());
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
         self.guard.finish(FetchOutcome::Sent(Arc::clone(&generation), status));
@@ -336,12 +336,12 @@ impl Fetch<'_> {
         let digest = self.object().key.digest();
         match self.object().replace(generation, CacheErrorKind::Changed, self.purges) {
             Some(had_one) => {
-                self.node.quota.removed(digest);
-                Counters::add(&self.node.counters.changed, had_one.into());
+                self.shared.quota.removed(digest);
+                Counters::add(&self.shared.counters.changed, had_one.into());
             }
             None => {
                 generation.detach();
-                self.node.folder.remove_version(digest, &generation.head().body);
+                self.shared.folder.remove_version(digest, &generation.head().body);
             }
         }
     }
@@ -350,23 +350,23 @@ impl Fetch<'_> {
     fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
-        let file = self.node.null.try_clone().map(OwnedFd::from);
-        let permit = self.node.relaying.acquire(self.wanted.client);
+        let file = self.shared.null.try_clone().map(OwnedFd::from);
+        let permit = self.shared.relaying.acquire(self.wanted.client);
         let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
         else {
             return self.failed(CacheErrorKind::Busy);
         };
         // The stored version is out of date.
-        self.node.remove(self.object().key.digest());
+        self.shared.remove(self.object().key.digest());
         self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
         let generation = Arc::new(Generation::relayed(Arc::new(file), head));
-        let (node, object) = (Arc::clone(self.node), Arc::clone(self.object()));
+        let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
         let (of_job, cdn_loop) = (Arc::clone(&generation), self.wanted.cdn_loop.clone());
         let job = move || {
-            relay(&node, &object, &of_job, (writer, Some((received, body))), &cdn_loop);
+            relay(&shared, &object, &of_job, (writer, Some((received, body))), &cdn_loop);
             drop(permit);
         };
-        if !self.node.relays.run(job) {
+        if !self.shared.relays.run(job) {
             return self.failed(CacheErrorKind::Busy);
         }
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
@@ -397,10 +397,10 @@ impl Fetch<'_> {
         let digest = self.object().key.digest();
         let nothing = RangeSet::default();
         if !is_stored {
-            let file = self.node.folder.create_unnamed(digest, &mut head)?;
+            let file = self.shared.folder.create_unnamed(digest, &mut head)?;
             return Ok(Generation::new(file, head, None, nothing));
         }
-        let kept = self.node.folder.create(digest, head)?;
+        let kept = self.shared.folder.create(digest, head)?;
         let head = kept.journal.subject().clone();
         Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
     }

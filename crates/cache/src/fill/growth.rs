@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
-use crate::node::Node;
+use crate::shared::Shared;
 
 /// The room of a body whose length is not known.
 pub(super) struct Growth {
@@ -31,14 +31,14 @@ impl Growth {
     }
 
     /// Reserves room for what has come, or stops the body if there is none or nobody reads it any more.
-    pub(super) fn arrived(&mut self, at: u64, node: &Node, generation: &Generation) {
+    pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
         let Some(origin) = &self.origin else { return };
         if at >= self.border {
             self.border = at + BORDER;
             self.is_unread = generation.readers() == 0;
         }
         while at > self.until && self.refused.is_none() {
-            match node.reserve(STEP) {
+            match shared.reserve(STEP) {
                 Ok(()) => (self.reserved, self.until) = (self.reserved + STEP, self.until + STEP),
                 Err(error) => self.refused = Some(error.kind()),
             }

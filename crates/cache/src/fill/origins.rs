@@ -55,7 +55,7 @@ pub(crate) struct OriginResponse {
     pub(super) origin: usize,
     /// The URL of the origin, without credentials and trailing slash.
     pub(super) base: Arc<str>,
-    /// Whether the request had credentials of this node, so that error bodies are not forwarded to
+    /// Whether the request had credentials of this server, so that error bodies are not forwarded to
     /// clients.
     pub(super) has_secrets: bool,
 }

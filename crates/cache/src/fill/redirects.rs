@@ -7,7 +7,7 @@ use underpass_client::{HttpClient, OpenResponse, Request, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
 
-/// A host to which an origin may redirect this node.
+/// A host to which an origin may redirect this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectHost {
     /// In lower case; without the star of a rule for all names below it, but with its dot.

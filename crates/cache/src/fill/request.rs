@@ -38,7 +38,7 @@ pub(super) fn file_request(
     FileRequest { range, version, ..FileRequest::default() }
 }
 
-/// Returns the fields of a request; `own` is the identifier of this node.
+/// Returns the fields of a request; `own` is the identifier of this server.
 pub(super) fn fields(
     asked: &FileRequest,
     own: &str,

@@ -105,7 +105,7 @@ impl DiskQuota {
     }
 
     /// Releases reserved bytes: those written to a stored object, and those that will not be written.
-    pub(crate) fn settle(&self, digest: Option<&Digest>, written: u64, unwritten: u64) {
+    pub(crate) fn release(&self, digest: Option<&Digest>, written: u64, unwritten: u64) {
         let mut state = self.lock();
         state.reserved = state.reserved.saturating_sub(written + unwritten);
         if let Some(digest) = digest {

@@ -31,7 +31,7 @@ use crate::pool::Pool;
 use crate::store::{DiskQuota, Folder, QuotaExceeded, Restored};
 
 /// What all parts of a cache share.
-pub(crate) struct Node {
+pub(crate) struct Shared {
     pub(crate) options: CacheOptions,
     pub(crate) folder: Folder,
     pub(crate) quota: DiskQuota,
@@ -145,7 +145,7 @@ impl Counters {
     }
 }
 
-impl Node {
+impl Shared {
     pub(crate) fn open(options: CacheOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(&options.folder)?;
         let null = File::options().write(true).open("/dev/null").map_err(|source| {
@@ -369,9 +369,9 @@ impl Node {
         }
         Counters::add(&self.counters.damaged, 1);
         self.quota.mark_damaged();
-        let (node, object) = (Arc::clone(self), Arc::clone(object));
+        let (shared, object) = (Arc::clone(self), Arc::clone(object));
         let generation = Arc::clone(generation);
-        self.loads.run(move || node.remove_version(&object, &generation));
+        self.loads.run(move || shared.remove_version(&object, &generation));
     }
 
     /// Returns the counts.
@@ -399,9 +399,9 @@ impl Node {
     }
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Shared").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 

@@ -50,7 +50,7 @@ impl Expiry {
     ///
     /// If the file cannot be written; then the prefix holds for this process alone.
     pub(crate) fn add(&self, prefix: &str) -> io::Result<()> {
-        self.note(millis(SystemTime::now()), prefix);
+        self.insert(millis(SystemTime::now()), prefix);
         let _writing = lock(&self.writing);
         // Prefixes that other threads have added in the meantime are written too.
         let lines: String = {
@@ -64,7 +64,7 @@ impl Expiry {
         fs::rename(&part, &self.file)
     }
 
-    fn note(&self, moment: u64, prefix: &str) {
+    fn insert(&self, moment: u64, prefix: &str) {
         let mut prefixes = lock(&self.prefixes);
         prefixes.retain(|(_, known)| !known.starts_with(prefix));
         prefixes.push((moment, prefix.to_owned()));
@@ -124,7 +124,7 @@ mod tests {
         let expiry = Expiry::load(file).unwrap();
         // The oldest prefixes are merged into one for all paths.
         for number in 0..3 * MAX_PREFIXES {
-            expiry.note(after + number as u64, &format!("/n/{number}/"));
+            expiry.insert(after + number as u64, &format!("/n/{number}/"));
         }
         assert_eq!(expiry.prefixes.lock().unwrap().len(), MAX_PREFIXES);
         assert!(expiry.covers("/a/b", before) && expiry.covers("/n/9/x", after + 9));
