@@ -137,7 +137,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Arguments(error) => f.write_str(&fmt_reason(error)),
+            Self::Arguments(error) => f.write_str(&clap_message(error)),
             Self::Failed { line, .. } | Self::Usage(line) => f.write_str(line),
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))
@@ -224,7 +224,7 @@ fn number_fault(error: &clap::Error) -> Option<(String, &'static str)> {
 }
 
 /// Returns what clap complains about, in one line, without its advice about the usage.
-pub(crate) fn fmt_reason(error: &clap::Error) -> String {
+pub(crate) fn clap_message(error: &clap::Error) -> String {
     let mut text = error.to_string();
     if let Some((words, plain)) = number_fault(error) {
         text = text.replace(&words, plain);

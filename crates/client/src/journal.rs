@@ -126,7 +126,7 @@ impl<S: Clone + Serialize> Journal<S> {
         Ok(())
     }
 
-    /// Adds a piece that is about to be fetched; returns its number for [`note`](Self::note).
+    /// Adds a piece that is about to be fetched; returns its number for [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
         inner.pieces.push(Piece { start: piece.start, end: piece.end, done: 0 });
@@ -135,8 +135,8 @@ impl<S: Clone + Serialize> Journal<S> {
         number
     }
 
-    /// Notes how many bytes of a piece are in the file.
-    pub fn note(&self, number: usize, done: u64) {
+    /// Records how many bytes of a piece are in the file.
+    pub fn record_progress(&self, number: usize, done: u64) {
         let mut inner = self.lock();
         inner.pieces[number].done = done;
         inner.write_piece(number);
@@ -356,16 +356,16 @@ mod tests {
         let first = journal.begin(&(0..100));
         let second = journal.begin(&(100..200));
         let third = journal.begin(&(500..600));
-        journal.note(first, 100);
-        journal.note(second, 50);
-        journal.note(third, 1);
+        journal.record_progress(first, 100);
+        journal.record_progress(second, 50);
+        journal.record_progress(third, 1);
         let known = read(&open(folder.path()), name).expect("it is there");
         assert_eq!(known.subject, subject());
         assert_eq!(known.present, [0..150, 500..501]);
         assert_eq!(journal.present(), known.present);
         let again = Journal::resume(open(folder.path()), name, known).expect("a journal");
         let fourth = again.begin(&(150..200));
-        again.note(fourth, 50);
+        again.record_progress(fourth, 50);
         let known = read(&open(folder.path()), name).expect("it is there");
         assert_eq!(known.present, [0..200, 500..501]);
         remove(&open(folder.path()), name);
@@ -379,9 +379,9 @@ mod tests {
         let part = File::create(folder.path().join("part")).expect("a file");
         let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
         let piece = journal.begin(&(0..100));
-        journal.note(piece, 60);
+        journal.record_progress(piece, 60);
         journal.save(&part).expect("saved");
-        journal.note(piece, 90);
+        journal.record_progress(piece, 90);
         let path = folder.path().join(name);
         let text = fs::read_to_string(&path).expect("text");
         assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
@@ -397,7 +397,7 @@ mod tests {
         let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
         for start in [0, 1000] {
             let piece = journal.begin(&(start..start + 100));
-            journal.note(piece, 100);
+            journal.record_progress(piece, 100);
         }
         let path = folder.path().join(name);
         let text = fs::read(&path).expect("text");

@@ -57,7 +57,7 @@ pub use report::{Decline, Declined, Report, Tally};
 pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{
-    Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered, send_small,
+    Capabilities, Confirm, Options, PeerMessage, Progress, Status, Transfer, buffered, send_small,
     send_with_head,
 };
 pub use underpass_sys::{Kind, Usage, processor_time};

@@ -203,7 +203,7 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         let before = self.bytes();
         for decline in &other.declined {
-            self.note(Decline { at: before + decline.at, ..*decline });
+            self.add_decline(Decline { at: before + decline.at, ..*decline });
         }
         self.memory.bytes += other.memory.bytes;
         self.memory.calls += other.memory.calls;
@@ -225,7 +225,7 @@ impl Report {
     }
 
     /// Records a decline; a repeated one is only counted, so that the list stays short.
-    pub(crate) fn note(&mut self, decline: Decline) {
+    pub(crate) fn add_decline(&mut self, decline: Decline) {
         let same =
             |known: &&mut Decline| known.what == decline.what && known.refusal == decline.refusal;
         match self.declined.iter_mut().find(same) {

@@ -41,13 +41,13 @@ impl<'a> Limits<'a> {
     ///
     /// # Errors
     ///
-    /// [`Expired`] if the flag is true or no time is left.
-    pub fn check(&self) -> Result<Option<Duration>, Expired> {
+    /// [`WaitError`] if the flag is true or no time is left.
+    pub fn check(&self) -> Result<Option<Duration>, WaitError> {
         if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(Expired::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) { Err(Expired::TimedOut) } else { Ok(left) }
+        if left.is_some_and(|left| left.is_zero()) { Err(WaitError::TimedOut) } else { Ok(left) }
     }
 
     /// Returns how long the caller may wait by other means before it checks again.
@@ -55,7 +55,7 @@ impl<'a> Limits<'a> {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn moment(&self) -> Result<Option<Duration>, Expired> {
+    pub fn moment(&self) -> Result<Option<Duration>, WaitError> {
         let left = self.check()?;
         Ok(left.into_iter().chain(self.cancel.map(|_| POLL_INTERVAL)).min())
     }
@@ -66,7 +66,7 @@ impl<'a> Limits<'a> {
     /// # Errors
     ///
     /// As [`check`](Self::check), before waiting.
-    pub fn poll(&self, ends: &mut [PollFd<'_>]) -> Result<bool, Expired> {
+    pub fn poll(&self, ends: &mut [PollFd<'_>]) -> Result<bool, WaitError> {
         Ok(poll(ends, self.moment()?))
     }
 
@@ -75,7 +75,7 @@ impl<'a> Limits<'a> {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn until_ready(&self, end: impl AsFd, flags: PollFlags) -> Result<(), Expired> {
+    pub fn until_ready(&self, end: impl AsFd, flags: PollFlags) -> Result<(), WaitError> {
         while !self.poll(&mut [PollFd::new(&end, flags)])? {}
         Ok(())
     }
@@ -90,25 +90,25 @@ pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
 
 /// Why a wait ended with nothing ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expired {
+pub enum WaitError {
     /// The flag became true.
     Cancelled,
     /// No time is left.
     TimedOut,
 }
 
-impl From<Expired> for Errno {
-    fn from(expired: Expired) -> Self {
-        match expired {
-            Expired::Cancelled => Self::INTR,
-            Expired::TimedOut => Self::TIMEDOUT,
+impl From<WaitError> for Errno {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Cancelled => Self::INTR,
+            WaitError::TimedOut => Self::TIMEDOUT,
         }
     }
 }
 
-impl From<Expired> for std::io::Error {
-    fn from(expired: Expired) -> Self {
-        Errno::from(expired).into()
+impl From<WaitError> for std::io::Error {
+    fn from(error: WaitError) -> Self {
+        Errno::from(error).into()
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     fn a_wait_ends_by_its_deadline_or_its_flag() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let short = Limits::since(Instant::now(), Some(Duration::from_millis(20)), None);
-        assert_eq!(short.until_ready(&reader, PollFlags::IN), Err(Expired::TimedOut));
+        assert_eq!(short.until_ready(&reader, PollFlags::IN), Err(WaitError::TimedOut));
         let flag = AtomicBool::new(false);
         let limits = Limits::new(None, Some(&flag));
         std::thread::scope(|scope| {
@@ -146,7 +146,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 flag.store(true, Ordering::Relaxed);
             });
-            assert_eq!(limits.until_ready(&reader, PollFlags::IN), Err(Expired::Cancelled));
+            assert_eq!(limits.until_ready(&reader, PollFlags::IN), Err(WaitError::Cancelled));
         });
         // Without a flag and a deadline the wait may last forever.
         assert_eq!(Limits::default().moment(), Ok(None));

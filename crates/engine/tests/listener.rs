@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::thread;
 
 use scratch::{Scratch, assert_reset, pattern, tcp_pair};
-use underpass_engine::{Error, Heard, Options, Sink, Source, Transfer};
+use underpass_engine::{Error, Options, PeerMessage, Sink, Source, Transfer};
 
 const LEN: usize = 16 << 20;
 
@@ -35,7 +35,7 @@ fn a_word_that_is_heard_does_not_stop_what_goes_on() {
         let mut word = [0; 16];
         let len = ear.read(&mut word).unwrap();
         heard.extend_from_slice(&word[..len]);
-        Heard::GoOn
+        PeerMessage::Continue
     };
     let report = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
         .options(Options::default().listener(&mut listener))
@@ -57,7 +57,7 @@ fn one_that_has_heard_enough_is_not_asked_again() {
     let report = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
         .options(Options::default().listener(|| {
             times += 1;
-            Heard::Enough
+            PeerMessage::StopListening
         }))
         .run()
         .unwrap();
@@ -79,7 +79,7 @@ fn one_that_wants_no_more_gets_a_reset() {
         peer.read_to_end(&mut Vec::new())
     });
     let error = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
-        .options(Options::default().listener(|| Heard::Stop))
+        .options(Options::default().listener(|| PeerMessage::Abort))
         .run()
         .unwrap_err();
     assert!(matches!(error, Error::Answered { .. }), "{error:?}");
@@ -95,7 +95,7 @@ fn a_peer_is_heard_while_the_source_has_nothing_to_say() {
     let (sender, mut peer) = tcp_pair();
     peer.write_all(b"word").unwrap();
     let error = Transfer::new(Source::of(&out).unwrap(), Sink::socket(&sender))
-        .options(Options::default().listener(|| Heard::Stop))
+        .options(Options::default().listener(|| PeerMessage::Abort))
         .run()
         .unwrap_err();
     assert!(matches!(error, Error::Answered { .. }), "{error:?}");

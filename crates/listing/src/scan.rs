@@ -198,7 +198,7 @@ pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry
         None if !listing.query.format.shows_attributes() => {
             (found.is_symlink, Attributes::of_kind(found.is_folder))
         }
-        None => ask(listing, &found.name)?,
+        None => read_attributes(listing, &found.name)?,
     };
     Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes })
 }
@@ -239,7 +239,7 @@ impl<'l> Wanted<'l> {
             }),
             // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
-                let (is_symlink, attributes) = ask(self.listing, name)?;
+                let (is_symlink, attributes) = read_attributes(self.listing, name)?;
                 let is_folder = attributes.is_folder();
                 let name = Cow::Borrowed(name);
                 Some(Found { name, is_symlink, is_folder, attributes: Some(attributes) })
@@ -264,7 +264,7 @@ impl<'l> Wanted<'l> {
 
 /// Reads the attributes of an entry on disk, through a link if it is one; the flag tells whether it
 /// was.
-fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
+fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
     let Entries::Folder { folder, root } = listing.entries else { return None };
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let attributes = Attributes::from(&stat);

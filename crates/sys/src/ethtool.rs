@@ -28,12 +28,12 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     let socket = socket.as_fd();
     // `ethtool_sset_info`: how many names there are in one set.
     let mut info = [SSET_INFO, 0, 1 << FEATURES, 0, 0];
-    ask(socket, interface, &mut info)?;
+    query(socket, interface, &mut info)?;
     let count = info[4].min(MAX_FEATURES);
     // `ethtool_gstrings`, of which the kernel fills in as many as it has just said.
     let mut strings = vec![0; 3 + MAX_FEATURES as usize * NAME / 4];
     strings[..3].copy_from_slice(&[STRINGS, FEATURES, count]);
-    ask(socket, interface, &mut strings)?;
+    query(socket, interface, &mut strings)?;
     let bytes: Vec<u8> = strings[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let names = bytes.chunks(NAME).take(count as usize).map(|name| {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -43,13 +43,13 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     let blocks = count.div_ceil(32);
     let mut features = vec![0; 2 + 4 * blocks as usize];
     features[..2].copy_from_slice(&[GET_FEATURES, blocks]);
-    ask(socket, interface, &mut features)?;
+    query(socket, interface, &mut features)?;
     let column = |at: usize| features[2..].chunks(4).map(|block| block[at]).collect();
     Ok(Features { names: names.collect(), available: column(0), active: column(2) })
 }
 
 /// Sends the request in `words`, which then contain the answer.
-fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(), Errno> {
+fn query(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(), Errno> {
     let mut name: [c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     if interface.len() >= name.len() {
         return Err(Errno::NODEV);

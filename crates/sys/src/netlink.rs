@@ -29,7 +29,7 @@ impl Netlink {
     ///
     /// The error that the kernel answers with; `EBADMSG` for an answer without a whole header, and
     /// as send(2) and recv(2).
-    pub fn ask(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
+    pub fn query(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
         let mut request = Vec::with_capacity(HEAD + question.len());
         request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
         request.extend(kind.to_ne_bytes());
@@ -71,6 +71,6 @@ mod tests {
         // No interface has this number (linux/if_link.h).
         let mut question = [0; 16];
         question[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
-        assert_eq!(netlink.ask(18, &question, 1 << 10), Err(Errno::NODEV));
+        assert_eq!(netlink.query(18, &question, 1 << 10), Err(Errno::NODEV));
     }
 }

@@ -102,7 +102,7 @@ pub(crate) struct Arguments {
     pub(crate) transfers: Option<Transfers>,
     /// What lay between sender and receiver.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) over: Over,
+    pub(crate) over: NetworkKind,
     /// Whose receivers took what peers sent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) receivers: Receivers,
@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
 /// What lies between a sender and its receiver.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Over {
+pub(crate) enum NetworkKind {
     /// Loopback
     #[default]
     Loopback,

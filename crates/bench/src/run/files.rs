@@ -64,12 +64,12 @@ impl Folder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_path("removing", file)
             }
-            _ => self.settle(),
+            _ => self.sync(),
         }
     }
 
     /// Waits until the file system has nothing left to write.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         File::open(&self.path)
             .and_then(|folder| Ok(syncfs(folder)?))
             .with_path("writing out", &self.path)
@@ -201,7 +201,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Random bytes to be had quickly, and more than any processor's cache of one core.
+/// Random bytes that are made quickly, and more of them than any processor's cache of one core.
 const BLOCK: usize = 16 << 20;
 
 const PAGE: usize = 4 << 10;

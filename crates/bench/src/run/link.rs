@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use super::process::Placement;
 use super::system::SystemCongestion;
 use crate::error::{BenchError, Result, UsageError, WithPath, plain};
-use crate::record::Over;
+use crate::record::NetworkKind;
 
 /// Where senders and receivers are, and how they reach each other.
 #[derive(Debug)]
@@ -36,18 +36,18 @@ struct Namespace {
 impl Link {
     /// Makes what is needed, with this congestion control as the system's default for the time of
     /// the run; `auto` is the one that there is, unless it paces.
-    pub(crate) fn open(over: Over, congestion: &str) -> Result<Self> {
-        if over == Over::Veth && !rustix::process::geteuid().is_root() {
+    pub(crate) fn open(over: NetworkKind, congestion: &str) -> Result<Self> {
+        if over == NetworkKind::Veth && !rustix::process::geteuid().is_root() {
             return Err(UsageError::NotRoot.into());
         }
         let system = match over {
-            Over::Loopback => SystemCongestion::choose(congestion)?,
-            Over::Veth => SystemCongestion::leave(congestion),
+            NetworkKind::Loopback => SystemCongestion::choose(congestion)?,
+            NetworkKind::Veth => SystemCongestion::leave(congestion),
         };
         let congestion = system.name.clone();
         let (host, ends) = match over {
-            Over::Loopback => (Ipv4Addr::LOCALHOST, None),
-            Over::Veth => (RECEIVER, Some(pair(&congestion)?)),
+            NetworkKind::Loopback => (Ipv4Addr::LOCALHOST, None),
+            NetworkKind::Veth => (RECEIVER, Some(pair(&congestion)?)),
         };
         Ok(Self { host, congestion, ends, _system: system })
     }
@@ -187,11 +187,11 @@ mod tests {
     #[test]
     fn two_namespaces_reach_each_other_and_nobody_else_and_are_gone_afterwards() {
         if !rustix::process::geteuid().is_root() {
-            let failure = Link::open(Over::Veth, "auto").unwrap_err();
+            let failure = Link::open(NetworkKind::Veth, "auto").unwrap_err();
             assert!(failure.to_string().contains("root"), "{failure}");
             return;
         }
-        let link = Link::open(Over::Veth, "auto").unwrap();
+        let link = Link::open(NetworkKind::Veth, "auto").unwrap();
         let [sender, receiver] = link.ends.as_ref().unwrap();
         let listener = receiver.within(|| TcpListener::bind((link.host, 0)).unwrap()).unwrap();
         let address = listener.local_addr().unwrap();

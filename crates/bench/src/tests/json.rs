@@ -11,7 +11,7 @@ use super::records::{
     tree_record,
 };
 use crate::error::Result;
-use crate::record::{Call, Counted, Missing, Over, Receivers, Record, Served};
+use crate::record::{Call, Counted, Missing, NetworkKind, Receivers, Record, Served};
 use crate::run::Folder;
 use crate::views::figures;
 
@@ -67,7 +67,7 @@ fn every_form() -> Vec<Record> {
     records.extend([get_record(), put_record(), tree_record()]);
     for record in &mut records {
         // What is left out where it is empty or what it mostly is.
-        record.arguments.over = Over::Veth;
+        record.arguments.over = NetworkKind::Veth;
         record.arguments.receivers = Receivers::Own;
         let calls = vec![Call { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
         record.counted = vec![Counted::while_serving(calls, 1).of(0)];

@@ -15,16 +15,16 @@ pub(crate) struct Chart {
     /// The unit of its values.
     pub(crate) unit: Unit,
     /// How it is drawn.
-    pub(crate) form: Form,
+    pub(crate) form: ChartKind,
     /// What its rows are by.
-    pub(crate) by: By,
+    pub(crate) by: XAxis,
     /// What it shows, in the order of the record.
     pub(crate) rows: Vec<Row>,
 }
 
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ChartKind {
     /// A bar for each row.
     Bars,
     /// A line over all sizes for each label.
@@ -33,7 +33,7 @@ pub(crate) enum Form {
 
 /// What the rows of a chart are by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum XAxis {
     /// The number of connections.
     Connections,
     /// The size of the file.
@@ -42,7 +42,7 @@ pub(crate) enum By {
     Whole,
 }
 
-impl By {
+impl XAxis {
     /// Returns what a row is of: a size, or a number of connections.
     pub(crate) fn label(self, at: u64) -> String {
         match self {
@@ -119,7 +119,7 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
         title: metric.heading(record),
         note: format!("by the size of the file; {}{step}", metric.advice()),
         unit: metric.unit,
-        form: Form::Lines,
+        form: ChartKind::Lines,
         by: by_size(record),
         rows,
     }
@@ -127,25 +127,25 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
 
 /// Returns a metric by the number of connections, and by the size.
 pub(crate) fn by_points(record: &Record, metric: &Metric) -> [Chart; 2] {
-    [By::Connections, By::Size].map(|by| over_points(record, metric, by))
+    [XAxis::Connections, XAxis::Size].map(|by| over_points(record, metric, by))
 }
 
 /// Returns every contender by the number of connections at the size that has most of them, or by
 /// the size at the number of connections that has most sizes.
-fn over_points(record: &Record, metric: &Metric, by: By) -> Chart {
+fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
     let points =
         record.cells.iter().map(|cell| (cell.size, u64::from(cell.connections.unwrap_or(1))));
     let points: Vec<_> = points.collect();
-    let fixed = |point: &(u64, u64)| if by == By::Size { point.1 } else { point.0 };
+    let fixed = |point: &(u64, u64)| if by == XAxis::Size { point.1 } else { point.0 };
     let count = |value: u64| points.iter().filter(|point| fixed(point) == value).count();
     let held = points.iter().map(fixed).max_by_key(|value| (count(*value), *value)).unwrap_or(0);
     let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
     let rows = cells.map(|(cell, point)| {
-        let at = if by == By::Size { point.0 } else { point.1 };
+        let at = if by == XAxis::Size { point.0 } else { point.1 };
         Row { at, ..row(record, metric, cell, "") }
     });
     let (suffix, note) = match by {
-        By::Connections => {
+        XAxis::Connections => {
             ("connections", format!("by connections, each with a file of {}", short_size(held)))
         }
         _ => ("sizes", format!("by the size of the file, {held} connections")),
@@ -155,7 +155,7 @@ fn over_points(record: &Record, metric: &Metric, by: By) -> Chart {
         title: metric.heading(record),
         note: format!("{note}; {}", metric.advice()),
         unit: metric.unit,
-        form: Form::Lines,
+        form: ChartKind::Lines,
         by,
         rows: rows.collect(),
     }
@@ -180,7 +180,7 @@ pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart
         title: format!("{}{at}", metric.heading(record)),
         note: format!("{note}{}", metric.advice()),
         unit: metric.unit,
-        form: Form::Bars,
+        form: ChartKind::Bars,
         by: by_size(record),
         rows,
     }
@@ -229,8 +229,8 @@ fn look(record: &Record, contender: Contender) -> usize {
 }
 
 /// Returns how sizes are shown.
-const fn by_size(record: &Record) -> By {
-    if record.about.whole_folders { By::Whole } else { By::Size }
+const fn by_size(record: &Record) -> XAxis {
+    if record.about.whole_folders { XAxis::Whole } else { XAxis::Size }
 }
 
 impl Chart {
@@ -247,8 +247,8 @@ impl Chart {
         let base = if self.unit == Unit::Bytes { Base::Two } else { Base::Ten };
         let scale = match (self.form, self.unit) {
             (_, Unit::Times) => Scale::linear(values.into_iter()),
-            (Form::Bars, _) => Scale::fit(&values, BAR_FACTOR, base),
-            (Form::Lines, _) => Scale::fit(&values, LINE_FACTOR, base),
+            (ChartKind::Bars, _) => Scale::fit(&values, BAR_FACTOR, base),
+            (ChartKind::Lines, _) => Scale::fit(&values, LINE_FACTOR, base),
         };
         Axis { scale, one, unit: self.unit }
     }

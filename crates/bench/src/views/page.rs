@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Named;
-use super::chart::{Chart, Form, charts};
+use super::chart::{Chart, ChartKind, charts};
 use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
 use super::path::{paths, uncounted};
 use super::svg::{self, STYLE, SvgTarget};
@@ -55,7 +55,7 @@ pub fn page(records: &[Named]) -> String {
 /// Returns the part of the page for one record.
 fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup {
     let (over, at): (Vec<_>, Vec<_>) =
-        charts(record).into_iter().partition(|chart| chart.form == Form::Lines);
+        charts(record).into_iter().partition(|chart| chart.form == ChartKind::Lines);
     let id = format!("r{index}");
     let has_both = !over.is_empty() && !at.is_empty();
     html! {

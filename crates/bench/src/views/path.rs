@@ -2,8 +2,8 @@
 //! counts there. They come from the receipts in a record; facts without a receipt are not drawn.
 
 use crate::record::{
-    Call, CallDirection, Contender, Counted, Over, Record, Role, Sample, SinkKind, Thread, Unit,
-    counted, served_amount, served_in, sum,
+    Call, CallDirection, Contender, Counted, NetworkKind, Record, Role, Sample, SinkKind, Thread,
+    Unit, counted, served_amount, served_in, sum,
 };
 
 /// The way of the bytes in one sample.
@@ -31,7 +31,7 @@ pub(crate) struct Path {
     pub(crate) disk_written: Option<u64>,
     pub(crate) bytes: u64,
     /// What lies between the connections' ends.
-    pub(crate) over: Over,
+    pub(crate) over: NetworkKind,
     /// What else was counted, a line each.
     pub(crate) facts: Vec<String>,
 }

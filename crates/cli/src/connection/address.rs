@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use underpass_engine::wait::{Expired, Limits};
+use underpass_engine::wait::{Limits, WaitError};
 
 use underpass_transport::tls::Pin;
 
@@ -192,13 +192,13 @@ impl Listener {
         let limits = Limits::since(Instant::now(), timeout, Some(cancel));
         match limits.until_ready(self, PollFlags::IN) {
             Ok(()) => {}
-            Err(Expired::TimedOut) => {
+            Err(WaitError::TimedOut) => {
                 let (at, timeout) = (self.address(), timeout.unwrap_or_default());
                 return Err(Failure::line(format!("no peer connected to {at} within {timeout:?}")));
             }
-            Err(expired @ Expired::Cancelled) => {
+            Err(error @ WaitError::Cancelled) => {
                 let (action, address) = ("listening on", self.address());
-                return Err(Failure::Network { action, address, source: expired.into() });
+                return Err(Failure::Network { action, address, source: error.into() });
             }
         }
         let accepted = match self {

@@ -107,7 +107,7 @@ impl HttpClientArgs {
                 Ok(Remote { client, url: url.clone(), bucket: None })
             }
             Some(store) => {
-                if let Some(note) = self.store.note(&store) {
+                if let Some(note) = self.store.unsigned_note(&store) {
                     output::note(note);
                 }
                 let mut client = self.client(&store.url, tls, cancel)?;

@@ -46,7 +46,7 @@ impl StoreArgs {
     }
 
     /// Returns what to say if no keys were found.
-    pub(crate) fn note(&self, store: &Store) -> Option<&'static str> {
+    pub(crate) fn unsigned_note(&self, store: &Store) -> Option<&'static str> {
         (store.keys_from.is_none() && !self.s3_unsigned)
             .then_some("no keys for the store were found, so requests are not signed")
     }

@@ -12,7 +12,7 @@ use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
 use crate::args::ShowArgs;
-use crate::failure::{Failure, fmt_reason};
+use crate::failure::{Failure, clap_message};
 use crate::receipt::{Alphabet, explained};
 use underpass_receipt::{DeclineReceipt, Receipt};
 
@@ -112,7 +112,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(2);
     }
-    error_line(&format!("underpass: {} (--help tells more)", fmt_reason(error)));
+    error_line(&format!("underpass: {} (--help tells more)", clap_message(error)));
     ExitCode::from(2)
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::rig::{Finished, Running, folder, run};
+use crate::scripted_origin::{Asked, Object, Origin, Sending};
 use crate::store::{ID, SECRET, Store, bare, command};
-use crate::wicked::{Asked, Object, Origin, Sending};
 
 /// The exit status, and the findings, each as its name, state and text.
 fn findings(finished: &Finished) -> (Option<i32>, Vec<[String; 3]>) {

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::node::Node;
 use crate::rig::{folder, noise, run, until};
+use crate::scripted_origin::{Asked, Gate, Origin, Sending};
 use crate::serve::node;
 use crate::store::{Store, command};
-use crate::wicked::{Asked, Gate, Origin, Sending};
 
 const ADDRESS: &str = "s3://bucket/sub";
 

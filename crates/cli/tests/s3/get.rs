@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rig::{Finished, Running, folder, names, noise};
+use crate::scripted_origin::{Asked, Object, Origin, Sending};
 use crate::store::{Store, command};
-use crate::wicked::{Asked, Object, Origin, Sending};
 
 /// Runs a command with keys against a store of our own.
 fn run(origin: &Origin, at: &std::path::Path, args: &[&str]) -> Finished {

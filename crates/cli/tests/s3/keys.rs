@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rig::{Running, folder, noise};
+use crate::scripted_origin::{Asked, Object, Origin, Sending};
 use crate::store::bare;
-use crate::wicked::{Asked, Object, Origin, Sending};
 
 /// A store that accepts the key `new` alone.
 fn store() -> Origin {

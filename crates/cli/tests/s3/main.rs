@@ -6,8 +6,8 @@
 mod node;
 #[path = "../rig/mod.rs"]
 mod rig;
-#[path = "../serve_origin/wicked.rs"]
-mod wicked;
+#[path = "../serve_origin/scripted_origin.rs"]
+mod scripted_origin;
 
 mod doctor;
 mod folders;

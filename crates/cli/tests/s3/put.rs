@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::rig::{Finished, Running, folder, noise, until};
+use crate::scripted_origin::{Asked, Gate, Origin, Sending};
 use crate::store::{Store, command};
-use crate::wicked::{Asked, Gate, Origin, Sending};
 
 #[test]
 fn files_go_by_sendfile_in_parts_if_they_are_large() {

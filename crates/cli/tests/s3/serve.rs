@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::node::Node;
 use crate::rig::{Running, folder, noise};
+use crate::scripted_origin::{Asked, Object, Origin, Sending};
 use crate::store::{Store, bare};
-use crate::wicked::{Asked, Object, Origin, Sending};
 
 /// A node with the keys of a store, in front of this address.
 pub fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Node {

@@ -7,7 +7,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{Client, End, Node, until_stored};
 use crate::rig::{noise, until};
-use crate::wicked::{Gate, Object, Origin, Sending};
+use crate::scripted_origin::{Gate, Object, Origin, Sending};
 
 const MIB: usize = 1 << 20;
 

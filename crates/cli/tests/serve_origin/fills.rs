@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::{Running, folder, noise, noise_file, underpass, until};
-use crate::wicked::{Gate, Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const LEN: usize = 3 << 20;
 

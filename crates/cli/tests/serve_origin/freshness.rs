@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::{Node, Reply, until_stored};
 use crate::rig::until;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 fn object(lines: &str) -> Object {
     Object::new(b"hello".to_vec(), "a").with(lines)

@@ -13,7 +13,7 @@ use underpass_testkit::free_port;
 use crate::node::Node;
 use crate::rig::{Running, folder, has, noise, underpass, until};
 use crate::scale::{config, start};
-use crate::wicked::{Asked, Gate, Object, Origin, Sending};
+use crate::scripted_origin::{Asked, Gate, Object, Origin, Sending};
 
 const MIB: u64 = 1 << 20;
 

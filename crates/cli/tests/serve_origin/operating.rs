@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::node::{Node, until_stored};
 use crate::rig::{noise, until};
-use crate::wicked::{Gate, Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 fn hello() -> Origin {
     let object = Object::new(b"hello".to_vec(), "a");

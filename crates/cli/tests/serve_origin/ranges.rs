@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use crate::node::{Node, until_stored};
 use crate::rig::noise;
-use crate::wicked::{Gate, Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 

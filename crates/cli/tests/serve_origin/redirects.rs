@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 use crate::rig::noise;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 /// An origin that sends everything elsewhere.
 fn redirecting(to: impl Fn(&str) -> String + Send + Sync + 'static) -> Origin {

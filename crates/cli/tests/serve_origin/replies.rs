@@ -1,7 +1,7 @@
 //! Answers of the origin that are no objects, and the fields of clients by which objects vary.
 
 use crate::node::Node;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 /// A node in front of an origin that always sends this.
 fn node(head: &'static str, body: &'static [u8]) -> (Origin, Node) {

@@ -11,7 +11,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::{Running, folder, has, noise, skip, underpass, until};
-use crate::wicked::{Asked, Object, Origin};
+use crate::scripted_origin::{Asked, Object, Origin};
 
 const LEN: usize = 6 << 20;
 

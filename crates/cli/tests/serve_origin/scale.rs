@@ -10,7 +10,7 @@ use underpass_testkit::{free_port, until_listening};
 
 use crate::node::Node;
 use crate::rig::{Running, folder, has, has_rare, noise, run, underpass, until};
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 const FILES: usize = 12;
 const LEN: usize = 4 << 20;

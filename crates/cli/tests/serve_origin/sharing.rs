@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::{Node, until_stored};
 use crate::rig::noise;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 const MIB: usize = 1 << 20;
 

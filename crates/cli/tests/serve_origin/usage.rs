@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, run, underpass};
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 fn refused(args: &[&str], words: &[&str]) {
     let cache = folder();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::noise;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 const MIB: usize = 1 << 20;
 

@@ -2,7 +2,7 @@
 
 use crate::node::{End, Node};
 use crate::rig::noise;
-use crate::wicked::{Object, Origin};
+use crate::scripted_origin::{Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -83,7 +83,7 @@ fn heads_that_contradict_themselves_are_refused() {
         "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
         "HTTP/1.1 200 OK\nTransfer-Encoding: gzip",
         "HTTP/1.1 206 Partial\nContent-Range: bytes 0-4/5\nContent-Length: 5",
-        "SSH-2.0-wicked",
+        "SSH-2.0-scripted_origin",
     ] {
         let origin = Origin::new(move |_, sending| {
             sending.head(head);

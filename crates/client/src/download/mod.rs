@@ -11,12 +11,12 @@ mod check;
 mod error;
 pub mod interpret;
 mod name;
-mod note;
 mod options;
 mod partial_file;
 mod rate_limit;
 mod run;
 mod scheduler;
+mod version_attr;
 mod workers;
 
 use std::ffi::OsString;

@@ -223,7 +223,7 @@ impl<'c> Workers<'c> {
         let answer = execute(&asking, idle, &asked, &mirror.server.url, true)?;
         match interpret_response(&asked, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
-                mirror.note(&answer.response);
+                mirror.record_version(&answer.response);
                 Ok(OpenSegment { answer, range })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
@@ -267,7 +267,7 @@ impl<'c> Workers<'c> {
             let Some(chunk) = chunk else { break };
             let mut moved = 0;
             let mut note = |bytes: u64| {
-                self.note(me, number, at + bytes - piece.start, bytes - moved);
+                self.record_progress(me, number, at + bytes - piece.start, bytes - moved);
                 moved = bytes;
             };
             let framing = match is_chunked {
@@ -299,14 +299,14 @@ impl<'c> Workers<'c> {
         Ok((at == range.end && response.keeps_alive).then_some(connection))
     }
 
-    /// Notes that more bytes of a segment have been written.
-    fn note(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
+    /// Records that more bytes of a segment have been written.
+    fn record_progress(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
         if more == 0 {
             return;
         }
         self.scheduler.moved(me, more);
         if let (Some(journal), Some(number)) = (self.journal, number) {
-            journal.note(number, done);
+            journal.record_progress(number, done);
         }
         self.moved.fetch_add(more, Ordering::Relaxed);
         self.gauge.done.fetch_add(more, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
-use underpass_engine::wait::{self, Expired, Limits};
+use underpass_engine::wait::{self, Limits, WaitError};
 use underpass_protocol::response::head::reason;
 use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError};
 use underpass_transport::tls::{Session, SessionFacts};
@@ -337,8 +337,8 @@ impl<'a> Connection<'a> {
         let limits = Limits::since(last, timeout, cancel);
         match limits.poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)]) {
             Ok(_) => Ok(()),
-            Err(Expired::Cancelled) => Err(ClientError::Cancelled),
-            Err(Expired::TimedOut) => Err(ClientError::Stalled),
+            Err(WaitError::Cancelled) => Err(ClientError::Cancelled),
+            Err(WaitError::TimedOut) => Err(ClientError::Stalled),
         }
     }
 

@@ -194,7 +194,7 @@ impl DestFolder {
         let mut fill = |file: &File| {
             // One call has taken it off the connection.
             buffered::write_received(file, contents, 0, 1, report)?;
-            self.settle(file, mode, modified)
+            self.set_metadata(file, mode, modified)
         };
         if self.if_exists == IfExists::Ours && self.old.is_none() {
             // The folder gets its name when it is complete, and their times show which files are: so
@@ -283,7 +283,12 @@ impl DestFolder {
     }
 
     /// Sets permissions and time of a complete file.
-    pub(super) fn settle(&self, file: &File, mode: u32, modified: (i64, u32)) -> Result<(), Errno> {
+    pub(super) fn set_metadata(
+        &self,
+        file: &File,
+        mode: u32,
+        modified: (i64, u32),
+    ) -> Result<(), Errno> {
         // Its mode is what was asked for less the umask, if it was created with it.
         if mode & self.umask != 0 || mode & OWNER != OWNER {
             fchmod(file, Mode::from_raw_mode(mode))?;
@@ -381,18 +386,18 @@ impl DestFolder {
         modified: (i64, u32),
     ) -> Result<DestOutcome, Errno> {
         self.within(path, |parent, name| {
-            let settle =
+            let set_time =
                 |name: &[u8]| utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
             match symlinkat(target, parent, name) {
                 Err(Errno::EXIST) => {}
-                made => return made.and_then(|()| settle(name)).map(|()| DestOutcome::New),
+                made => return made.and_then(|()| set_time(name)).map(|()| DestOutcome::New),
             }
             if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
-                return settle(name).map(|()| DestOutcome::Same);
+                return set_time(name).map(|()| DestOutcome::Same);
             }
             self.create_replacement(parent, |hidden| {
                 symlinkat(target, parent, hidden)?;
-                settle(hidden)
+                set_time(hidden)
             })?;
             renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
         })

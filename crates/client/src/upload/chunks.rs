@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread, pread, read};
 use rustix::net::{RecvFlags, recv};
-use underpass_engine::{Chain, Error, Heard, Kind, Report, Source};
+use underpass_engine::{Chain, Error, Kind, PeerMessage, Report, Source};
 
 use super::error::UploadError;
 use super::exchange::Exchange;
@@ -117,7 +117,7 @@ fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(
             let _ = poll(&mut ends, Some(&POLL_INTERVAL));
             (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
         };
-        if is_heard && exchange.heard.is_none() && exchange.listen() == Heard::Stop {
+        if is_heard && exchange.heard.is_none() && exchange.listen() == PeerMessage::Abort {
             let report = Box::new(Report::default());
             return Err(UploadError::Broken(Box::new(Error::Answered { report })));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::{
-    Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer, socket,
+    Chain, Confirm, Error, Options, PeerMessage, Progress, Report, Sink, Source, Transfer, socket,
 };
 use underpass_transport::limit_loopback_buffer;
 use url::Url;
@@ -93,7 +93,7 @@ impl Exchange<'_, '_, '_> {
     }
 
     /// Listens once, without waiting; returns whether to go on.
-    pub(crate) fn listen(&mut self) -> Heard {
+    pub(crate) fn listen(&mut self) -> PeerMessage {
         receive_interim(self.connection, self.method, self.interim, &mut self.heard)
     }
 
@@ -134,12 +134,12 @@ fn receive_interim(
     method: &str,
     interim: &mut (dyn FnMut(&Response) + Send),
     heard: &mut Option<Result<Response, ClientError>>,
-) -> Heard {
+) -> PeerMessage {
     let mut interim_answers = 0;
     let answer = loop {
         // What has come may be of TLS alone. A server that never stops must not stop the body.
         if interim_answers == MAX_INTERIM || !connection.has_input(Duration::ZERO) {
-            return Heard::GoOn;
+            return PeerMessage::Continue;
         }
         let answer = connection.response(method);
         match &answer {
@@ -151,7 +151,7 @@ fn receive_interim(
     // Success may be premature, but is no reason to break off what is welcome.
     let is_welcome = answer.as_ref().is_ok_and(Response::is_success);
     *heard = Some(answer);
-    if is_welcome { Heard::Enough } else { Heard::Stop }
+    if is_welcome { PeerMessage::StopListening } else { PeerMessage::Abort }
 }
 
 /// Returns the engine's options for a body.

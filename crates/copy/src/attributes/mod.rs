@@ -75,7 +75,7 @@ pub(crate) struct MissingAttrs(Option<(Action, Errno)>);
 
 impl MissingAttrs {
     /// Remembers the first refusal.
-    fn note<T>(&mut self, action: impl Into<Action>, outcome: Result<T, Errno>) -> Option<T> {
+    fn record<T>(&mut self, action: impl Into<Action>, outcome: Result<T, Errno>) -> Option<T> {
         match outcome {
             Ok(done) => Some(done),
             Err(errno) => {
@@ -128,7 +128,7 @@ pub(crate) fn keep(
     }
     let sets_mode = is_new || settings.attributes_only && preserve.mode != PreserveMode::Nothing;
     if is_other && (sets_mode || preserve.keeps_mode()) {
-        missing.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+        missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
     if !preserve.timestamps {
         return missing;
@@ -136,7 +136,7 @@ pub(crate) fn keep(
     match futimens(to, &times(stat)) {
         // A file that was there and belongs to another user: its times were not asked for.
         Err(Errno::PERM | Errno::ACCESS) if !is_new && !preserve.keeps_mode() => {}
-        set => _ = missing.note("keeping times of", set),
+        set => _ = missing.record("keeping times of", set),
     }
     missing
 }
@@ -171,7 +171,7 @@ pub(crate) fn keep_by_name(
         totals.without_attributes += u64::from(!copied.is_complete);
     }
     if preserve.timestamps {
-        missing.note("keeping times of", utimensat(to, new, &times(stat), flags));
+        missing.record("keeping times of", utimensat(to, new, &times(stat), flags));
     }
     missing
 }
@@ -206,9 +206,9 @@ pub(crate) fn finish_folder(
         let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
-    missing.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+    missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     if preserve.timestamps {
-        missing.note("keeping times of", futimens(to, &times(stat)));
+        missing.record("keeping times of", futimens(to, &times(stat)));
     }
     (has_owner, has_attributes, missing)
 }
@@ -231,7 +231,7 @@ fn give_owner(
         }
         Err(errno) => {
             let _ = chown(None, Some(gid));
-            missing.note("keeping owner of", Err::<(), _>(errno));
+            missing.record("keeping owner of", Err::<(), _>(errno));
             false
         }
     }
@@ -284,7 +284,7 @@ fn copy_attributes(
         // No attributes on this file system, or none for us: then there are none to be kept.
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
         Err(errno) => {
-            missing.note("reading the attributes for", Err::<(), _>(errno));
+            missing.record("reading the attributes for", Err::<(), _>(errno));
             return AttrCopy { is_complete: false, ..copied };
         }
     };
@@ -311,9 +311,9 @@ fn copy_attributes(
         let Err(errno) = outcome else { continue };
         copied.is_complete = false;
         if name.to_bytes().starts_with(b"system.posix_acl_") {
-            missing.note("keeping ACL of", Err::<(), _>(errno));
+            missing.record("keeping ACL of", Err::<(), _>(errno));
         } else if !is_refusal(errno) {
-            missing.note("keeping attributes of", Err::<(), _>(errno));
+            missing.record("keeping attributes of", Err::<(), _>(errno));
         }
     }
     copied

@@ -20,13 +20,13 @@ pub(crate) fn is_of(file: impl AsFd, session: &str) -> bool {
     value[..len] == *session.as_bytes()
 }
 
-/// Notes that the part of a file was written in this session. Where that cannot be noted, the part is
-/// compared with its original before a later run goes on with it.
-pub(crate) fn note(file: impl AsFd, session: &str) {
+/// Marks the part of a file as written in this session. Where that is not possible, a later run
+/// compares the part with its original before it goes on with it.
+pub(crate) fn mark(file: impl AsFd, session: &str) {
     let _ = fsetxattr(file, ATTRIBUTE, session.as_bytes(), XattrFlags::empty());
 }
 
-/// Removes the note, which a whole file does not have.
+/// Removes the mark, which a whole file does not have.
 pub(crate) fn forget(file: impl AsFd) {
     let _ = fremovexattr(file, ATTRIBUTE);
 }

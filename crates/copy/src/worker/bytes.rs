@@ -73,7 +73,7 @@ impl Worker<'_> {
         let here = here / RESUME_OVERLAP * RESUME_OVERLAP;
         ftruncate(dest.file(), here).at(Action::Writing, path)?;
         if let Some(session) = session.filter(|_| !is_trusted) {
-            session::note(dest.file(), &session);
+            session::mark(dest.file(), &session);
         }
         self.totals.resumed_bytes += here;
         Ok(here)

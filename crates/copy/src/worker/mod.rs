@@ -65,22 +65,22 @@ impl<'a> Worker<'a> {
 
     fn perform(&mut self, task: Task) {
         match task {
-            Task::Read(folder) => self.note(|worker| worker.read(&folder)),
-            Task::Enter(folder, entry) => self.note(|worker| worker.enter(&folder, &entry)),
-            Task::Deferred(later) => self.note(|worker| worker.resume_deferred(&later)),
+            Task::Read(folder) => self.attempt(|worker| worker.read(&folder)),
+            Task::Enter(folder, entry) => self.attempt(|worker| worker.enter(&folder, &entry)),
+            Task::Deferred(later) => self.attempt(|worker| worker.resume_deferred(&later)),
             Task::Entries(folder, entries) => {
                 for entry in &entries {
                     if self.context.skips() {
                         return;
                     }
-                    self.note(|worker| worker.entry(&folder, entry));
+                    self.attempt(|worker| worker.entry(&folder, entry));
                 }
             }
         }
     }
 
     /// Does something, and records why it failed, if it did.
-    pub(crate) fn note(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CopyError>) {
+    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CopyError>) {
         if let Err(failure) = work(self) {
             self.context.problem(failure);
         }

@@ -265,7 +265,7 @@ impl Ledger {
     }
 
     /// Counts what is still in pipes at the end.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn count_rest(&mut self) {
         for held in std::mem::take(&mut self.held).into_values() {
             self.rest(held);
         }

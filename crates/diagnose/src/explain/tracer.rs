@@ -87,7 +87,7 @@ impl<'f> Tracer<'f> {
         {
             ending = Err(errno);
         }
-        self.observer.ledger.settle();
+        self.observer.ledger.count_rest();
         Ok((ending, self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())))
     }
 

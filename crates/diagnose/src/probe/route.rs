@@ -29,14 +29,14 @@ pub struct Route {
 pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
     let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
-    let answer = netlink.ask(RTM_GETROUTE, &route_question(host), ROOM)?;
+    let answer = netlink.query(RTM_GETROUTE, &route_question(host), ROOM)?;
     let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
     let index = find(route, RTA_OIF).and_then(leading_u32).ok_or(Errno::BADMSG)?;
     let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
     let gateway = find(route, RTA_GATEWAY).and_then(address);
     let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
 
-    let answer = netlink.ask(RTM_GETLINK, &link_question(index), ROOM)?;
+    let answer = netlink.query(RTM_GETLINK, &link_question(index), ROOM)?;
     let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
     let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
     let mtu = find(link, IFLA_MTU).and_then(leading_u32).ok_or(Errno::BADMSG)?;

@@ -114,7 +114,7 @@ impl WriterCheck {
             return Ok(Writers::Stable { version, has_writer: false });
         }
         let description = reopen(file).ok();
-        match description.as_ref().map_or(Open::Unknown, ask_for_lease) {
+        match description.as_ref().map_or(Open::Unknown, try_lease) {
             Open::ForReading(version) => {
                 let left = granule(&version).saturating_sub(age(&version));
                 if left.is_zero() {
@@ -198,7 +198,7 @@ enum Open {
 /// Takes a read lease, looks at the file and gives the lease back. A process that opens the file
 /// for writing meanwhile waits for these microseconds, or is refused with `EWOULDBLOCK` if it
 /// opens without waiting.
-fn ask_for_lease(description: &OwnedFd) -> Open {
+fn try_lease(description: &OwnedFd) -> Open {
     if !counts_writers(description) {
         return Open::Unknown;
     }

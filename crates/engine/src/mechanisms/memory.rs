@@ -33,14 +33,14 @@ pub const SMALL_TRANSFER: usize = 8 << 10;
 /// while it changed is not written. A file that was written whole needs its guard no longer:
 /// these bytes are copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
-    chain: Front<'_, F>,
+    chain: ChainHead<'_, F>,
     (sink, tls): (&Sink<S>, Option<&dyn TlsTransport>),
     guards: &mut [Guard],
     small: usize,
     buffer: &mut Vec<u8>,
     meter: &mut Meter,
 ) -> Result<Step, Errno> {
-    let Front { segments, position, is_followed } = chain;
+    let ChainHead { segments, position, is_followed } = chain;
     let Batch { count, is_cut, bytes } = gather(segments, position, small, buffer, meter)?;
     let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
         (Segment::Source(source), Some(guard)) => {
@@ -70,7 +70,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
 
 /// The part of a chain that may be moved now.
 #[derive(Debug)]
-pub(crate) struct Front<'a, F> {
+pub(crate) struct ChainHead<'a, F> {
     /// The segments from the chain's beginning up to the end of what may be moved.
     pub(crate) segments: &'a [Segment<F>],
     /// The position of the next byte.

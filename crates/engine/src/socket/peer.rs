@@ -32,7 +32,7 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// socket that asks is opened if there is none, and kept for the next question.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
-    ask(&question(theirs, ours), netlink).unwrap_or(0)
+    query(&question(theirs, ours), netlink).unwrap_or(0)
 }
 
 /// Returns both ends of a connection over IP.
@@ -61,12 +61,12 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
 }
 
 /// Returns the unread bytes of the socket that the request names.
-fn ask(question: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
+fn query(question: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
     let netlink = match kept.take() {
         Some(netlink) => netlink,
         None => Netlink::open(Some(netlink::SOCK_DIAG))?,
     };
-    let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM);
+    let answer = netlink.query(SOCK_DIAG_BY_FAMILY, question, ROOM);
     // Kept only after an answer, so that none is left for the next question. That there is no such
     // socket is one.
     if matches!(answer, Ok(_) | Err(Errno::NOENT)) {
@@ -120,7 +120,7 @@ mod tests {
             assert!(netlink.is_some(), "{address}");
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
             let nowhere = question("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
-            assert_eq!(ask(&nowhere, &mut netlink), Err(Errno::NOENT));
+            assert_eq!(query(&nowhere, &mut netlink), Err(Errno::NOENT));
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
         }
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::mechanisms::step::Wait;
 use crate::report::Report;
 use crate::socket;
-use crate::transfer::options::{Heard, Turn};
+use crate::transfer::options::{PeerMessage, Turn};
 use crate::transfer::{Status, Transfer};
 use crate::wait;
 
@@ -163,12 +163,12 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Calls the listener to read what the peer has sent.
     fn hear(&mut self) -> Result<(), Error> {
         match self.options.listener.as_mut().map(|listener| listener()) {
-            Some(Heard::GoOn) | None => Ok(()),
-            Some(Heard::Enough) => {
+            Some(PeerMessage::Continue) | None => Ok(()),
+            Some(PeerMessage::StopListening) => {
                 self.options.listener = None;
                 Ok(())
             }
-            Some(Heard::Stop) => {
+            Some(PeerMessage::Abort) => {
                 let report = self.stop();
                 Err(Error::Answered { report })
             }

@@ -34,7 +34,7 @@ use crate::socket::tls_transport::TlsTransport;
 use options::Turn;
 
 pub use capabilities::Capabilities;
-pub use options::{Confirm, Heard, Options, Progress};
+pub use options::{Confirm, Options, PeerMessage, Progress};
 pub use small::{send_small, send_with_head};
 
 /// How far a call of [`Transfer::advance`] came.
@@ -192,7 +192,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Err(errno) => return Err(self.failed(errno)),
             }
         }
-        self.settle()
+        self.confirm_delivery()
     }
 
     /// Limits a call of [`advance`](Self::advance), and a system call, to this many bytes from
@@ -322,7 +322,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             && self.options.integrity != Integrity::Snapshot;
         let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };
         let mut meter = Meter::default();
-        let front = memory::Front {
+        let front = memory::ChainHead {
             segments: &self.chain.segments[..self.visible_memory()],
             position: self.position,
             is_followed: self.visible_memory() < self.visible_segments(),
@@ -411,7 +411,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
         let at = self.report.bytes();
         let what = Declined::Mechanism(mechanism);
-        self.report.note(Decline { what, refusal, at, times: 1 });
+        self.report.add_decline(Decline { what, refusal, at, times: 1 });
         if let Some(active) = self.active.take() {
             active.release(self.options.pool());
         }

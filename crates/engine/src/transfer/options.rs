@@ -52,7 +52,7 @@ pub struct Options<'a> {
 }
 
 type Observer<'a> = Box<dyn FnMut(&Progress) + Send + 'a>;
-type Listener<'a> = Box<dyn FnMut() -> Heard + Send + 'a>;
+type Listener<'a> = Box<dyn FnMut() -> PeerMessage + Send + 'a>;
 
 impl<'a> Options<'a> {
     /// Sets which mechanisms may be used.
@@ -170,9 +170,9 @@ impl<'a> Options<'a> {
 
     /// Sets a function that is called when the peer of a socket sends something while bytes are
     /// sent to it, or disconnects: it may want no more. The function must read what has come, or
-    /// return that it has heard enough. Only [`run`](crate::Transfer::run) listens.
+    /// return [`PeerMessage::StopListening`]. Only [`run`](crate::Transfer::run) listens.
     #[must_use]
-    pub fn listener(mut self, listener: impl FnMut() -> Heard + Send + 'a) -> Self {
+    pub fn listener(mut self, listener: impl FnMut() -> PeerMessage + Send + 'a) -> Self {
         self.listener = Some(Box::new(listener));
         self
     }
@@ -245,13 +245,13 @@ impl fmt::Debug for Options<'_> {
 
 /// What a message of the peer means for the transfer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PeerMessage {
     /// Continue, and listen.
-    GoOn,
+    Continue,
     /// Continue, and ignore further messages.
-    Enough,
+    StopListening,
     /// The peer wants no more: fail with [`Error::Answered`](crate::Error::Answered).
-    Stop,
+    Abort,
 }
 
 /// When [`Integrity::Detect`] checks the files for the last time: the later, the surer.

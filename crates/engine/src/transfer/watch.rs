@@ -40,7 +40,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                         return Err(Error::IntegrityDeclined { level, refusal, report });
                     }
                     let what = Declined::Integrity(level);
-                    self.report.note(Decline { what, refusal, at: 0, times: 1 });
+                    self.report.add_decline(Decline { what, refusal, at: 0, times: 1 });
                     self.report.integrity = Some(Integrity::Detect);
                     Guard::new(Integrity::Detect, file, source.version)
                 }
@@ -141,7 +141,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     /// Waits, after the last byte, until no page is referenced any more, then checks the guards.
-    pub(super) fn settle(&mut self) -> Result<Status, Error> {
+    pub(super) fn confirm_delivery(&mut self) -> Result<Status, Error> {
         if self.is_done {
             return Ok(Status::Done);
         }

@@ -23,12 +23,12 @@ fn unpacks(program: &str, locale: &str) {
     let mut command = Command::new(program);
     command.env("LC_ALL", locale).args(["-x", "-p", "-f", "-", "-C"]).arg(target.path());
     let output = fed(&mut command, &whole);
-    let fmt_reason = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     let is_known = |line: &str| {
         // GNU tar's remarks about what it has unpacked all the same.
         line.contains("implausibly old time stamp 1969") || line.contains("keyword 'hdrcharset'")
     };
-    let unknown: Vec<_> = fmt_reason.lines().filter(|line| !is_known(line)).collect();
+    let unknown: Vec<_> = messages.lines().filter(|line| !is_known(line)).collect();
     assert!(output.status.success() && unknown.is_empty(), "{program}: {unknown:?}");
     let (expected, found) = (contents(root.path()), contents(&target.path().join("top")));
     for (expected, found) in expected.iter().zip(&found) {

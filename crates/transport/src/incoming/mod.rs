@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
-use underpass_engine::wait::{Expired, Limits};
+use underpass_engine::wait::{Limits, WaitError};
 use underpass_engine::{
     Chain, Error, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
 };
@@ -466,8 +466,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         let limits = Limits::since(*since, self.timeout, self.cancel);
         match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {
             Ok(_) => Ok(()),
-            Err(Expired::Cancelled) => Err(ReceiveError::Cancelled),
-            Err(Expired::TimedOut) => Err(ReceiveError::Stalled),
+            Err(WaitError::Cancelled) => Err(ReceiveError::Cancelled),
+            Err(WaitError::TimedOut) => Err(ReceiveError::Stalled),
         }
     }
 }

@@ -220,6 +220,6 @@ fn explained(error: Error, certificate: &[u8]) -> Error {
     }
 }
 
-fn because(fmt_untrusted: VerifyError) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(fmt_untrusted))))
+fn because(error: VerifyError) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }

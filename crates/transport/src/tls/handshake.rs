@@ -109,8 +109,8 @@ impl Handshake {
         let progress = self.go(socket);
         match &progress {
             Ok(Progress::Reads | Progress::Writes) => {
-                self.incoming.settle();
-                self.outgoing.settle();
+                self.incoming.shrink();
+                self.outgoing.shrink();
             }
             Ok(Progress::Done(_)) => (),
             Err(_) => self.connection = None,

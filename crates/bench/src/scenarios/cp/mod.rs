@@ -222,7 +222,7 @@ impl Scenario for Copying<'_> {
         if let Original::Sparse { .. } = self.original {
             self.sha256[1] = Content::survey(&Original::dense_path(&self.place))?.sha256()?;
         }
-        self.place.settle()
+        self.place.sync()
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
@@ -289,7 +289,7 @@ impl Copying<'_> {
         // That would read all zeros of the holes, twice; the digest knows them.
         let has_holes = matches!(self.original, Original::Sparse { .. });
         let words = if pass == Pass::Verified && !has_holes { words.verifying() } else { words };
-        self.target.settle()?;
+        self.target.sync()?;
         self.cool(&from)?;
         let before = children_s();
         let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
@@ -316,7 +316,7 @@ impl Copying<'_> {
     /// Leaves the next copy as much memory as this one had, and its place if there is no other.
     fn clear(&self, copy: &Content) -> Result<()> {
         if self.earlier == EarlierCopies::Stay {
-            self.target.settle()?;
+            self.target.sync()?;
             return copy.drop_cached();
         }
         let path = self.copy_path();
@@ -325,7 +325,7 @@ impl Copying<'_> {
             false => fs::remove_file(&path),
         };
         removed.with_path("removing", path)?;
-        self.target.settle()
+        self.target.sync()
     }
 }
 
@@ -339,7 +339,7 @@ fn drop_all_caches() -> Result<()> {
 fn begin(original: &Original, place: &Folder) -> Result<Content> {
     let noise = original.room().clamp(SLACK, 16 << 20);
     original.create(place, &mut Noise::new(noise)?)?;
-    place.settle()?;
+    place.sync()?;
     Content::survey(&original.path(place))
 }
 

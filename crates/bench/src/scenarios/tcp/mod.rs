@@ -16,9 +16,9 @@ use crate::error::Result;
 use crate::options::{Benchmark, RunArgs, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::peers::PeerPrograms;
 use crate::record::{
-    Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, Environment, FAULTS, Metric, Over,
-    PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE,
-    Variant, at_steps, chosen, once,
+    Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, Environment, FAULTS, Metric,
+    NetworkKind, PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME,
+    USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{Context, Ends, Link, Plan, survey};
 
@@ -40,7 +40,7 @@ pub struct NetArgs {
 
     /// Connect sender and receiver over this link
     #[arg(long, value_enum, default_value = "loopback")]
-    over: Over,
+    over: NetworkKind,
 
     /// Set the congestion control of the connections; auto keeps the system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
@@ -151,7 +151,7 @@ pub struct LimitArgs {
 struct LineArgs {
     /// Connect sender and receiver over this link
     #[arg(long, value_enum, default_value = "loopback")]
-    over: Over,
+    over: NetworkKind,
 
     /// Have peers send to these receivers
     #[arg(long, value_enum, default_value = "ours")]
@@ -191,8 +191,8 @@ impl Benchmark for NetArgs {
         // Namespaces begin with a congestion control of their own; on loopback each connection
         // sets its own.
         let link = match self.over {
-            Over::Loopback => Link::plain(&self.congestion),
-            Over::Veth => Link::open(self.over, &self.congestion)?,
+            NetworkKind::Loopback => Link::plain(&self.congestion),
+            NetworkKind::Veth => Link::open(self.over, &self.congestion)?,
         };
         let contenders = chosen(&self.steps.mechanism, all);
         let variants = once([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
@@ -316,8 +316,8 @@ fn measure(
 fn subject(record: &Record) -> String {
     let source = &record.environment.source_file_system;
     let link = match record.arguments.over {
-        Over::Loopback => "loopback",
-        Over::Veth => "a veth pair",
+        NetworkKind::Loopback => "loopback",
+        NetworkKind::Veth => "a veth pair",
     };
     let target = match record.arguments.sink {
         Some(SinkKind::File) => {

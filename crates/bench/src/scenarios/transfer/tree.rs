@@ -92,7 +92,7 @@ impl Scenario for Tree<'_> {
     fn prepare(&mut self, _cell: &Cell) -> Result<()> {
         let root = self.fixture.site.file("");
         self.tree.create(&root, &mut self.fixture.noise)?;
-        self.fixture.site.folder.settle()?;
+        self.fixture.site.folder.sync()?;
         self.fixture.sha256 = Content::survey(&root)?.sha256_of_files()?;
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Tree<'_> {
     fn download(&mut self, cell: &Cell) -> Result<Measured> {
         self.turn += 1;
         let (contender, target) = (cell.variant.contender, self.target());
-        self.fixture.site.folder.settle()?;
+        self.fixture.site.folder.sync()?;
         self.fixture.run(contender, &SERVER, |url| download_tree(contender, url, &target))
     }
 }

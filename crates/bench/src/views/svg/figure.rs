@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::{Drawing, WIDTH, number, shortened};
-use crate::record::Over;
+use crate::record::NetworkKind;
 use crate::record::Unit;
 use crate::views::path::{End, Flow, Path};
 
@@ -189,11 +189,11 @@ const fn kernel_name(end: End) -> &'static str {
     }
 }
 
-const fn hardware_name(end: End, over: Over) -> &'static str {
+const fn hardware_name(end: End, over: NetworkKind) -> &'static str {
     match (end, over) {
         (End::File, _) => "disk",
-        (_, Over::Loopback) => "card (loopback)",
-        (_, Over::Veth) => "card (veth)",
+        (_, NetworkKind::Loopback) => "card (loopback)",
+        (_, NetworkKind::Veth) => "card (veth)",
     }
 }
 

@@ -7,7 +7,7 @@ mod lines;
 
 use maud::{Markup, PreEscaped, Render, html};
 
-use super::chart::{Chart, Form};
+use super::chart::{Chart, ChartKind};
 use super::path::Path;
 
 /// Colours and lines of every drawing. No variables: not every program that shows SVG has them.
@@ -181,8 +181,8 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
 
 pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     match chart.form {
-        Form::Bars => bars::draw(chart, id),
-        Form::Lines => lines::draw(chart),
+        ChartKind::Bars => bars::draw(chart, id),
+        ChartKind::Lines => lines::draw(chart),
     }
 }
 

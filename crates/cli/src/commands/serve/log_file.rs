@@ -168,16 +168,16 @@ impl Writer {
 
     fn write(&mut self, lines: &[u8]) {
         let outcome = self.file.file.write_all(lines);
-        self.note(outcome, "writing");
+        self.report(outcome, "writing");
     }
 
     fn reopen(&mut self) {
         self.complained = false;
         let outcome = self.file.reopen();
-        self.note(outcome, "re-opening");
+        self.report(outcome, "re-opening");
     }
 
-    fn note(&mut self, outcome: io::Result<()>, action: &str) {
+    fn report(&mut self, outcome: io::Result<()>, action: &str) {
         let was_told = mem::replace(&mut self.complained, outcome.is_err());
         if let (Err(error), false) = (outcome, was_told) {
             let name = self.file.name();

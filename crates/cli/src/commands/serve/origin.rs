@@ -78,7 +78,7 @@ impl OriginArgs {
             origins.push(match self.store.open(&url, &tls)? {
                 None => OriginOptions { url, credentials: Credentials::None, bucket: None },
                 Some(store) => {
-                    self.store.note(&store).iter().for_each(|note| output::note(note));
+                    self.store.unsigned_note(&store).iter().for_each(|note| output::note(note));
                     let (of_store, services) = store.needs();
                     folders.extend(of_store);
                     ports.extend(services);

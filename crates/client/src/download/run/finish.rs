@@ -8,9 +8,9 @@ use underpass_engine::hint::Action;
 use super::state::Download;
 use crate::download::check::check;
 use crate::download::error::{DownloadError, Failed, PartialInfo};
-use crate::download::note;
 use crate::download::options::{IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
+use crate::download::version_attr;
 
 impl Download<'_, '_> {
     /// Discards what has arrived; returns `false` if it was written to a stream.
@@ -71,7 +71,7 @@ impl Download<'_, '_> {
             Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
             Target::Named { if_exists: IfExists::Update, .. } => {
                 let version = self.version.as_ref();
-                version.inspect(|version| note::remember(atomic.file(), self.url, version));
+                version.inspect(|version| version_attr::store(atomic.file(), self.url, version));
                 Existing::Replace
             }
             _ => Existing::Keep,

@@ -15,9 +15,9 @@ use crate::download::error::DownloadError;
 use crate::download::interpret::{
     FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
 };
-use crate::download::note;
 use crate::download::options::{Event, IfExists, Target};
 use crate::download::partial_file::PartialFile;
+use crate::download::version_attr;
 use crate::download::workers::execute;
 use crate::http::{OpenResponse, Request, Response};
 
@@ -40,15 +40,15 @@ impl<'j, 'a> Download<'j, 'a> {
             (IfExists::Replace, None) => return Ok(false),
             _ => {}
         }
-        let mut noted = None;
+        let mut recorded = None;
         if if_exists == IfExists::Update && finished.is_none() {
             let file = name.open()?;
             match self.check_here(&file, size) {
                 Err(DownloadError::Digest(_)) => return Ok(false),
                 checked => checked?,
             }
-            noted = note::recall(&file, self.url);
-            if let Some(Version::Tag(tag)) = noted {
+            recorded = version_attr::load(&file, self.url);
+            if let Some(Version::Tag(tag)) = recorded {
                 self.unless = Some((tag, size));
                 return Ok(false);
             }
@@ -63,7 +63,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         let fields = &answer.response.fields;
         let is_same = answer.response.status == 200
-            && match finished.as_ref().or(noted.as_ref()) {
+            && match finished.as_ref().or(recorded.as_ref()) {
                 Some(version) => Version::of(&answer.response).as_ref() == Some(version),
                 None => {
                     let since = modified(&answer.response)
@@ -80,7 +80,7 @@ impl<'j, 'a> Download<'j, 'a> {
             let file = name.open()?;
             if if_exists == IfExists::Update {
                 let version = Version::of(&answer.response);
-                version.inspect(|version| note::remember(&file, self.url, version));
+                version.inspect(|version| version_attr::store(&file, self.url, version));
             }
             if self.facts.is_empty() {
                 self.check_here(&file, size)?;
@@ -185,11 +185,11 @@ impl<'j, 'a> Download<'j, 'a> {
                 // An empty file has no first byte to request.
                 Interpretation::Unsatisfiable => self.is_plain = true,
                 Interpretation::Whole { total } => {
-                    self.settle(&answer, total)?;
+                    self.adopt(&answer, total)?;
                     return Ok(Some(FirstResponse { answer, range: total.map(|total| 0..total) }));
                 }
                 Interpretation::Part { range, total } => {
-                    self.settle(&answer, Some(total))?;
+                    self.adopt(&answer, Some(total))?;
                     return Ok(Some(FirstResponse { answer, range: Some(range) }));
                 }
             }
@@ -225,8 +225,8 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Notes what an answer has about the file, and creates the file if there is none.
-    pub(super) fn settle(
+    /// Adopts what a response says about the file, and creates the file if there is none.
+    pub(super) fn adopt(
         &mut self,
         answer: &OpenResponse<'_>,
         total: Option<u64>,

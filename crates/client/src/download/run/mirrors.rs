@@ -89,8 +89,8 @@ impl<'c> Sources<'c> {
 }
 
 impl Mirror<'_> {
-    /// Notes the version of the first piece: all others must be of the same.
-    pub(in crate::download) fn note(&self, response: &Response) {
+    /// Records the version of the first piece: all others must be of the same.
+    pub(in crate::download) fn record_version(&self, response: &Response) {
         self.server.is_used.store(true, Ordering::Relaxed);
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         *version = version.take().or_else(|| Version::of(response));

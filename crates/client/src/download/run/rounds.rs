@@ -131,7 +131,7 @@ impl<'a> Download<'_, 'a> {
         let mut moved = 0;
         let mut note = |bytes: u64| {
             if let Some((journal, number)) = journal {
-                journal.note(number, bytes);
+                journal.record_progress(number, bytes);
             }
             self.gauge.done.store(bytes, Ordering::Relaxed);
             self.rate_limit.spend(bytes - moved, &cancel);

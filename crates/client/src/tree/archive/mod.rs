@@ -84,7 +84,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
                 if unpack.position > before {
                     retry.renew();
                 }
-                unpack.note()?;
+                unpack.save_position()?;
                 retry.wait(error)?;
             }
         }

@@ -105,8 +105,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.begin(origin)
     }
 
-    /// Notes the position in the journal.
-    pub(super) fn note(&self) -> Result<(), TreeError> {
+    /// Saves the position to the journal.
+    pub(super) fn save_position(&self) -> Result<(), TreeError> {
         self.journal.reach(self.position).map_err(|error| self.journal_error(error))
     }
 
@@ -390,7 +390,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<BodyEnd, TreeError> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
-            self.note()?;
+            self.save_position()?;
             return Ok(BodyEnd::Jump);
         }
         stream.skip(len)?;

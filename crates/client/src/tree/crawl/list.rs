@@ -51,7 +51,7 @@ impl Worker<'_, '_, '_, '_> {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
         if let Some(prune) = &crawl.prune {
-            prune.note(&task.entry.url, &task.entry.path, task.depth == 0, &listing);
+            prune.record(&task.entry.url, &task.entry.path, task.depth == 0, &listing);
         }
         let bytes = |entry: &ListingEntry| {
             (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64

@@ -35,20 +35,20 @@ pub(super) struct Prune {
     /// The names of everything in them, by the paths of their folders.
     listed: Mutex<Listed>,
     /// Why nothing is removed, if so.
-    fmt_untrusted: Mutex<Option<String>>,
+    doubt: Mutex<Option<String>>,
 }
 
 impl Prune {
-    /// Notes the listing of a folder, before what is not wanted of it is dropped.
-    pub(super) fn note(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
-        let fmt_untrusted = match listing {
+    /// Records the listing of a folder, before what is not wanted of it is dropped.
+    pub(super) fn record(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
+        let doubt = match listing {
             Listing { is_whole: false, .. } => "may not list everything",
             Listing { entries, .. } if is_root && entries.is_empty() => "lists nothing",
             _ => "",
         };
-        if !fmt_untrusted.is_empty() {
+        if !doubt.is_empty() {
             let url = TreeFetch::redacted(url);
-            lock(&self.fmt_untrusted).get_or_insert_with(|| format!("{url} {fmt_untrusted}"));
+            lock(&self.doubt).get_or_insert_with(|| format!("{url} {doubt}"));
         }
         let mut listed = lock(&self.listed);
         for entry in &listing.entries {
@@ -77,8 +77,8 @@ impl Prune {
         done: &mut TreeDone,
     ) -> Result<(), TreeError> {
         let nothing = |reason| Err(TreeError::NothingRemoved { reason });
-        if let Some(fmt_untrusted) = lock(&self.fmt_untrusted).take() {
-            return nothing(fmt_untrusted);
+        if let Some(doubt) = lock(&self.doubt).take() {
+            return nothing(doubt);
         }
         if done.left_out > 0 {
             (tree.on_event)(&TreeEvent::NothingRemoved);

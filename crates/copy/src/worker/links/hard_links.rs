@@ -83,7 +83,7 @@ impl Worker<'_> {
         for (folder, entry) in self.context.links.copied(stat, location.clone()) {
             match self.link_to(&location, &folder, &entry, stat) {
                 Ok(true) => {}
-                Ok(false) => self.note(|worker| worker.copy_unlinked(&folder, &entry)),
+                Ok(false) => self.attempt(|worker| worker.copy_unlinked(&folder, &entry)),
                 Err(failure) => self.context.problem(failure),
             }
             self.context.release(&folder, true);

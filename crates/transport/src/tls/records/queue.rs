@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Frees unused memory before a wait.
-    pub(in crate::tls) fn settle(&mut self) {
+    pub(in crate::tls) fn shrink(&mut self) {
         if self.memory.len() > 2 * self.len() {
             let held = self.bytes().to_vec();
             put_back(std::mem::replace(&mut self.memory, held));
@@ -151,7 +151,7 @@ mod tests {
                 queue.take(4);
             }
             if turn % 13 == 0 {
-                queue.settle();
+                queue.shrink();
                 assert!(queue.memory.len() <= 2 * queue.len());
             }
         }

@@ -154,7 +154,7 @@ impl UserSpace {
             let _ = self.say(Intent::Close);
         }
         let _ = self.flush(socket);
-        self.outgoing.settle();
+        self.outgoing.shrink();
     }
 
     /// Has rustls carry out an intent.
@@ -185,7 +185,7 @@ impl UserSpace {
                 Err(Errno::INTR) => (),
                 Err(Errno::AGAIN) => {
                     self.is_stuck = true;
-                    self.outgoing.settle();
+                    self.outgoing.shrink();
                     return Err(Errno::AGAIN);
                 }
                 Err(error) => {
@@ -225,7 +225,7 @@ impl UserSpace {
             Err(Errno::AGAIN) => {
                 // The peer may be waiting for the end of our handshake before it sends anything.
                 let _ = self.flush(socket);
-                self.incoming.settle();
+                self.incoming.shrink();
                 Err(Errno::AGAIN)
             }
             Err(error) => Err(self.give_up(socket, error)),

@@ -18,7 +18,7 @@ use underpass_server::server::{BadHost, HostPattern};
 
 use super::super::args::{ServeArgs, SiteArgs};
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
-use crate::failure::{Failure, Result, fmt_reason};
+use crate::failure::{Failure, Result, clap_message};
 use crate::output;
 
 /// Reads the options of a server from the typed words, the environment and the config file.
@@ -264,7 +264,7 @@ fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()>
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
     match command.clone().try_get_matches_from(words) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Usage(format!("{}: {}", entry.place, fmt_reason(&error)))),
+        Err(error) => Err(Failure::Usage(format!("{}: {}", entry.place, clap_message(&error)))),
     }
 }
 

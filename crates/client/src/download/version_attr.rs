@@ -1,9 +1,10 @@
 //! Which version a file here is, for the next [`IfExists::Update`](super::IfExists::Update): the
 //! server's validator, in the extended attribute `user.underpass.version` of the file.
 //!
-//! The note holds as long as the file has the size and the time that it had when the note was made.
-//! It names the URL by a digest, because other users of the machine may read it. Without a note,
-//! where the file system keeps none or the file was copied without it, size and time decide.
+//! The attribute is valid as long as the file has the size and the time that it had when the
+//! attribute was set. It names the URL by a digest, because other users of the machine may read it.
+//! Without it, where the file system has no attributes or the file was copied without them, size and
+//! time decide.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,7 @@ use super::interpret::Version;
 
 /// The content of the attribute, as JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct VersionAttr {
     /// The SHA-256 of the URL without credentials.
     url: String,
     version: Version,
@@ -26,7 +27,7 @@ struct Note {
     modified: (i64, i64),
 }
 
-impl Note {
+impl VersionAttr {
     fn of(file: &File, url: &Url, version: Version) -> Option<Self> {
         let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (size, modified) = (facts.len(), (facts.mtime(), facts.mtime_nsec()));
@@ -34,24 +35,24 @@ impl Note {
     }
 }
 
-/// Notes that a file is this version of what is at `url`. Its size and time must not change after
-/// that. Where the file system keeps no attributes, nothing happens.
-pub(super) fn remember(file: &File, url: &Url, version: &Version) {
-    let note = Note::of(file, url, version.clone());
-    let Some(text) = note.and_then(|note| serde_json::to_vec(&note).ok()) else { return };
+/// Records that a file is this version of what is at `url`. Its size and time must not change after
+/// that. Where the file system has no attributes, nothing happens.
+pub(super) fn store(file: &File, url: &Url, version: &Version) {
+    let attr = VersionAttr::of(file, url, version.clone());
+    let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
         // Without it the next update compares size and time.
         let _ = fsetxattr(file, NAME, &text, XattrFlags::empty());
     }
 }
 
-/// Returns the version of what is at `url` that a file is, if a note says so that still holds.
-pub(super) fn recall(file: &File, url: &Url) -> Option<Version> {
+/// Returns the version of what is at `url` that a file is, if the attribute is there and still valid.
+pub(super) fn load(file: &File, url: &Url) -> Option<Version> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
-    let note: Note = serde_json::from_slice(bytes.get(..len)?).ok()?;
-    let present = Note::of(file, url, note.version.clone())?;
-    (note == present).then_some(note.version)
+    let stored: VersionAttr = serde_json::from_slice(bytes.get(..len)?).ok()?;
+    let present = VersionAttr::of(file, url, stored.version.clone())?;
+    (stored == present).then_some(stored.version)
 }
 
 /// Returns the digest that stands for a URL.
@@ -67,7 +68,7 @@ fn digest(url: &Url) -> String {
 /// The name of the attribute.
 const NAME: &str = "user.underpass.version";
 
-/// The maximum length of a note in bytes: file systems have little room for attributes.
+/// The maximum length of the attribute in bytes: file systems have little room for attributes.
 const MAX_BYTES: usize = 1 << 10;
 
 #[cfg(test)]
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_holds_for_one_url_and_as_long_as_the_file_is_the_same() {
+    fn an_attribute_holds_for_one_url_and_as_long_as_the_file_is_the_same() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         fs::write(&path, "one").expect("written");
@@ -89,22 +90,22 @@ mod tests {
         }
         let url = |text: &str| Url::parse(text).expect("a URL");
         let here = url("http://a/b?c");
-        assert_eq!(recall(&file, &here), None);
+        assert_eq!(load(&file, &here), None);
         let version = Version::Tag("\"x\"".to_owned());
-        remember(&file, &here, &version);
-        assert_eq!(recall(&file, &here), Some(version.clone()));
-        assert_eq!(recall(&file, &url("http://user:secret@a/b?c#d")), Some(version.clone()));
-        assert_eq!(recall(&file, &url("http://a/b?d")), None);
+        store(&file, &here, &version);
+        assert_eq!(load(&file, &here), Some(version.clone()));
+        assert_eq!(load(&file, &url("http://user:secret@a/b?c#d")), Some(version.clone()));
+        assert_eq!(load(&file, &url("http://a/b?d")), None);
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         File::options().append(true).open(&path).and_then(|it| it.set_modified(time)).expect("set");
-        assert_eq!(recall(&file, &here), None);
-        remember(&file, &here, &version);
-        assert_eq!(recall(&file, &here), Some(version.clone()));
+        assert_eq!(load(&file, &here), None);
+        store(&file, &here, &version);
+        assert_eq!(load(&file, &here), Some(version.clone()));
         fs::write(&path, "another").expect("written");
-        assert_eq!(recall(&file, &here), None);
+        assert_eq!(load(&file, &here), None);
         // Too long to be kept.
         fs::write(&path, "one").expect("written");
-        remember(&file, &here, &Version::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
-        assert_eq!(recall(&file, &here), None);
+        store(&file, &here, &Version::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
+        assert_eq!(load(&file, &here), None);
     }
 }
