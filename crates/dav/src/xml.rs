@@ -11,6 +11,9 @@ pub const DAV: &str = "DAV:";
 /// The namespace of `xml:lang`.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 
+/// The namespace of declarations of namespaces, which nothing else may use.
+const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
+
 /// The name of an element or attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
@@ -43,8 +46,8 @@ pub enum BadXml {
     /// It is not well-formed, or not in UTF-8.
     #[error("the XML of the request is not well-formed UTF-8")]
     Malformed,
-    /// A namespace prefix is not declared, or is declared as nothing.
-    #[error("the XML of the request has an undeclared namespace")]
+    /// A namespace prefix is not declared, is declared as nothing, or is reserved.
+    #[error("the XML of the request has an undeclared or reserved namespace")]
     Namespace,
     /// It has a document type, or an entity that is not predefined.
     #[error("the XML of the request has a document type or an unknown entity")]
@@ -72,6 +75,8 @@ impl Name {
 
     fn new(space: &ResolveResult<'_>, local: &str) -> Result<Self, BadXml> {
         let space = match space {
+            // Namespaces in XML 1.0, 3.
+            ResolveResult::Bound(space) if space.0 == XMLNS => return Err(BadXml::Namespace),
             ResolveResult::Bound(space) => space.0,
             ResolveResult::Unbound => "",
             ResolveResult::Unknown(_) => return Err(BadXml::Namespace),
@@ -109,6 +114,10 @@ impl Element {
                         return Err(BadXml::TooLarge);
                     }
                     let name = Name::new(&space, start.local_name().into_inner())?;
+                    // The prefix that is written for it could not be bound to this namespace.
+                    if &*name.space == XML {
+                        return Err(BadXml::Namespace);
+                    }
                     let attributes = read_attributes(&reader, &start)?;
                     open.push(Self { name, attributes, content: Vec::new() });
                 }

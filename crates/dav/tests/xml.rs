@@ -62,6 +62,8 @@ fn what_is_no_propfind_is_refused() {
         ("<a xmlns='u\n'/>", Malformed),
         ("<D:propfind xmlns:D='DAV:'><D:prop><x:y/></D:prop></D:propfind>", Namespace),
         ("<D:propfind xmlns:D='DAV:' xmlns:x=''><D:allprop/></D:propfind>", Namespace),
+        ("<propfind xmlns='DAV:'><prop><xmlns:y/></prop></propfind>", Namespace),
+        ("<propfind xmlns='DAV:'><prop><xml:y/></prop></propfind>", Namespace),
         (bomb, Entity),
         ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", Entity),
         ("<a>&b;</a>", Entity),
