@@ -73,6 +73,19 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Checks a token for the header field `Authorization`.
+///
+/// # Errors
+///
+/// A few words about what is wrong with it. One with a line end is refused, because that would begin
+/// another field.
+pub fn token(text: &str) -> Result<String, String> {
+    match text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
+        true => Ok(text.to_owned()),
+        false => Err("a token is not empty, and has neither spaces nor line ends".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +107,14 @@ mod tests {
         assert_eq!(read("localhost/a").as_deref(), Some("http://localhost/a"));
         assert_eq!(read("ftp://localhost/"), None);
         assert!(url("s3://bucket/a").is_err() && proxy("s3://bucket/a").is_err());
+    }
+
+    #[test]
+    fn a_token_cannot_begin_another_field() {
+        assert_eq!(token("a-b.c_d~e+f/g=="), Ok("a-b.c_d~e+f/g==".to_owned()));
+        for text in ["", "a\nX: b", "a\n", "a b", "a\u{e9}"] {
+            assert!(token(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -61,7 +61,9 @@ impl HttpOptions {
             (Some((user, password)), _) => {
                 Credentials::Basic { user: user.clone(), password: password.clone() }
             }
-            (None, Some(token)) => Credentials::Bearer(token),
+            (None, Some(token)) => Credentials::Bearer(
+                input::token(&token).map_err(|reason| invalid("bearer", reason))?,
+            ),
             (None, None) if !self.netrc => Credentials::None,
             (None, None) => environment::netrc(None, url).map_err(|error| wrong(&error))?,
         };

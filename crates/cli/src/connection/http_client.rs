@@ -24,7 +24,7 @@ pub(crate) struct HttpClientArgs {
     user: Option<String>,
 
     /// Authenticate by this token [env: UNDERPASS_BEARER]
-    #[arg(long, value_name = "TOKEN", overrides_with = "user")]
+    #[arg(long, value_name = "TOKEN", value_parser = input::token, overrides_with = "user")]
     bearer: Option<String>,
 
     /// Add a field to each request, such as 'Accept-Language: de'; it is not sent to other servers
@@ -146,8 +146,12 @@ impl HttpClientArgs {
             })?;
             return Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() });
         }
-        if let Some(token) = self.bearer.clone().or_else(|| variable("UNDERPASS_BEARER")) {
-            return Ok(Credentials::Bearer(token));
+        if let Some(token) = &self.bearer {
+            return Ok(Credentials::Bearer(token.clone()));
+        }
+        if let Some(token) = variable("UNDERPASS_BEARER") {
+            let wrong = |reason| Failure::Usage(format!("UNDERPASS_BEARER: {reason}"));
+            return Ok(Credentials::Bearer(input::token(&token).map_err(wrong)?));
         }
         match self.no_netrc {
             true => Ok(Credentials::None),
