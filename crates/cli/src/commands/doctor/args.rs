@@ -19,7 +19,7 @@ pub(crate) struct DoctorArgs {
 
     /// Where to: the new file or its folder, - for standard output, a host, or unix:PATH
     /// [default: any host]
-    #[arg(long, value_name = "PATH | HOST[:PORT]")]
+    #[arg(long, value_name = "PATH | HOST[:PORT]", value_hint = clap::ValueHint::AnyPath)]
     pub(super) to: Option<OsString>,
 
     /// Examine this file of an origin instead, for `serve --origin`: whether it is reachable, its

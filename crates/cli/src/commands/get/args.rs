@@ -97,7 +97,8 @@ pub(crate) struct GetArgs {
 
     /// Fail unless each file has its digest in SUMS: a file or URL of lines as sha256sum and
     /// sha512sum write them, also with --tag
-    #[arg(long, value_name = "SUMS", conflicts_with = "recursive")]
+    #[arg(long, value_name = "SUMS", conflicts_with = "recursive",
+        value_hint = ValueHint::AnyPath)]
     pub(crate) check: Option<String>,
 
     /// Print the digest of the file, and its path, as sha256sum does

@@ -1,10 +1,11 @@
 //! `--completions SHELL`, `--print-manpage`, `--write-manpages DIR`: what shells and man need to
 //! know.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command};
+use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::Shell;
 
 use crate::failure::Result;
@@ -32,7 +33,9 @@ impl GenerateArgs {
     pub(crate) fn generate(&self, mut program: Command) -> Result<bool> {
         let mut text = Vec::new();
         if let Some(shell) = self.completions {
+            program = without_files(program);
             clap_complete::generate(shell, &mut program, "underpass", &mut text);
+            text = with_equals_signs(shell, &program, text);
         } else if self.print_manpage {
             program.build();
             super::print(&program, &mut text).expect("a vector takes everything");
@@ -56,3 +59,74 @@ pub(crate) fn run(args: &GenerateArgs, mut program: Command) -> Result<()> {
     let message = format!("a subcommand is missing: one of {}", names.join(", "));
     Err(program.error(ErrorKind::MissingSubcommand, message).into())
 }
+
+/// Makes shells offer files only for values that are paths: without a hint, they do for all.
+fn without_files(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes_anything = arg.get_action().takes_values()
+            && arg.get_value_hint() == ValueHint::Unknown
+            && arg.get_possible_values().is_empty();
+        if takes_anything { arg.value_hint(ValueHint::Other) } else { arg }
+    });
+    command.mut_subcommands(without_files)
+}
+
+/// Offers values behind an equals sign: in bash, to which it is a word, for every option; and for
+/// options that take a value in no other way, in no other place.
+fn with_equals_signs(shell: Shell, program: &Command, text: Vec<u8>) -> Vec<u8> {
+    let Ok(mut script) = String::from_utf8(text) else { unreachable!("names are ASCII") };
+    let strict = program.get_subcommands().flat_map(|command| {
+        let strict = command.get_arguments().filter(|arg| arg.is_require_equals_set());
+        strict.flat_map(spellings).map(|option| (command.get_name(), option))
+    });
+    let strict: BTreeSet<_> = strict.collect();
+    match shell {
+        Shell::Bash => {
+            let patterns = strict.iter().map(|(command, option)| format!("\"{command} {option}\""));
+            let patterns: Vec<_> = patterns.collect();
+            let rule = BASH_EQUALS.replace("OPTIONS", &patterns.join("|"));
+            script = script.replacen(BASH_PREVIOUS, &format!("{BASH_PREVIOUS}{rule}"), 1);
+        }
+        Shell::Zsh => {
+            for (_, option) in &strict {
+                script = script.replace(&format!("{option}=["), &format!("{option}=-["));
+            }
+        }
+        Shell::Fish => {
+            let is_strict = |line: &str| {
+                let mut words =
+                    line.split(" -l ").skip(1).filter_map(|rest| rest.split(' ').next());
+                words.any(|word| {
+                    strict.iter().any(|(_, option)| option.strip_prefix("--") == Some(word))
+                })
+            };
+            let lines = script.lines().map(|line| match is_strict(line) {
+                true => line.replacen(" -r", "", 1) + "\n",
+                false => line.to_owned() + "\n",
+            });
+            script = lines.collect();
+        }
+        _ => {}
+    }
+    script.into_bytes()
+}
+
+/// Returns an option as it is typed, in each of its ways.
+fn spellings(arg: &Arg) -> Vec<String> {
+    let long = arg.get_long_and_visible_aliases().unwrap_or_default();
+    let short = arg.get_short().map(|letter| format!("-{letter}"));
+    long.into_iter().map(|name| format!("--{name}")).chain(short).collect()
+}
+
+/// The line of the script for bash that takes the word before the one to complete.
+const BASH_PREVIOUS: &str = "    prev=\"$3\"\n";
+
+/// What follows it. Without an equals sign, an option with an optional value has none.
+const BASH_EQUALS: &str = r#"    if [[ "${prev}" == "=" ]]; then
+        prev="${COMP_WORDS[COMP_CWORD-2]}"
+    elif [[ "${COMP_WORDS[COMP_CWORD]}" != "=" ]]; then
+        case "${COMP_WORDS[1]} ${prev}" in
+            OPTIONS) prev="" ;;
+        esac
+    fi
+"#;

@@ -27,7 +27,7 @@ pub(crate) struct PutArgs {
     #[arg(short = 'L', long, requires = "recursive")]
     pub(crate) follow_links: bool,
 
-    /// Replace no file: send only what does not exist yet
+    /// Replace no file that exists there
     #[arg(short, long, visible_alias = "if-none-match", conflicts_with = "if_match")]
     pub(crate) no_clobber: bool,
 
