@@ -14,18 +14,18 @@ impl Sections {
     /// Returns the sections of a page, by its name.
     pub(super) fn of(page: &str) -> Self {
         let (examples, exit_status, files): (_, _, &[_]) = match page {
-            "underpass" => (PROGRAM, TRANSFER, &[]),
+            "underpass" => (PROGRAM, TRANSFER, PROGRAM_FILES),
             "underpass-serve" => (SERVE, SERVER, SERVE_FILES),
-            "underpass-share" => (SHARE, SHARED, &[]),
+            "underpass-share" => (SHARE, SHARED, SHARE_FILES),
             "underpass-get" => (GET, TRANSFER, GET_FILES),
             "underpass-put" => (PUT, TRANSFER, PUT_FILES),
-            "underpass-send" => (SEND, TRANSFER, &[]),
+            "underpass-send" => (SEND, TRANSFER, SEND_FILES),
             "underpass-recv" => (RECV, TRANSFER, RECV_FILES),
             "underpass-cp" => (CP, COPY, CP_FILES),
-            "underpass-fill" => (FILL, FILLED, &[]),
-            "underpass-doctor" => (DOCTOR, FINDINGS, &[]),
-            "underpass-explain" => (EXPLAIN, TRACED, &[]),
-            "underpass-bench" => (BENCH, BENCHED, &[]),
+            "underpass-fill" => (FILL, FILLED, FILL_FILES),
+            "underpass-doctor" => (DOCTOR, FINDINGS, DOCTOR_FILES),
+            "underpass-explain" => (EXPLAIN, TRACED, EXPLAIN_FILES),
+            "underpass-bench" => (BENCH, BENCHED, BENCH_FILES),
             "underpass-bench-compare" => (&[], COMPARED, &[]),
             _ => (&[], BENCHED, &[]),
         };
@@ -234,3 +234,38 @@ const CP_FILES: Entries = &[
     (".NAME.NUMBER.part", "A new file or folder until it is complete."),
     (".unfinished.NUMBER.part", "Marks a tree whose copy is not complete, for --resume."),
 ];
+
+const PROGRAM_FILES: Entries = &[
+    ("/etc/underpass/", "The configuration of the units for systemd; see underpass-serve(1)."),
+    ("~/.netrc", "Users and passwords by host, for requests."),
+    (
+        "$XDG_STATE_HOME/underpass/",
+        "What is kept between calls; ~/.local/state/underpass/ by default.",
+    ),
+];
+
+const SHARE_FILES: Entries = &[(
+    "/dev/urandom",
+    "Where the secret part of the address is from. Nothing is kept; uploads are written as by underpass-serve(1).",
+)];
+
+const SEND_FILES: Entries = &[(
+    "/etc/ssl/certs/",
+    "The authorities that --tls trusts; SSL_CERT_FILE, --cacert and --pin name others.",
+)];
+
+const FILL_FILES: Entries =
+    &[("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file.")];
+
+const DOCTOR_FILES: Entries = &[
+    ("underpass-doctor", "A file that is tried in the folder of --to, and removed at the end."),
+    ("/proc, /sys", "Where it reads what the kernel offers."),
+];
+
+const EXPLAIN_FILES: Entries = &[(
+    "/proc/sys/kernel/yama/ptrace_scope",
+    "Who may trace programs: at 2 only root, at 3 nobody.",
+)];
+
+const BENCH_FILES: Entries =
+    &[("bench/*.json", "The records of the project, which show and compare read.")];
