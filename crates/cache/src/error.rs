@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use underpass_client::{ClientError, NetworkAction};
+use underpass_engine::hint::in_words;
 
 /// The kind of a [`CacheError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +177,7 @@ pub enum OpenError {
     #[error("{} is no folder of a cache: give an empty one", .0.display())]
     Format(PathBuf),
     /// The system refused something.
-    #[error("{action} {}: {source}", .path.display())]
+    #[error("{action} {}: {}", .path.display(), in_words(.source))]
     Io {
         /// What was being done.
         action: &'static str,

@@ -67,9 +67,15 @@ impl Cli {
     /// Parses the command line; for a server also the options of the environment and of a file.
     pub(crate) fn understand(words: &[OsString]) -> Result<Self, Failure> {
         let mut cli = Self::try_parse_from(words)?;
-        if let Some(Command::Serve(args)) = &mut cli.command {
-            serve::warn_of_variables();
-            **args = serve::complete(words)?;
+        match &mut cli.command {
+            Some(Command::Serve(args)) => {
+                serve::warn_of_variables();
+                **args = serve::complete(words)?;
+            }
+            Some(Command::Get(_) | Command::Put(_) | Command::Fill(_)) => {
+                serve::warn_of_variables_of_requests();
+            }
+            _ => {}
         }
         Ok(cli)
     }

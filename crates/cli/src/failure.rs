@@ -211,23 +211,30 @@ impl From<SandboxError> for Failure {
     }
 }
 
-/// Returns the words of the standard library about a number, and better ones.
-fn number_fault(error: &clap::Error) -> Option<(String, &'static str)> {
+/// Returns the words of the parser about a number, and better ones.
+fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     let source = std::error::Error::source(error)?;
+    let words = source.to_string();
+    if let Some((number, range)) = words.split_once(" is not in ")
+        && let Some((least, most)) = range.split_once("..=")
+    {
+        let plain = format!("{number} is not from {least} to {most}");
+        return Some((words, plain));
+    }
     let plain = match source.downcast_ref::<ParseIntError>()?.kind() {
         IntErrorKind::PosOverflow => "the number is too large",
         IntErrorKind::NegOverflow => "the number is too small",
         IntErrorKind::Zero => "the number has to be at least 1",
         _ => "a whole number is needed, such as 8",
     };
-    Some((source.to_string(), plain))
+    Some((words, plain.to_owned()))
 }
 
 /// Returns what clap complains about, in one line, without its advice about the usage.
 pub(crate) fn clap_message(error: &clap::Error) -> String {
     let mut text = error.to_string();
     if let Some((words, plain)) = number_fault(error) {
-        text = text.replace(&words, plain);
+        text = text.replace(&words, &plain);
     }
     let lines = text
         .lines()

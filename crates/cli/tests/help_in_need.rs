@@ -225,6 +225,59 @@ fn a_misspelt_variable_is_warned_of() {
 }
 
 #[test]
+fn a_misspelt_variable_of_requests_is_warned_of() {
+    let command = |name| {
+        let mut command = underpass();
+        command.args(["get", "-q", "--retries", "0", "http://127.0.0.1:1/x"]).env(name, "token");
+        Running::start(command).finish().stderr
+    };
+    for name in ["UNDERPASS_BEARRER", "UNDERPASS_bearer"] {
+        let said = command(name);
+        assert!(said.contains(&format!("{name} is no option")), "{said}");
+        assert!(said.contains("UNDERPASS_BEARER meant"), "{said}");
+    }
+    for name in ["UNDERPASS_BEARER", "UNDERPASS_HEADER", "UNDERPASS_PORT"] {
+        let said = command(name);
+        assert!(!said.contains("UNDERPASS"), "{said}");
+    }
+}
+
+#[test]
+fn a_token_cannot_add_a_field() {
+    for token in ["secret\nX-Other: 1", "secret\n", ""] {
+        run(["get", "--bearer", token, "http://127.0.0.1:1/x"])
+            .failed(2, &["--bearer", "line ends"]);
+    }
+    let mut command = underpass();
+    command.args(["put", "/etc/passwd", "http://127.0.0.1:1/"]).env("UNDERPASS_BEARER", "a\nX: b");
+    Running::start(command).finish().failed(2, &["UNDERPASS_BEARER", "line ends"]);
+}
+
+#[test]
+fn messages_have_no_words_of_libraries() {
+    let here = folder();
+    let file = here.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let file = file.to_str().unwrap();
+    for (args, code, words) in [
+        (&["serve", "--port=-1"][..], 2, &["-1 is not from 0 to 65535"][..]),
+        (&["get", "-j", "65", "localhost/x"], 2, &["65 is not from 1 to 64"]),
+        (&["--write-manpages", file], 1, &["creating", "something else has that name"]),
+        (&["explain", "--", "/etc"], 126, &["/etc", "a folder is no program"]),
+        (
+            &["serve", "-p", "0", "--origin", "http://127.0.0.1:1/", "--cache", file],
+            1,
+            &["File exists"],
+        ),
+    ] {
+        let finished = run(args).failed(code, words);
+        for word in ["..=", "os error", "--force", "chmod"] {
+            assert!(!finished.stderr.contains(word), "{}", finished.stderr);
+        }
+    }
+}
+
+#[test]
 fn the_program_alone_prints_its_help() {
     let alone = run([""; 0]);
     assert_eq!(alone.code(), Some(2), "{}", alone.stderr);

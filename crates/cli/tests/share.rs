@@ -183,9 +183,11 @@ fn wrong_inputs_are_one_line() {
         (&["share", "--upload", file], 2, &["--upload", "into a folder"]),
         (&["share", "--times", "0", file], 2, &["--times"]),
         (&["share", "--for", "soon", file], 2, &["--for", "soon"]),
+        (&["share", "--for", "0m", file], 2, &["--for", "at once"]),
         (&["share", "--bind", "/x", file], 2, &["/x"]),
     ] {
-        run(args).failed(code, words);
+        let finished = run(args).failed(code, words);
+        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     }
 }
 

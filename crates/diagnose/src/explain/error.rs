@@ -1,5 +1,6 @@
 //! Why a program could not be explained.
 
+use std::path::Path;
 use std::{fs, io};
 
 use rustix::io::Errno;
@@ -56,8 +57,9 @@ impl ExplainError {
 impl Hinted for ExplainError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NotStarted { errno, .. } => Some(Hint::new(match *errno {
+            Self::NotStarted { program, errno } => Some(Hint::new(match *errno {
                 Errno::NOENT => "is it installed, and in PATH?",
+                Errno::ACCESS if Path::new(program).is_dir() => "a folder is no program",
                 Errno::ACCESS => "chmod +x makes it a program",
                 Errno::NOEXEC => "it is no program for this machine; a script begins with #!",
                 _ => return None,

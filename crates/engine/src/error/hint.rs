@@ -94,6 +94,7 @@ impl Action {
                 "the folder may be immutable (lsattr tells), or removed meanwhile"
             }
             (Self::Replacing | Self::Writing, Errno::PERM) => "it may be immutable: lsattr tells",
+            (Self::Creating, Errno::EXIST) => "something else has that name: choose another one",
             (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",
             (_, Errno::NOSPC) => DISK_FULL,

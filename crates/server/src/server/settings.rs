@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use underpass_engine::hint::in_words;
 use underpass_engine::{Policy, Report};
 
 use crate::server::credentials::Credentials;
@@ -109,7 +110,7 @@ impl fmt::Display for Address {
 #[non_exhaustive]
 pub enum ServeError {
     /// Listening on an address failed.
-    #[error("listening on {address}: {source}")]
+    #[error("listening on {address}: {}", in_words(.source))]
     Listen {
         /// The address.
         address: String,
@@ -117,7 +118,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The served folder or file cannot be opened.
-    #[error("opening {}: {source}", .path.display())]
+    #[error("opening {}: {}", .path.display(), in_words(.source))]
     Root {
         /// Its path.
         path: PathBuf,
@@ -139,7 +140,7 @@ pub enum ServeError {
         source: globset::Error,
     },
     /// A thread or a runtime cannot be created.
-    #[error("{action}: {source}")]
+    #[error("{action}: {}", in_words(.source))]
     Io {
         /// The failed action.
         action: &'static str,

@@ -9,6 +9,14 @@ use clap::Args;
 use super::super::args::time;
 use crate::args::When;
 
+/// A time such as `10m`, after which something can have been fetched.
+fn time_above_zero(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("the time would be over at once".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// The options of `share`.
 #[derive(Debug, Args)]
 pub(crate) struct ShareArgs {
@@ -21,7 +29,7 @@ pub(crate) struct ShareArgs {
     pub(super) upload: bool,
 
     /// End after this time, such as 10m or 1h
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time_above_zero)]
     pub(super) time: Option<Duration>,
 
     /// End after this number of whole downloads or files [default: 1, unlimited with --for]

@@ -39,6 +39,9 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     let share = Arc::new(Share::new(args.upload, found.is_dir(), times, args.time));
     let served = Served::try_parse_from(words(args, &secret()?))?;
     let outcome = run_until(&served.serve, Some(&share));
+    if matches!(outcome, Err(Failure::Usage(_) | Failure::Arguments(_))) {
+        return outcome; // nothing was served
+    }
     let receipt = share.receipt();
     receipt.print(args.json);
     outcome?;

@@ -61,10 +61,19 @@ fn of_server(layers: &[Vec<ConfigKey>]) -> Vec<(String, Vec<OsString>)> {
     OF_SERVER.iter().chain(&["tls-cert", "tls-key"]).filter_map(find).collect()
 }
 
-/// Warns of variables whose names are nearly those of options.
+/// Warns of variables whose names are nearly those of options of the server.
 pub(crate) fn warn_of_variables() {
     let command = ServeArgs::augment_args(Command::new("serve"));
-    misspelt_variables(&command).iter().for_each(|text| output::note(text));
+    let settable = command.get_arguments().filter(|each| is_settable(each));
+    let known = settable
+        .map(|each| format!("{PREFIX}{}", each.get_id().as_str().to_uppercase()))
+        .chain([CONFIG, BEARER].map(str::to_owned));
+    misspelt_variables(&known.collect::<Vec<_>>()).iter().for_each(|text| output::note(text));
+}
+
+/// Warns of variables whose names are nearly that of the one for requests.
+pub(crate) fn warn_of_variables_of_requests() {
+    misspelt_variables(&[BEARER.to_owned()]).iter().for_each(|text| output::note(text));
 }
 
 /// Returns the options of one site, for which those of all other sources are the defaults.
@@ -188,12 +197,7 @@ fn environment(command: &Command) -> Vec<ConfigKey> {
 }
 
 /// Returns a warning for each variable whose name is nearly that of an option.
-fn misspelt_variables(command: &Command) -> Vec<String> {
-    let settable = command.get_arguments().filter(|each| is_settable(each));
-    let known: Vec<_> = settable
-        .map(|each| format!("{PREFIX}{}", each.get_id().as_str().to_uppercase()))
-        .chain(OTHERS.map(str::to_owned))
-        .collect();
+fn misspelt_variables(known: &[String]) -> Vec<String> {
     let given = env::vars_os().filter(|(_, value)| !value.is_empty());
     let mut warnings: Vec<_> = given
         .filter_map(|(name, _)| name.into_string().ok())
@@ -201,7 +205,9 @@ fn misspelt_variables(command: &Command) -> Vec<String> {
         .filter_map(|name| {
             // One slip of the fingers in a short name, two in a long one.
             let most = if name.len() < PREFIX.len() + 8 { 1 } else { 2 };
-            let meant = known.iter().find(|known| damerau_levenshtein(known, &name) <= most)?;
+            let meant = known
+                .iter()
+                .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= most)?;
             Some(format!("{name} is no option and has no effect: is {meant} meant?"))
         })
         .collect();
@@ -341,5 +347,5 @@ const CONFIG: &str = "UNDERPASS_CONFIG";
 
 const PREFIX: &str = "UNDERPASS_";
 
-/// Variables that are no options of the server.
-const OTHERS: [&str; 2] = [CONFIG, "UNDERPASS_BEARER"];
+/// The token of requests; no option of the server.
+const BEARER: &str = "UNDERPASS_BEARER";
