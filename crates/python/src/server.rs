@@ -1,8 +1,9 @@
 //! Serves a folder from a thread of the Python process.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::process;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use pyo3::prelude::*;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use underpass_engine::Integrity;
+use underpass_engine::hint::in_words;
 use underpass_server::auth::Access;
 use underpass_server::server::{
     Address, Changes, Control, ServeError, Server as FileServer, Settings, SiteSettings, Summary,
@@ -61,6 +63,8 @@ pub(crate) struct Server {
     #[pyo3(get)]
     addresses: Vec<String>,
     started: Instant,
+    /// The process in which it serves: its threads do not exist in others that are forked.
+    process: u32,
     thread: Mutex<Option<JoinHandle<Result<Summary, ServeError>>>>,
 }
 
@@ -68,21 +72,24 @@ pub(crate) struct Server {
 impl Server {
     /// Listens, and starts to serve.
     #[new]
-    fn new(root: PathBuf, options: ServerArgs) -> PyResult<Self> {
-        let host: IpAddr = parse("host", &options.host)?;
-        let address = Address::Tcp(SocketAddr::new(host, options.port));
+    fn new(py: Python<'_>, root: PathBuf, options: ServerArgs) -> PyResult<Self> {
+        let address = Address::Tcp(py.detach(|| resolved(&options.host, options.port))?);
         let settings = settings(root, options)?;
         let server = FileServer::bind(settings, &[address], Vec::new()).map_err(raised)?;
         let (control, addresses) = (Control::new(), server.addresses());
         let handle = control.clone();
         let work = move || server.run(handle, |_| {}, |_| {});
         let thread = thread::Builder::new().name("underpass-serve".to_owned()).spawn(work)?;
-        Ok(Self { control, addresses, started: Instant::now(), thread: Mutex::new(Some(thread)) })
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { control, addresses, started: Instant::now(), process: process::id(), thread })
     }
 
     /// Stops the server once running transfers have ended; returns its receipt as JSON, or `None`
-    /// if it was stopped already.
+    /// if it was stopped already, or belongs to the process that this one was forked from.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        if self.process != process::id() {
+            return Ok(None);
+        }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(None) };
         self.control.drain();
@@ -110,14 +117,34 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.control.stop();
+        if self.process == process::id() {
+            self.control.stop();
+        } else {
+            // There is no thread that could be detached.
+            let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(thread.take());
+        }
     }
+}
+
+/// Returns the address that a host name has, IPv4 before IPv6, as clients of `localhost` expect.
+fn resolved(host: &str, port: u16) -> PyResult<SocketAddr> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let wrong =
+        |reason| invalid("host", format!("'{host}' is no address of this machine: {reason}"));
+    let found = (host, port).to_socket_addrs().map_err(|error| wrong(in_words(&error)))?;
+    let found = found.min_by_key(SocketAddr::is_ipv6);
+    found.ok_or_else(|| wrong("it has none".to_owned()))
 }
 
 /// Converts the arguments to settings.
 fn settings(root: PathBuf, args: ServerArgs) -> PyResult<Settings> {
     let workers = match args.workers {
-        Some(0) => return Err(invalid("workers", "at least one thread serves")),
+        Some(workers) if !(1..=MAX_WORKERS).contains(&workers) => {
+            return Err(invalid("workers", format!("there are 1 to {MAX_WORKERS}")));
+        }
         Some(workers) => workers,
         None => thread::available_parallelism().map_or(1, usize::from),
     };
@@ -166,6 +193,9 @@ fn raised(error: ServeError) -> PyErr {
 
 /// How often the end of the server is looked for.
 const END_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The most threads of a server, as of the program.
+const MAX_WORKERS: usize = 1024;
 
 /// The most connections of a server within another program.
 const MAX_CONNECTIONS: usize = 4096;

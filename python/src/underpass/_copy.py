@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterable, Optional, Union
 
 from . import _native
+from ._arguments import Path, call, path, texts
 from ._error import Progress, Receipt, unwrap
-
-_Path = Union[str, "os.PathLike[str]"]
 
 
 def copy(
-    src: _Path,
-    dst: _Path,
+    src: Path,
+    dst: Path,
     *,
     preserve: bool = False,
     follow_symlinks: bool = True,
@@ -78,12 +76,12 @@ def copy(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel, progress))
+    return unwrap(call(_native.copy, path(src), path(dst), options, cancel, progress))
 
 
 def copytree(
-    src: _Path,
-    dst: _Path,
+    src: Path,
+    dst: Path,
     *,
     archive: bool = False,
     preserve: bool = False,
@@ -92,7 +90,7 @@ def copytree(
     update: bool = False,
     resume: bool = False,
     one_file_system: bool = False,
-    exclude: Iterable[str] = (),
+    exclude: Union[str, Iterable[str]] = (),
     reflink: str = "auto",
     sparse: str = "auto",
     verify: Optional[str] = None,
@@ -139,7 +137,7 @@ def copytree(
         "update": update,
         "resume": resume,
         "one_file_system": one_file_system,
-        "exclude": list(exclude),
+        "exclude": texts(exclude),
         "reflink": reflink,
         "sparse": sparse,
         "verify": verify,
@@ -148,7 +146,7 @@ def copytree(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.copy(os.fspath(src), os.fspath(dst), options, cancel, progress))
+    return unwrap(call(_native.copy, path(src), path(dst), options, cancel, progress))
 
 
 #: The options that only trees have.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
 from . import _native
+from ._arguments import Path, call, texts
+from ._arguments import path as as_path
 from ._error import Progress, Receipt, unwrap
-
-_Path = Union[str, "os.PathLike[str]"]
 
 
 def get(
     url: str,
-    path: _Path = ".",
+    path: Path = ".",
     *,
     connections: Optional[int] = None,
     digest: Union[str, Iterable[str]] = (),
@@ -71,8 +70,8 @@ def get(
     """
     options = {
         "connections": connections,
-        "digest": _list(digest),
-        "digest_print": _list(digest_print),
+        "digest": texts(digest),
+        "digest_print": texts(digest_print),
         "verify": verify,
         "if_exists": if_exists,
         "rate": rate,
@@ -80,12 +79,12 @@ def get(
         "sync": sync,
         "mechanism": mechanism,
     }
-    return unwrap(_native.get(url, os.fspath(path), options, _requests(**requests), cancel, progress))
+    return unwrap(call(_native.get, url, as_path(path), options, _requests(**requests), cancel, progress))
 
 
 def get_tree(
     url: str,
-    path: _Path,
+    path: Path,
     *,
     connections: Optional[int] = None,
     replace: bool = False,
@@ -120,11 +119,11 @@ def get_tree(
     """
     options = {"connections": connections, "replace": replace, "mechanism": mechanism}
     http = _requests(**requests)
-    return unwrap(_native.get_tree(url, os.fspath(path), options, http, cancel, progress))
+    return unwrap(call(_native.get_tree, url, as_path(path), options, http, cancel, progress))
 
 
 def put(
-    path: _Path,
+    path: Path,
     url: str,
     *,
     no_clobber: bool = False,
@@ -170,7 +169,7 @@ def put(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(_native.put(os.fspath(path), url, options, _requests(**requests), cancel, progress))
+    return unwrap(call(_native.put, as_path(path), url, options, _requests(**requests), cancel, progress))
 
 
 def _requests(
@@ -184,26 +183,23 @@ def _requests(
     connect_timeout: float = 30.0,
     retries: int = 8,
     max_redirects: int = 10,
-    cacert: Optional[_Path] = None,
+    cacert: Optional[Path] = None,
     insecure: bool = False,
-    pins: Iterable[str] = (),
+    pins: Union[str, Iterable[str]] = (),
 ) -> Mapping[str, Any]:
     """Returns the options of requests; those that are unknown are a `TypeError`."""
     return {
-        "user": user,
+        "user": None if user is None else tuple(user),
         "bearer": bearer,
-        "headers": list((headers or {}).items()),
+        "headers": list(dict(headers or {}).items()),
         "netrc": netrc,
         "proxy": proxy,
         "timeout": timeout,
         "connect_timeout": connect_timeout,
         "retries": retries,
         "max_redirects": max_redirects,
-        "cacert": None if cacert is None else os.fspath(cacert),
+        "cacert": None if cacert is None else as_path(cacert),
         "insecure": insecure,
-        "pins": list(pins),
+        "pins": texts(pins),
     }
 
-
-def _list(value: Union[str, Iterable[str]]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)

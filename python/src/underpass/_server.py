@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from types import TracebackType
 from typing import Iterable, Mapping, Optional, Type, Union
 
 from . import _native
+from ._arguments import Path, call, path, texts
 from ._error import Receipt
-
-_Path = Union[str, "os.PathLike[str]"]
 
 
 class Server:
@@ -33,7 +31,7 @@ class Server:
     The sandbox of ``underpass serve`` would confine the whole process, so there is none here.
 
     host, port
-        The address of this machine to listen on, and the port; 0 for any free one.
+        The address or name of this machine to listen on, and the port; 0 for any free one.
     upload, delete
         Allow clients to upload files and create folders, to delete them.
     create_parents
@@ -60,15 +58,15 @@ class Server:
 
     def __init__(
         self,
-        root: _Path = ".",
+        root: Path = ".",
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         upload: bool = False,
         delete: bool = False,
         create_parents: bool = False,
-        auth: Iterable[str] = (),
-        hide: Iterable[str] = (),
+        auth: Union[str, Iterable[str]] = (),
+        hide: Union[str, Iterable[str]] = (),
         show_hidden: bool = False,
         headers: Optional[Mapping[str, str]] = None,
         cors: bool = False,
@@ -83,17 +81,17 @@ class Server:
             "upload": upload,
             "delete": delete,
             "create_parents": create_parents,
-            "auth": list(auth),
-            "hide": list(hide),
+            "auth": texts(auth),
+            "hide": texts(hide),
             "show_hidden": show_hidden,
-            "headers": list((headers or {}).items()),
+            "headers": list(dict(headers or {}).items()),
             "cors": cors,
             "workers": workers,
             "timeout": timeout,
             "drain": drain,
             "integrity": integrity,
         }
-        self._server = _native.Server(os.fspath(root), options)
+        self._server = call(_native.Server, path(root), options)
         #: The URL of the served folder or file; it ends in ``/``.
         self.url = f"http://{self._server.addresses[0]}/"
 
