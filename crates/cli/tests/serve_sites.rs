@@ -692,3 +692,14 @@ fn a_lock_stays_when_its_site_gets_another_name() {
     until("a site with another name", || sites.get("other.test", "/").status == 200);
     assert_eq!((put("one.test"), put("other.test")), (423, 423));
 }
+
+#[test]
+fn the_metrics_are_at_the_default_site_or_at_the_first() {
+    let status = |sites: &Sites, host: &str| sites.get(host, "/.underpass/metrics").status;
+    let sites = Sites::new(TWO, two_roots);
+    assert_eq!((status(&sites, "a.test"), status(&sites, "x.w.test")), (200, 404));
+    let config = TWO.replace("root = 'DIR/b'", "root = 'DIR/b'\ndefault = true");
+    sites.reload(&config);
+    until("a default site", || status(&sites, "a.test") == 404);
+    assert_eq!((status(&sites, "b.test"), status(&sites, "127.0.0.1")), (200, 200));
+}

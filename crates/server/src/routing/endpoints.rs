@@ -39,8 +39,7 @@ pub(crate) fn find(settings: &SiteSettings, target: &Target<'_>) -> Option<Endpo
     let name = target.path.strip_prefix(RESERVED)?.strip_prefix(b"/")?;
     let (endpoint, is_on) = match name {
         b"health" => (Endpoint::Health, settings.health),
-        // They are of the whole server, and of no concern to the users of other sites.
-        b"metrics" => (Endpoint::Metrics, settings.metrics && settings.is_default),
+        b"metrics" => (Endpoint::Metrics, settings.metrics),
         b"transfers" => (Endpoint::Transfers, settings.transfers),
         b"cache" => (Endpoint::Cache, settings.transfers && settings.cache.is_some()),
         b"popular" => (Endpoint::Popular, settings.transfers && settings.cache.is_some()),

@@ -24,7 +24,7 @@ pub(crate) struct Sites {
 impl Sites {
     fn new(
         shared: &Arc<Shared>,
-        settings: Vec<SiteSettings>,
+        mut settings: Vec<SiteSettings>,
         before: &[Arc<Site>],
     ) -> Result<Self, ServeError> {
         let first = before.last().map_or(0, |site| site.number + 1);
@@ -42,6 +42,10 @@ impl Sites {
         }
         let default = settings.iter().position(|site| site.is_default);
         let default = default.unwrap_or(settings.len());
+        // Metrics are of the whole server, and of no concern to the users of other sites.
+        let metered = if default < settings.len() { default } else { 0 };
+        let others = settings.iter_mut().enumerate().filter(|(place, _)| *place != metered);
+        others.for_each(|(_, site)| site.metrics = false);
         let nowhere = (default == settings.len()).then(SiteSettings::nowhere);
         let numbered = (first..).zip(settings.into_iter().chain(nowhere));
         let mut left: Vec<_> = before.iter().collect();
