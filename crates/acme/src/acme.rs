@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +12,7 @@ use underpass_transport::tls::{Identities, Identity, TlsError};
 
 use crate::error::AcmeError;
 use crate::http::{Http, block_on};
+use crate::names::{Names, NamesControl};
 use crate::order::{Challenge, order};
 use crate::schedule;
 use crate::state::StateFolder;
@@ -18,9 +20,8 @@ use crate::state::StateFolder;
 /// The certificates to get, and where from.
 #[derive(Debug)]
 pub struct Options {
-    /// The names, as [`name`](crate::name()) returns them; each has a certificate of its own. The
-    /// first one's is also for clients that ask for no name, or for an unknown one.
-    pub names: Vec<String>,
+    /// The names with certificates.
+    pub names: Names,
     /// The address to which the authority may write.
     pub email: Option<String>,
     /// The URL of the authority's directory.
@@ -75,6 +76,8 @@ pub struct Acme {
     options: Options,
     state: StateFolder,
     identities: Identities,
+    /// Where other names come from.
+    control: Arc<NamesControl>,
     domains: Vec<Domain>,
     /// Whether challenges over plain HTTP are answered, besides those over TLS.
     has_http: bool,
@@ -107,8 +110,10 @@ impl Acme {
     /// [`AcmeError::Certificate`] if a certificate in it cannot be used.
     pub fn open(options: Options, identities: Identities) -> Result<Self, AcmeError> {
         let state = StateFolder::open(&options.state, &options.directory)?;
-        let domains = options.names.iter().map(|name| Domain::new(name.clone())).collect();
-        let mut acme = Self { options, state, identities, domains, has_http: false };
+        let names = options.names.all.iter();
+        let domains = names.map(|name| Domain::new(name.clone())).collect();
+        let control = Arc::default();
+        let mut acme = Self { options, state, identities, control, domains, has_http: false };
         for index in 0..acme.domains.len() {
             acme.load(index)?;
         }
@@ -126,6 +131,12 @@ impl Acme {
     #[must_use]
     pub fn created(&self) -> &[PathBuf] {
         self.state.created()
+    }
+
+    /// Returns the value by which other names are given while certificates are ordered.
+    #[must_use]
+    pub fn control(&self) -> Arc<NamesControl> {
+        Arc::clone(&self.control)
     }
 
     /// Returns the names without a certificate.
@@ -171,7 +182,28 @@ impl Acme {
             }
             let wait = self.domains.iter().map(Domain::wait).min().unwrap_or(MAX_SLEEP);
             // The clock may be changed, or the machine sleep.
-            thread::sleep(wait.min(MAX_SLEEP));
+            if let Some(names) = self.control.wait(wait.min(MAX_SLEEP)) {
+                self.replace(names);
+            }
+        }
+    }
+
+    /// Goes on with these names. What is known of those of before stays.
+    fn replace(&mut self, names: Names) {
+        let mut before = std::mem::take(&mut self.domains);
+        for name in &names.all {
+            let known = before.iter().position(|domain| domain.name == *name);
+            let known = known.map(|at| before.swap_remove(at));
+            self.domains.push(known.unwrap_or_else(|| Domain::new(name.clone())));
+        }
+        before.iter().for_each(|domain| self.identities.remove(&domain.name));
+        self.options.names = names;
+        for index in 0..self.domains.len() {
+            if self.domains[index].until.is_none() {
+                // An error is that of the attempt, too, which follows.
+                let _ = self.load(index);
+            }
+            self.show_default(index);
         }
     }
 
@@ -309,12 +341,20 @@ impl Acme {
         let validity = identity.validity().ok_or_else(malformed)?;
         domain.until = Some(validity.end);
         domain.due = schedule::renewal(&validity);
-        domain.pause = schedule::lifetime(&validity) / 3;
-        self.identities.set(&domain.name, identity.clone());
-        if index == 0 {
+        domain.pause = (schedule::lifetime(&validity) / 3).max(MIN_PAUSE);
+        self.identities.set(&domain.name, identity);
+        self.show_default(index);
+        Ok(())
+    }
+
+    /// Uses the certificate of a name for clients that ask for no name, if it is the one for them.
+    fn show_default(&self, index: usize) {
+        let name = &self.domains[index].name;
+        if self.options.names.default.as_ref() == Some(name)
+            && let Some(identity) = self.identities.get(name)
+        {
             self.identities.set_default(identity);
         }
-        Ok(())
     }
 }
 
@@ -331,6 +371,9 @@ impl Domain {
         due.max(self.not_before.saturating_duration_since(Instant::now()))
     }
 }
+
+/// The shortest time between two orders for a name, whatever an authority says about its certificates.
+const MIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest time without a look at the clock.
 const MAX_SLEEP: Duration = Duration::from_secs(600);

@@ -7,4 +7,5 @@ mod life;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod site;
+mod sites;
 mod wrong;

@@ -84,6 +84,15 @@ impl<T> HostMap<T> {
         self.exact.values().chain(self.wildcards.values())
     }
 
+    /// Returns all names as they are written, with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let exact = self.exact.iter().map(move |(name, value)| (text(name), value));
+        exact.chain(
+            self.wildcards.iter().map(move |(name, value)| (format!("*.{}", text(name)), value)),
+        )
+    }
+
     /// Adds a value, and returns the one that had the same name.
     pub fn insert(&mut self, pattern: &HostPattern, value: T) -> Option<T> {
         let map = if pattern.is_wildcard { &mut self.wildcards } else { &mut self.exact };

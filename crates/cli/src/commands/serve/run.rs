@@ -77,6 +77,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         quiet: args.is_quiet(),
     });
     share.iter().for_each(|share| share.announce());
+    let control = orders.as_ref().map(Orders::control);
     if let Some(orders) = orders {
         orders.announce();
         let has_http = !server.redirects().is_empty() || !addresses.iter().all(is_tcp);
@@ -86,6 +87,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         typed: args.typed.clone(),
         of_server: args.of_server.clone(),
         certificate,
+        orders: control,
         open,
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),

@@ -27,6 +27,8 @@ pub struct SiteSettings {
     pub cache: Option<Cache>,
     /// The certificate for its names, instead of the server's.
     pub identity: Option<Identity>,
+    /// Whether certificates for its names are ordered from an authority, one for each name.
+    pub is_ordered: bool,
     /// The paths that are redirected; the first that matches counts.
     pub redirects: Vec<Redirect>,
     /// The checks that ensure that the bytes of a response are of one version of the file.
@@ -98,6 +100,7 @@ impl SiteSettings {
             root: None,
             cache: None,
             identity: None,
+            is_ordered: false,
             redirects: Vec::new(),
             integrity: Integrity::Detect,
             access: Access::default(),

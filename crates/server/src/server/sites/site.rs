@@ -82,7 +82,9 @@ impl Site {
     /// Returns whether a client of this site may be sent to the other one without a new connection:
     /// both have the same certificate and the same passwords.
     pub(crate) fn is_protected_as(&self, other: &Self) -> bool {
+        let is_ordered = self.settings.is_ordered || other.settings.is_ordered;
         let same_certificate = match (&self.settings.identity, &other.settings.identity) {
+            _ if is_ordered => self.number == other.number,
             (Some(own), Some(other)) => own.is_same(other),
             (own, other) => own.is_none() && other.is_none(),
         };

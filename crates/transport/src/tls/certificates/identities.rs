@@ -48,6 +48,17 @@ impl Identities {
         });
     }
 
+    /// Returns the identity of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Identity> {
+        self.read().by_name.get(&name.to_ascii_lowercase()).cloned()
+    }
+
+    /// Uses the identity of a name no longer.
+    pub fn remove(&self, name: &str) {
+        self.change(|known| known.by_name.remove(&name.to_ascii_lowercase()));
+    }
+
     /// Uses these identities for clients that ask for the names of sites, and the default one where
     /// there is none. Each session then knows the name that its client has asked for.
     pub fn set_sites(&self, of_sites: HostMap<Option<Identity>>) {
@@ -95,10 +106,19 @@ impl Identities {
     #[must_use]
     pub fn expiries(&self) -> Vec<(String, SystemTime)> {
         let known = self.read();
-        let default = known.default.iter().filter(|_| known.by_name.is_empty());
-        let named = known.by_name.iter().map(|(name, identity)| (name.as_str(), identity));
-        let all = default.map(|identity| ("", identity)).chain(named);
-        all.filter_map(|(name, identity)| Some((name.to_owned(), identity.validity()?.end)))
+        let of_sites = known.of_sites.iter().filter_map(|(name, identity)| {
+            // As in handshakes, a certificate from an authority comes first.
+            let is_shown = !known.by_name.contains_key(&name);
+            identity.as_ref().filter(|_| is_shown).map(|identity| (name, identity))
+        });
+        let by_name = known.by_name.iter().map(|(name, identity)| (name.clone(), identity));
+        let mut all: Vec<_> = by_name.chain(of_sites).collect();
+        let is_named = |default: &&Identity| all.iter().any(|(_, named)| named.is_same(default));
+        let default = known.default.as_ref().filter(|default| !is_named(default));
+        all.extend(default.map(|identity| (String::new(), identity)));
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.into_iter()
+            .filter_map(|(name, identity)| Some((name, identity.validity()?.end)))
             .collect()
     }
 

@@ -89,6 +89,8 @@ pub(super) struct SiteArgs {
     pub(super) names: Vec<HostPattern>,
     /// Whether it answers requests for other names.
     pub(super) is_default: bool,
+    /// Whether certificates for its names are ordered from an authority.
+    pub(super) is_ordered: bool,
     /// Whether any source says what it serves.
     pub(super) has_files: bool,
     /// Its options, with those of the server where it has none of its own.
@@ -428,13 +430,13 @@ impl ServeArgs {
     /// reached under a name, and for which nothing else was said, has the ports of browsers.
     pub(crate) fn redirect_http(&self) -> Option<u16> {
         let place = &self.place;
-        let is_usual = self.tls.is_acme() && place.bind.is_empty() && place.port.is_none();
+        let is_usual = self.is_acme() && place.bind.is_empty() && place.port.is_none();
         self.tls.redirect_http.or(is_usual.then_some(80))
     }
 
     /// Returns whether the server is reached under names for which it gets certificates.
     pub(crate) fn is_acme(&self) -> bool {
-        self.tls.is_acme()
+        !self.tls.acme.is_empty() || self.sites.iter().any(|site| site.is_ordered)
     }
 
     /// Returns whether the first address for other devices is printed as a QR code.

@@ -1,12 +1,13 @@
 //! Certificates from an authority, and what is printed about them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use std::{env, fs};
 
 use indicatif::HumanDuration;
 use jiff::Timestamp;
-use underpass_acme::{Acme, AcmeError, Event, Options};
+use underpass_acme::{Acme, AcmeError, BadName, Event, Names, NamesControl, Options};
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
 use underpass_transport::tls::{Identities, Trust};
@@ -21,26 +22,56 @@ use crate::output::{error_line, note};
 pub(crate) struct Orders {
     acme: Acme,
     directory: Url,
+    has_default: bool,
+}
+
+/// Has certificates ordered for other names while the server runs.
+#[derive(Debug)]
+pub(crate) struct OrdersControl {
+    control: Arc<NamesControl>,
+    folder: PathBuf,
+    has_default: bool,
+}
+
+/// The names with certificates from an authority.
+#[derive(Debug)]
+pub(crate) struct OrderedNames(Names);
+
+impl OrdersControl {
+    /// Returns the names in these options.
+    pub(crate) fn names(&self, args: &ServeArgs) -> Result<OrderedNames> {
+        names(args, self.has_default).map(OrderedNames)
+    }
+
+    /// Checks that nobody is served the keys.
+    pub(crate) fn check_root(&self, root: &Path) -> Result<()> {
+        check_root(&self.folder, root)
+    }
+
+    /// Orders and renews certificates for these names from now on.
+    pub(crate) fn replace(&self, names: OrderedNames) {
+        self.control.replace(names.0);
+    }
 }
 
 impl Orders {
-    /// Opens the folder of the state; returns the certificates in it, to which others will be added.
-    /// There are none if no authority is to be asked.
-    pub(crate) fn open(args: &ServeArgs) -> Result<Option<(Identities, Self)>> {
-        let TlsArgs { acme, acme_email, acme_directory, acme_state, acme_ca, .. } = &args.tls;
-        if acme.is_empty() {
+    /// Opens the folder of the state, and adds the certificates in it to `identities`. `None` if no
+    /// authority is to be asked. One of them is also for clients that ask for no name, unless these
+    /// have one from elsewhere.
+    pub(crate) fn open(
+        args: &ServeArgs,
+        identities: &Identities,
+        has_default: bool,
+    ) -> Result<Option<Self>> {
+        let TlsArgs { acme_email, acme_directory, acme_state, acme_ca, .. } = &args.tls;
+        if !args.is_acme() {
             return Ok(None);
         }
+        let names = names(args, has_default)?;
         let directory = directory(acme_directory.as_deref().unwrap_or(LETS_ENCRYPT))?;
         let tls = TlsSetup::new(Trust { authorities: acme_ca.clone(), ..Trust::default() });
         // Later the files of the authorities cannot be read.
         tls.connector().map_err(Failure::line)?;
-        let mut names: Vec<String> = Vec::new();
-        for name in acme {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
         let state = acme_state.clone().or_else(default_folder).ok_or_else(|| {
             let why = "--acme keeps certificates, and there is no folder for them: give one by \
                        --acme-state";
@@ -48,14 +79,13 @@ impl Orders {
         })?;
         let options =
             Options { names, email: acme_email.clone(), directory: directory.clone(), state, tls };
-        let identities = Identities::default();
         let acme = Acme::open(options, identities.clone())?;
         if let Some(user) = args.user() {
             for folder in acme.created() {
                 user.give(folder).with_path(Action::Writing, folder)?;
             }
         }
-        Ok(Some((identities, Self { acme, directory })))
+        Ok(Some(Self { acme, directory, has_default }))
     }
 
     /// Returns the folder to which this process has to write.
@@ -70,15 +100,13 @@ impl Orders {
 
     /// Checks that nobody is served the keys.
     pub(crate) fn check_root(&self, root: &Path) -> Result<()> {
-        let root = fs::canonicalize(root).with_path(Action::Serving, root)?;
-        if !self.folder().starts_with(&root) {
-            return Ok(());
-        }
-        Err(Failure::Usage(format!(
-            "the keys of --acme would be served: {} is in {}; give another folder by --acme-state",
-            self.folder().display(),
-            root.display()
-        )))
+        check_root(self.folder(), root)
+    }
+
+    /// Returns the value by which other names are given later.
+    pub(crate) fn control(&self) -> OrdersControl {
+        let folder = self.folder().to_owned();
+        OrdersControl { control: self.acme.control(), folder, has_default: self.has_default }
     }
 
     /// Checks that this process, as it is now, can keep certificates.
@@ -107,6 +135,51 @@ impl Orders {
     fn host(&self) -> &str {
         self.directory.host_str().unwrap_or_default()
     }
+}
+
+/// Returns the names for which certificates are ordered: those of `--acme`, and those of sites with
+/// `acme = true`.
+fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
+    let mut all = args.tls.acme.clone();
+    for site in args.sites.iter().filter(|site| site.is_ordered) {
+        if site.names.is_empty() {
+            let why = "acme = true orders certificates for the names of the site: give it names";
+            return Err(Failure::Usage(format!("{}: {why}", site.place)));
+        }
+        for pattern in &site.names {
+            let name = pattern.exact().ok_or(BadName::Wildcard).and_then(underpass_acme::name);
+            let at = |bad: BadName| format!("{}: acme: {pattern}: {bad}", site.place);
+            all.push(name.map_err(|bad| Failure::Usage(at(bad)))?);
+        }
+    }
+    let mut names: Vec<String> = Vec::new();
+    for name in &all {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    let of_sites = || {
+        let site = args.sites.iter().find(|site| site.is_default).or(args.sites.first());
+        let site = site.filter(|site| site.is_ordered)?;
+        underpass_acme::name(site.names.first()?.exact()?).ok()
+    };
+    let default = match has_default {
+        true => None,
+        false => args.tls.acme.first().cloned().or_else(of_sites),
+    };
+    Ok(Names { all: names, default })
+}
+
+fn check_root(keys: &Path, root: &Path) -> Result<()> {
+    let root = fs::canonicalize(root).with_path(Action::Serving, root)?;
+    if !keys.starts_with(&root) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "the keys of --acme would be served: {} is in {}; give another folder by --acme-state",
+        keys.display(),
+        root.display()
+    )))
 }
 
 /// Prints what happened to a certificate.

@@ -55,13 +55,6 @@ pub(in crate::commands::serve) struct TlsArgs {
     pub(in crate::commands::serve) tls_zero_copy: bool,
 }
 
-impl TlsArgs {
-    /// Returns whether certificates come from an authority.
-    pub(in crate::commands::serve) fn is_acme(&self) -> bool {
-        !self.acme.is_empty()
-    }
-}
-
 /// The source of a certificate that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands::serve) enum TlsSource {

@@ -8,5 +8,5 @@ mod acme;
 pub(super) mod args;
 mod source;
 
-pub(super) use acme::Orders;
+pub(super) use acme::{Orders, OrdersControl};
 pub(super) use source::{Certificate, KeyFiles, folders};

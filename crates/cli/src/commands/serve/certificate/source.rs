@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use underpass_engine::{Mechanism, Policy};
 use underpass_server::server::Credentials;
-use underpass_transport::tls::{Acceptor, Identity, Pin, TlsError};
+use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
 
-use super::super::args::ServeArgs;
+use super::super::args::{ServeArgs, SiteArgs};
 use super::acme::Orders;
 use super::args::TlsArgs;
 use crate::failure::{Failure, Result};
@@ -80,29 +80,35 @@ impl Certificate {
         check(args)?;
         let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
-        if let Some((identities, orders)) = Orders::open(args)? {
-            let acceptor = Acceptor::with_identities(identities, in_kernel)?.for_challenges();
-            let credentials = Credentials::new(acceptor.zero_copy(*tls_zero_copy));
-            let certificate = Self { credentials, source: Source::Authority, warning: None };
-            return Ok(Some((certificate, Some(orders))));
-        }
         let files = match KeyFiles::of(&args.tls)? {
-            None if tls.is_none() => of_sites(args)?,
+            None if tls.is_none() && args.tls.acme.is_empty() => of_sites(args)?,
             files => files,
         };
         let identity = match &files {
-            Some(files) => files.load()?,
-            None if tls.is_some() => Identity::self_signed(&names(args))?,
-            None => return Ok(None),
+            Some(files) => Some(files.load()?),
+            None if tls.is_some() => Some(Identity::self_signed(&names(args))?),
+            None => None,
         };
-        let made = SelfSigned { fingerprint: identity.fingerprint(), pin: identity.pin() };
-        let warning = identity.warning().map(str::to_owned);
-        let acceptor = Acceptor::new(identity, in_kernel)?.zero_copy(*tls_zero_copy);
-        let source = match files {
-            Some(files) => Source::Files(files),
-            None => Source::SelfSigned(made),
+        let identities = Identities::default();
+        let orders = Orders::open(args, &identities, identity.is_some())?;
+        if identity.is_none() && orders.is_none() {
+            return Ok(None);
+        }
+        let warning = identity.as_ref().and_then(Identity::warning).map(str::to_owned);
+        let source = match (files, &identity) {
+            (Some(files), _) => Source::Files(files),
+            (None, Some(own)) => {
+                Source::SelfSigned(SelfSigned { fingerprint: own.fingerprint(), pin: own.pin() })
+            }
+            (None, None) => Source::Authority,
         };
-        Ok(Some((Self { credentials: Credentials::new(acceptor), source, warning }, None)))
+        identity.into_iter().for_each(|identity| identities.set_default(identity));
+        let mut acceptor = Acceptor::with_identities(identities, in_kernel)?;
+        if orders.is_some() {
+            acceptor = acceptor.for_challenges();
+        }
+        let credentials = Credentials::new(acceptor.zero_copy(*tls_zero_copy));
+        Ok(Some((Self { credentials, source, warning }, orders)))
     }
 
     /// Returns the credentials of the server.
@@ -154,17 +160,18 @@ fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     for site in &args.sites {
         with_files.push((site, KeyFiles::of(&site.args.tls)?));
     }
-    let Some((_, Some(first))) = with_files.iter().find(|(_, files)| files.is_some()) else {
+    let has_one =
+        |(site, files): &&(&SiteArgs, Option<KeyFiles>)| site.is_ordered || files.is_some();
+    if !with_files.iter().any(|site| has_one(&site)) {
         return Ok(None);
-    };
-    if let Some((site, _)) = with_files.iter().find(|(_, files)| files.is_none()) {
-        let why = "this site has no tls-cert, but others have one: all addresses speak HTTPS, so \
-                   give it one, or one for all sites before the first [[site]]";
+    }
+    if let Some((site, _)) = with_files.iter().find(|site| !has_one(site)) {
+        let why = "this site has no tls-cert, but others have a certificate: all addresses speak \
+                   HTTPS, so give it tls-cert or acme = true, or tls-cert before the first [[site]]";
         return Err(Failure::Usage(format!("{}: {why}", site.place)));
     }
-    let mut default = with_files.iter().filter(|(site, _)| site.is_default);
-    let of_default = default.find_map(|(_, files)| files.clone());
-    Ok(of_default.or_else(|| Some(first.clone())))
+    let default = with_files.iter().find(|(site, _)| site.is_default);
+    Ok(default.or(with_files.first()).and_then(|(_, files)| files.clone()))
 }
 
 /// Returns the names that a certificate is made for.
@@ -197,7 +204,9 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Refuses options that do not fit together.
 fn check(args: &ServeArgs) -> Result<()> {
-    let has_site = args.sites.iter().any(|site| site.args.tls.tls_cert.is_some());
+    let has_site =
+        args.sites.iter().any(|site| site.is_ordered || site.args.tls.tls_cert.is_some());
+    let is_acme = args.is_acme();
     let args = &args.tls;
     let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy, .. } = args;
     let of_acme = [
@@ -206,12 +215,14 @@ fn check(args: &ServeArgs) -> Result<()> {
         (args.acme_state.is_some(), "--acme-state"),
         (args.acme_ca.is_some(), "--acme-ca"),
     ];
-    if let Some((_, option)) = of_acme.iter().find(|(is_given, _)| *is_given && !args.is_acme()) {
-        return Err(Failure::Usage(format!("{option} needs --acme NAME")));
+    if let Some((_, option)) = of_acme.iter().find(|(is_given, _)| *is_given && !is_acme) {
+        return Err(Failure::Usage(format!(
+            "{option} needs --acme NAME, or acme = true in a [[site]]"
+        )));
     }
     match (tls, tls_cert, tls_key) {
-        (None, None, None) if args.is_acme() || has_site => Ok(()),
-        _ if args.is_acme() => {
+        (None, None, None) if is_acme || has_site => Ok(()),
+        _ if !args.acme.is_empty() => {
             let why = "--acme gets a certificate: leave out --tls, --tls-cert and --tls-key";
             Err(Failure::Usage(why.to_owned()))
         }

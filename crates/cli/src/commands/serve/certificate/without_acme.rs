@@ -6,7 +6,7 @@ use std::path::Path;
 use underpass_transport::tls::Identities;
 
 use super::super::args::ServeArgs;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// The certificates that an authority issues.
 #[derive(Debug)]
@@ -14,8 +14,15 @@ pub(crate) struct Orders(Infallible);
 
 impl Orders {
     /// Returns nothing: nobody can ask for them.
-    pub(crate) fn open(_args: &ServeArgs) -> Result<Option<(Identities, Self)>> {
-        Ok(None)
+    pub(crate) fn open(
+        args: &ServeArgs,
+        _identities: &Identities,
+        _has_default: bool,
+    ) -> Result<Option<Self>> {
+        match args.is_acme() {
+            true => Err(Failure::Usage("acme: this program was built without TLS".to_owned())),
+            false => Ok(None),
+        }
     }
 
     /// Returns the folder to which this process has to write.
@@ -38,6 +45,11 @@ impl Orders {
         match self.0 {}
     }
 
+    /// Returns the value by which other names are given later.
+    pub(crate) fn control(&self) -> OrdersControl {
+        match self.0 {}
+    }
+
     /// Prints which certificates are still missing.
     pub(crate) fn announce(&self) {
         match self.0 {}
@@ -46,5 +58,30 @@ impl Orders {
     /// Orders and renews certificates from now on.
     pub(crate) fn start(self, _has_http: bool, _is_quiet: bool) -> Result<()> {
         match self.0 {}
+    }
+}
+
+/// Has certificates ordered for other names while the server runs.
+#[derive(Debug)]
+pub(crate) struct OrdersControl(Infallible);
+
+/// The names with certificates from an authority.
+#[derive(Debug)]
+pub(crate) struct OrderedNames(Infallible);
+
+impl OrdersControl {
+    /// Returns the names in these options.
+    pub(crate) fn names(&self, _args: &ServeArgs) -> Result<OrderedNames> {
+        match self.0 {}
+    }
+
+    /// Checks that nobody is served the keys.
+    pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
+        match self.0 {}
+    }
+
+    /// Orders and renews certificates for these names from now on.
+    pub(crate) fn replace(&self, names: OrderedNames) {
+        match names.0 {}
     }
 }

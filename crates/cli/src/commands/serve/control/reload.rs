@@ -6,7 +6,7 @@ use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
 
 use super::super::args::ServeArgs;
-use super::super::certificate::Certificate;
+use super::super::certificate::{Certificate, OrdersControl};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
 use super::super::sources;
@@ -21,6 +21,8 @@ pub(crate) struct Reload {
     /// The options of the whole server, which stay.
     pub(crate) of_server: Vec<(String, Vec<OsString>)>,
     pub(crate) certificate: Option<Certificate>,
+    /// The orders of certificates, if the server began with any.
+    pub(crate) orders: Option<OrdersControl>,
     pub(crate) open: OpenSites,
     pub(crate) sites: SiteControl,
     /// The access to files that is left, if it was restricted.
@@ -51,8 +53,16 @@ impl Reload {
             let why = format!("the sandbox was made without {lack}: restart the server");
             return Err(Failure::Usage(why));
         }
+        let names = self.orders.as_ref().map(|orders| orders.names(&args)).transpose()?;
+        let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
+        if let Some(orders) = &self.orders {
+            roots.try_for_each(|root| orders.check_root(root))?;
+        }
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
+        if let (Some(orders), Some(names)) = (&self.orders, names) {
+            orders.replace(names);
+        }
         opened.notes.iter().for_each(|text| note(text));
         self.warn(&args);
         Ok(number)
@@ -61,6 +71,10 @@ impl Reload {
     /// Refuses certificates for a server that does not speak TLS.
     fn refuse_tls(&self, args: &ServeArgs) -> Result<()> {
         let lacks = |site: &ServeArgs| site.tls.tls_cert.is_some() && self.certificate.is_none();
+        if args.is_acme() && self.orders.is_none() {
+            let why = "certificates from an authority begin with a restart of the server";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         match args.each_site().any(lacks) {
             true => Err(Failure::Usage("HTTPS begins with a restart of the server".to_owned())),
             false => Ok(()),

@@ -83,7 +83,7 @@ impl OpenSites {
             let site = self.site(args, before, opened)?;
             opened.sites.push(SiteSettings { is_default: true, ..site });
         }
-        for SiteArgs { place, names, is_default, has_files, args } in &args.sites {
+        for SiteArgs { place, names, is_default, is_ordered, has_files, args } in &args.sites {
             let at = |failure: Failure| Failure::Usage(format!("{place}: {failure}"));
             let mut site = self.site(args, before, opened).map_err(at)?;
             if !has_files && !site.redirects.iter().any(|redirect| redirect.is_for_all()) {
@@ -93,8 +93,8 @@ impl OpenSites {
             if !has_files {
                 site.root = None;
             }
-            let names = names.clone();
-            opened.sites.push(SiteSettings { names, is_default: *is_default, ..site });
+            let (names, is_default, is_ordered) = (names.clone(), *is_default, *is_ordered);
+            opened.sites.push(SiteSettings { names, is_default, is_ordered, ..site });
         }
         Ok(())
     }

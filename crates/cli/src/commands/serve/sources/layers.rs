@@ -30,8 +30,9 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
         Some(file) => Some(file.clone()),
         None => variable(CONFIG).map(PathBuf::from),
     };
-    let ConfigFile { keys, sites } =
+    let ConfigFile { mut keys, sites } =
         file.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let orders = take_acme(&mut keys, !sites.is_empty())?;
     let typed = typed_keys(&command, given);
     let layers = [environment(&command), keys];
     let mut taken = BTreeSet::new();
@@ -44,7 +45,7 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     let mut args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(all)?)?;
     let [environment, keys] = layers;
     let layers = [typed, environment, keys];
-    let sites = sites.into_iter().map(|table| site(&command, table, &layers));
+    let sites = sites.into_iter().map(|table| site(&command, table, &layers, orders));
     args.sites = sites.collect::<Result<_>>()?;
     args.of_server = of_server(&layers);
     args.setup.config = file;
@@ -77,15 +78,28 @@ pub(crate) fn warn_of_variables_of_requests() {
 }
 
 /// Returns the options of one site, for which those of all other sources are the defaults.
-fn site(command: &Command, table: SiteTable, defaults: &[Vec<ConfigKey>]) -> Result<SiteArgs> {
+fn site(
+    command: &Command,
+    table: SiteTable,
+    defaults: &[Vec<ConfigKey>],
+    orders: bool,
+) -> Result<SiteArgs> {
     let SiteTable { place, keys } = table;
     let (mut names, mut is_default, mut own) = (Vec::new(), false, Vec::new());
+    let is_certificate = |key: &ConfigKey| matches!(key.name.as_str(), "tls-cert" | "tls-key");
+    let has_certificate = keys.iter().any(is_certificate);
+    let mut is_ordered = orders && !has_certificate;
     for key in keys {
         match key.name.as_str() {
             "names" => names = self::names(&key)?,
             "default" => {
-                let value = key.values.first().and_then(|value| is_yes(value));
-                is_default = value.ok_or_else(|| wrong(&key, "is neither true nor false"))?;
+                is_default = flag(&key, "is neither true nor false")?;
+            }
+            "acme" => {
+                is_ordered = flag(&key, "is true or false in a site, which has the names")?;
+                if is_ordered && has_certificate {
+                    return Err(wrong(&key, "gets certificates: leave out tls-cert and tls-key"));
+                }
             }
             name if OF_SERVER.contains(&name) => {
                 return Err(wrong(&key, "is for all sites: write it before the first [[site]]"));
@@ -98,6 +112,9 @@ fn site(command: &Command, table: SiteTable, defaults: &[Vec<ConfigKey>]) -> Res
         return Err(Failure::Usage(format!("{place}: {why}")));
     }
     let mut taken = BTreeSet::new();
+    if is_ordered {
+        taken.extend(["tls_cert", "tls_key"].map(str::to_owned));
+    }
     for key in &own {
         let argument = find(command, key)?;
         let excluded: &[&str] = match argument.get_id().as_str() {
@@ -117,7 +134,27 @@ fn site(command: &Command, table: SiteTable, defaults: &[Vec<ConfigKey>]) -> Res
     words.extend(merge(command, taken, defaults)?);
     words.insert(0, "serve".into());
     let args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(words)?)?;
-    Ok(SiteArgs { place, names, is_default, has_files, args })
+    Ok(SiteArgs { place, names, is_default, is_ordered, has_files, args })
+}
+
+/// Takes `acme = true` from the keys before the sites, for which it is a default there; otherwise the key
+/// has names.
+fn take_acme(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> {
+    let is_flag = |key: &ConfigKey| {
+        key.name == "acme" && matches!(&key.values[..], [one] if one == "true" || one == "false")
+    };
+    let Some(at) = keys.iter().position(is_flag) else { return Ok(false) };
+    let key = keys.swap_remove(at);
+    if !has_sites {
+        return Err(wrong(&key, "needs names: acme = [\"files.example.org\"]"));
+    }
+    Ok(key.values[0] == "true")
+}
+
+/// Returns whether a key is set to `true`.
+fn flag(key: &ConfigKey, otherwise: &str) -> Result<bool> {
+    let value = key.values.first().filter(|_| key.values.len() == 1);
+    value.and_then(|value| is_yes(value)).ok_or_else(|| wrong(key, otherwise))
 }
 
 /// Returns the names of a site.
@@ -300,7 +337,11 @@ const CERTIFICATES: [&[&str]; 3] = [
 ];
 
 /// The options that the whole server has.
-const OF_SERVER: [&str; 25] = [
+const OF_SERVER: [&str; 29] = [
+    "acme-ca",
+    "acme-directory",
+    "acme-email",
+    "acme-state",
     "bind",
     "drain",
     "drop-behind",
