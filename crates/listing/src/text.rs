@@ -4,6 +4,14 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
+/// Returns a style or script without indentation, empty lines and lines that are comments: it is sent
+/// with every page.
+pub(crate) fn compact(source: &str) -> String {
+    let lines = source.lines().map(str::trim_start);
+    let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    kept.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// Returns a name as text in which every character is visible: control characters, which a page
 /// would swallow, become their pictures (a line feed becomes ␊), and bytes that are not UTF-8
 /// become �.

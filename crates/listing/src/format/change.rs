@@ -3,7 +3,11 @@
 //! All of them need the scripts, so they are hidden until the scripts run: without scripts the page
 //! is the same as for clients that only read.
 
+use std::sync::LazyLock;
+
 use maud::{Markup, PreEscaped, html};
+
+use crate::text::compact;
 
 /// The changes that the reader of a page may make to the folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,16 +67,17 @@ pub(crate) fn bar(may: May) -> Markup {
 /// Returns the scripts, which stand after the rest of the page.
 pub(crate) fn scripts(may: May) -> Markup {
     html! {
-        @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT)) } }
-        @if may.upload { script { (PreEscaped(UPLOAD_SCRIPT)) } }
+        @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT.as_str())) } }
+        @if may.upload { script { (PreEscaped(UPLOAD_SCRIPT.as_str())) } }
     }
 }
 
 /// The style of the controls.
-pub(crate) const CHANGE_STYLE: &str = include_str!("change.css");
+pub(crate) static CHANGE_STYLE: LazyLock<String> =
+    LazyLock::new(|| compact(include_str!("change.css")));
 
 /// The script for removing, renaming and making folders, with what the upload script shares.
-const CHANGE_SCRIPT: &str = include_str!("change.js");
+static CHANGE_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("change.js")));
 
 /// The script for uploads.
-const UPLOAD_SCRIPT: &str = include_str!("upload.js");
+static UPLOAD_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("upload.js")));

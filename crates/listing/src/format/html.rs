@@ -7,6 +7,8 @@
 //! not a link, because `wget -r` and similar programs follow every link and would fetch
 //! the folder six times over. All links are relative, so the page works under any prefix.
 
+use std::sync::LazyLock;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use underpass_protocol::encode_path as encode;
@@ -18,7 +20,7 @@ use super::icon::{icon, is_picture};
 use super::markdown::section;
 use crate::Listing;
 use crate::entry::Entry;
-use crate::text::{counted, grouped, human_size, utc, visible};
+use crate::text::{compact, counted, grouped, human_size, utc, visible};
 
 /// The value of the page's `Content-Security-Policy`: a browser may use only what the page holds.
 ///
@@ -26,12 +28,12 @@ use crate::text::{counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-gCgsCx2wNW2Q6dhcjvGIT8+k6sGkKG29pApXUPBaHV4=' \
-     'sha256-4MlD5JaWL2eMqRpxx/FXix4N4fPvUtrR06za2FH0NQ4=' \
-     'sha256-Lxmog7qAV4oYi2+BT+7UM81Ad+8Gph6HQ0pv1AMTa94='; \
-     script-src 'sha256-2fJphqNmXRmilQGDCCEaLeMY14GtossH5lUgz81uTLc=' \
-     'sha256-HNQW4QeVks981QvF15uARBOFoc+atl/vKgIhzsgTvWI=' \
-     'sha256-xfZIQ4Llv6fk6onfaPiUbfhlLSFPoW6LE//zGD9fo34='; \
+     style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
+     'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
+     'sha256-AgK2gMgncbGgijKnE0NTwWbmaqzJKKodDhgK5wuiArQ='; \
+     script-src 'sha256-1/NWGFq87aZXFvLCwV0KxzW5nlT5z7R3Ps7Q/Uo2U1Q=' \
+     'sha256-8SiV4CLRN1kyFLBEXVhrleeLteKGGGFW2QE5TWei+78=' \
+     'sha256-t425xzHMbfO4xcYO+RN2qxiPg93NBpYHttSHPlp44k8='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 
@@ -64,9 +66,9 @@ impl<'l> HtmlForm<'l> {
             meta name="color-scheme" content="light dark";
             title { "Index of /" (path) (slash) }
             link rel="icon" Href={ "data:image/svg+xml," (ICON) };
-            style { (PreEscaped(STYLE)) }
-            @if !self.listing.may.nothing() { style { (PreEscaped(CHANGE_STYLE)) } }
-            @if self.outline.readme.is_some() { style { (PreEscaped(README_STYLE)) } }
+            style { (PreEscaped(STYLE.as_str())) }
+            @if !self.listing.may.nothing() { style { (PreEscaped(CHANGE_STYLE.as_str())) } }
+            @if self.outline.readme.is_some() { style { (PreEscaped(README_STYLE.as_str())) } }
             header {
                 div {
                     (self.trail())
@@ -343,7 +345,7 @@ impl<'l> HtmlForm<'l> {
                     }
                 }
             }
-            script { (PreEscaped(SCRIPT)) }
+            script { (PreEscaped(SCRIPT.as_str())) }
             (scripts(self.listing.may))
         }
     }
@@ -438,18 +440,21 @@ fn push(out: &mut Vec<u8>, markup: &Markup) {
 const ROOT_NAME: &str = "Files";
 
 /// The style of the page.
-const STYLE: &str = concat!(include_str!("style.css"), include_str!("panel.css"));
+static STYLE: LazyLock<String> =
+    LazyLock::new(|| compact(concat!(include_str!("style.css"), include_str!("panel.css"))));
 
 /// The style of a README.
-const README_STYLE: &str = include_str!("readme.css");
+static README_STYLE: LazyLock<String> = LazyLock::new(|| compact(include_str!("readme.css")));
 
 /// The scripts of the page for all readers.
-const SCRIPT: &str = concat!(
-    include_str!("page.js"),
-    include_str!("script.js"),
-    include_str!("select.js"),
-    include_str!("preview.js"),
-);
+static SCRIPT: LazyLock<String> = LazyLock::new(|| {
+    compact(concat!(
+        include_str!("page.js"),
+        include_str!("script.js"),
+        include_str!("select.js"),
+        include_str!("preview.js"),
+    ))
+});
 
 /// The icon of the page as an SVG image. It is a part of the page, so that browsers do not request
 /// `/favicon.ico`.
