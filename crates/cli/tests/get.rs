@@ -7,10 +7,12 @@ mod rig;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
+use rustix::fs::{CWD, FileType};
 use tempfile::TempDir;
 
 use rig::{
@@ -180,7 +182,7 @@ fn it_goes_where_it_is_told() {
     stage.has_it("named");
     // A link is followed, and what it leads to replaced.
     fs::write(stage.here.path().join("named"), "old").unwrap();
-    std::os::unix::fs::symlink("named", stage.here.path().join("link")).unwrap();
+    symlink("named", stage.here.path().join("link")).unwrap();
     stage.get(&[&url, "-o", "link"]).succeeded();
     fs::remove_file(stage.here.path().join("link")).unwrap();
     stage.has_it("named");
@@ -210,6 +212,40 @@ fn what_is_here_is_not_fetched_again_and_not_overwritten() {
     assert_eq!(fs::read(stage.here.path().join("file")).unwrap(), b"mine");
     stage.get(&[&url, "--force"]).succeeded();
     stage.has_it("file");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let stage = Stage::new(&[]);
+    let (url, root, here) = (stage.url("file"), stage.url(""), stage.here.path());
+    let socket = std::os::unix::net::UnixListener::bind(here.join("socket")).unwrap();
+    rustix::fs::mknodat(CWD, here.join("fifo"), FileType::Fifo, 0o644.into(), 0).unwrap();
+    symlink("/dev/null", here.join("null")).unwrap();
+    let kind = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o170_000;
+    for name in ["socket", "fifo", "null"] {
+        fs::create_dir_all(here.join("d")).unwrap();
+        fs::rename(here.join(name), here.join("d/file")).unwrap();
+        let before = kind(&here.join("d/file"));
+        for options in [&[][..], &["-f"], &["-N"]] {
+            let args = [&[url.as_str(), "-d", "d"], options].concat();
+            stage.get(&args).failed(1, &["it is a device, FIFO or socket"]);
+            // Within a tree, links are replaced, as by cp.
+            if name != "null" {
+                let args = [&["-r", root.as_str(), "-d", "d"], options].concat();
+                assert!(stage.get(&args).code() != Some(0), "{name} {options:?}");
+            }
+            assert_eq!(kind(&here.join("d/file")), before, "{name} {options:?}");
+            assert_eq!(names(&here.join("d")), ["file"], "{name} {options:?}");
+        }
+        fs::remove_dir_all(here.join("d")).unwrap();
+    }
+    drop(socket);
+    // By its own name it is written into, where it can be; then no digest is compared.
+    stage.get(&[&url, "-o", "/dev/null"]).succeeded();
+    for option in [["--verify", "-q"], ["--digest-print", "-q"]] {
+        let args = [&[url.as_str(), "-o", "/dev/null"], &option[..]].concat();
+        stage.get(&args).failed(2, &["digest", "/dev/null"]);
+    }
 }
 
 #[test]

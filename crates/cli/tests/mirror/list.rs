@@ -171,6 +171,26 @@ fn two_urls_do_not_become_one_file() {
 }
 
 #[test]
+fn a_url_that_is_named_twice_is_fetched_once() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/f", Page::new(b"one", &[]));
+    let url = origin.url("/f");
+    for options in [&[][..], &["-f"], &["-N"], &["--parallel", "2"], &["-f", "--parallel", "2"]] {
+        let before = origin.asked().len();
+        let args = [&[url.as_str(), &url, "-d", "new"], options].concat();
+        let said = get(here.path(), &args).succeeded().stderr;
+        assert!(said.contains("was named twice"), "{said}");
+        assert_eq!(origin.asked().len() - before, 1, "{options:?}");
+        fs::remove_dir_all(here.path().join("new")).unwrap();
+    }
+    // Of two digests one is wrong.
+    let digest = "0".repeat(64);
+    let list = format!("{url}\n{url}\n checksum=sha-256={digest}\n");
+    fs::write(here.path().join("list"), list).unwrap();
+    get(here.path(), &["-i", "list"]).failed(1, &["has that name already", "checksum="]);
+}
+
+#[test]
 fn a_signal_between_two_files_is_no_success() {
     let (origin, here) = (Origin::start(), folder());
     for path in ["/a", "/b"] {

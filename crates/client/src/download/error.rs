@@ -56,6 +56,9 @@ pub enum DownloadError {
         /// Bytes that are free.
         free: u64,
     },
+    /// The name is that of a device, FIFO or socket.
+    #[error("it is a device, FIFO or socket")]
+    Special,
     /// A partial file without a journal is in the way.
     #[error("{}", stranger_text(.name, .journal.as_deref()))]
     Stranger {

@@ -107,6 +107,9 @@ impl<'t> TargetName<'t> {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
             }
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+                Err(DownloadError::Special)
+            }
             Ok(stat) => {
                 let size = u64::try_from(stat.st_size).unwrap_or_default();
                 Ok(Some((size, stat.st_mtime, stat.st_ino)))

@@ -19,7 +19,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, buffered};
 use underpass_sys::open_beneath;
 
-use super::paths::PARTIAL;
+use super::paths::{PARTIAL, umask};
 use super::write_log::WriteLog;
 use crate::download::keep_mode;
 
@@ -334,7 +334,8 @@ impl DestFolder {
                 return Err(Errno::ISDIR);
             }
             Some(_) if self.if_exists == IfExists::Stays => return Err(Errno::EXIST),
-            _ => {}
+            Some(stat) => self.refuse_special(&stat)?,
+            None => {}
         }
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
         // It may have been a file where now a folder is, and whatever else: then it is not there.
@@ -344,6 +345,15 @@ impl DestFolder {
         old.within(path, |from, name| {
             self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
         })
+    }
+
+    /// Refuses to replace a device, FIFO or socket that is not of this download.
+    pub(super) fn refuse_special(&self, here: &Stat) -> Result<(), Errno> {
+        match FileType::from_raw_mode(here.st_mode) {
+            FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
+            _ if self.if_exists == IfExists::Ours => Ok(()),
+            _ => Err(Errno::NXIO),
+        }
     }
 
     /// Checks whether a file has the bytes that were written to it.
@@ -395,7 +405,7 @@ impl DestFolder {
             if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
                 return set_time(name).map(|()| DestOutcome::Same);
             }
-            self.create_replacement(parent, |hidden| {
+            self.create_replacement((parent, name), |hidden| {
                 symlinkat(target, parent, hidden)?;
                 set_time(hidden)
             })?;
@@ -422,7 +432,7 @@ impl DestFolder {
             if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
                 return Ok(DestOutcome::Same);
             }
-            self.create_replacement(parent, |hidden| {
+            self.create_replacement((parent, name), |hidden| {
                 linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
             })?;
             renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
@@ -432,12 +442,13 @@ impl DestFolder {
     /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
     fn create_replacement(
         &self,
-        parent: &OwnedFd,
+        (parent, name): (&OwnedFd, &[u8]),
         make: impl FnOnce(&[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         if self.if_exists == IfExists::Stays {
             return Err(Errno::EXIST);
         }
+        self.refuse_special(&statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
         match unlinkat(parent, PARTIAL, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => make(PARTIAL.as_bytes()),
             Err(errno) => Err(errno),
@@ -474,14 +485,6 @@ fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
 /// Returns the errno of an error of std.
 pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-/// Reads the umask. Calling umask(2) would change it.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let stated = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    // Not known: then every file's permissions are set.
-    stated.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
 }
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);

@@ -97,6 +97,14 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
+/// Reads the umask. Calling umask(2) would change it.
+pub(super) fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let stated = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    // Not known: then every file's permissions are set.
+    stated.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
+}
+
 /// Why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {

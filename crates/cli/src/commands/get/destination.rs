@@ -139,7 +139,7 @@ fn is_vague(url: &Url) -> bool {
 }
 
 /// Returns whether the path is written to directly.
-fn is_stream(path: &Path) -> bool {
+pub(super) fn is_stream(path: &Path) -> bool {
     path == Path::new("-")
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }

@@ -36,8 +36,8 @@ pub(super) struct Files<'f> {
     pub(super) sums: Option<ChecksumList>,
     /// The number of files at once.
     pub(super) parallel: usize,
-    /// The files that this command has fetched, or begun to, and from where.
-    pub(super) taken: Mutex<HashMap<PathBuf, Url>>,
+    /// The files that this command has fetched, or begun to, from where, and with which digests.
+    pub(super) taken: Mutex<HashMap<PathBuf, (Url, Vec<Digest>)>>,
 }
 
 impl Files<'_> {
@@ -50,7 +50,9 @@ impl Files<'_> {
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let suggested = || asker.suggested_name(&remote.url);
         let destination = Destination::of(args, item, suggested, cancel)?;
-        self.take(item, &destination)?;
+        if !self.take(item, &destination)? {
+            return Ok(());
+        }
         options.expected.extend(self.expected(item, &destination)?);
         let downloader = Downloader::new(remote.client, options);
         let mirrors = args.mirror.iter().map(|url| {
@@ -75,21 +77,34 @@ impl Files<'_> {
         finish(args, &item.url, destination, outcome, started.elapsed(), new_dir)
     }
 
-    /// Notes where a file comes from. Another URL of the same command would replace it, or be taken
-    /// for it if size and time are the same.
-    fn take(&self, item: &Item, destination: &Destination) -> Result<()> {
-        let path = destination.path();
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = taken.entry(path.to_owned()).or_insert_with(|| item.url.clone());
-        if *earlier == item.url || matches!(destination, Destination::Stream(_)) {
-            return Ok(());
+    /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
+    /// same command would replace it, or be taken for it if size and time are the same.
+    fn take(&self, item: &Item, destination: &Destination) -> Result<bool> {
+        if matches!(destination, Destination::Stream(_)) {
+            return Ok(true);
         }
+        let path = destination.path();
+        let own = (item.url.clone(), item.digests.clone());
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(earlier) = taken.get(path) else {
+            taken.insert(path.to_owned(), own);
+            return Ok(true);
+        };
+        if *earlier == own {
+            if !self.args.show.quiet {
+                output::note(&format!("{} was named twice", shown(&item.url)));
+            }
+            return Ok(false);
+        }
+        let hint = match earlier.0 == item.url {
+            true => "give it the same checksum= each time",
+            false => "name another file by -o, or by out= in a list",
+        };
         Err(Failure::line(format!(
-            "fetching {} to {}: {} has that name already (name another file by -o, or by out= in a \
-             list)",
+            "fetching {} to {}: {} has that name already ({hint})",
             shown(&item.url),
             path.display(),
-            shown(earlier)
+            shown(&earlier.0)
         )))
     }
 

@@ -12,6 +12,7 @@ use underpass_engine::Size;
 use underpass_engine::hint::Action;
 
 use super::args::GetArgs;
+use super::destination::is_stream;
 use super::file::Files;
 use super::list::{self, Item};
 use super::sums::ChecksumList;
@@ -72,9 +73,15 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         || args.check.is_some()
         || !args.digest.is_empty()
         || args.digest_print.is_some();
-    if is_checked && args.output.as_deref() == Some(Path::new("-")) {
-        let message = "a digest cannot be made of what goes to standard output: use -o FILE";
-        return Err(Failure::Usage(message.to_owned()));
+    if is_checked && let Some(path) = args.output.as_deref().filter(|path| is_stream(path)) {
+        let name = if path == Path::new("-") {
+            "standard output".into()
+        } else {
+            path.display().to_string()
+        };
+        return Err(Failure::Usage(format!(
+            "a digest cannot be made of what goes to {name}: use -o FILE"
+        )));
     }
     let is_name =
         |url: &&Url| ALGORITHMS.iter().any(|name| url.as_str() == format!("http://{name}/"));

@@ -115,7 +115,10 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         let is_here = match (facts.size, facts.modified) {
             (Some(size), Some(modified)) => dest.has(path, size, modified)?,
             _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
-            _ => false,
+            _ => dest
+                .stat(path)?
+                .map_or(Ok(()), |stat| dest.refuse_special(&stat))
+                .map(|()| false)?,
         };
         if is_here {
             self.done.here += 1;
