@@ -82,6 +82,16 @@ pub(crate) const CASES: &[Case] = &[
         "--attributes-only --preserve=mode,timestamps f g",
     ),
     case(
+        "--attributes-only leaves a file where a link would be",
+        "mkdir a t; ln -s x a/f; echo data >t/f",
+        "-aT --attributes-only a t",
+    ),
+    case(
+        "--attributes-only leaves a file where a FIFO would be",
+        "mkdir a t; mkfifo -m 644 a/f; echo data >t/f",
+        "-aT --attributes-only a t",
+    ),
+    case(
         "--attributes-only of an attribute, attributes",
         "echo x >f; echo y >g",
         "--attributes-only --preserve=xattr f g",

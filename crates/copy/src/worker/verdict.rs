@@ -70,18 +70,19 @@ impl Worker<'_> {
             let from = folder.source_path(&entry.name);
             return Err(CopyError::Refused(Refusal::JustMade { from, to: path() }));
         }
-        let is_special = !matches!(kind, FileType::RegularFile | FileType::Symlink);
+        let is_special = !has_bytes(kind) && kind != FileType::Symlink;
         if self.is_backup(folder, entry, stat) {
             let from = folder.source_path(&entry.name);
             return Err(CopyError::Refused(Refusal::IsBackup { from, to: path() }));
         }
         let removes = settings.removes_existing() || settings.link.is_some();
-        if is_special
-            && !settings.force
-            && !removes
-            && FileType::from_raw_mode(stat.st_mode) != kind
-        {
+        let own_kind = FileType::from_raw_mode(stat.st_mode);
+        if is_special && !settings.force && !removes && own_kind != kind {
             return Err(Errno::EXIST).at("replacing a device, FIFO or socket", path);
+        }
+        // --attributes-only replaces no bytes.
+        if settings.attributes_only && !removes && has_bytes(kind) && !has_bytes(own_kind) {
+            return Err(Errno::EXIST).at(Action::Replacing, path);
         }
         if kind == FileType::RegularFile && !settings.force && !removes {
             let flags = AtFlags::EACCESS;
@@ -107,6 +108,10 @@ impl Worker<'_> {
         statat(&folder.target, &kept, AtFlags::empty())
             .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
     }
+}
+
+fn has_bytes(kind: FileType) -> bool {
+    kind == FileType::RegularFile
 }
 
 /// Whether this is the copy that an earlier run has made: of the same type and size, and with the
