@@ -27,6 +27,13 @@ struct QuotaState {
     failed: Vec<Instant>,
 }
 
+/// What a file system lacks.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    bytes: u64,
+    files: u64,
+}
+
 /// Why space cannot be reserved.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum QuotaExceeded {
@@ -58,11 +65,14 @@ impl DiskQuota {
             && self.limit.is_none_or(|limit| {
                 used.saturating_add(state.reserved).saturating_add(bytes) <= limit
             });
-        if is_within && self.has_free(disk, state.reserved.saturating_add(bytes)) {
+        let missing = self.missing(disk, state.reserved.saturating_add(bytes));
+        if is_within && missing == (Missing { bytes: 0, files: 0 }) {
             state.reserved += bytes;
             return Ok(());
         }
-        if self.limit.is_some_and(|limit| bytes > limit) {
+        // Where others have filled the disk, not even all objects together would make room.
+        let is_hopeless = missing.bytes > used || missing.files > objects * FILES_PER_OBJECT;
+        if is_hopeless || self.limit.is_some_and(|limit| bytes > limit) {
             return Err(QuotaExceeded::Permanently);
         }
         Err(state.queue.next(is_pinned).map_or(QuotaExceeded::Permanently, QuotaExceeded::Evict))
@@ -87,9 +97,10 @@ impl DiskQuota {
         self.lock().queue.next(is_pinned)
     }
 
-    /// Returns whether the file system has this many bytes in excess of the minimum free space.
-    fn has_free(&self, disk: &OwnedFd, bytes: u64) -> bool {
-        let Ok(found) = fstatvfs(disk) else { return true };
+    /// Returns what the file system lacks to have this many bytes in excess of the minimum free
+    /// space.
+    fn missing(&self, disk: &OwnedFd, bytes: u64) -> Missing {
+        let Ok(found) = fstatvfs(disk) else { return Missing { bytes: 0, files: 0 } };
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
         let kept = match self.keep_free {
             KeepFree::Bytes(bytes) => bytes,
@@ -100,8 +111,12 @@ impl DiskQuota {
             KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
         };
         // Some file systems do not report their size, or have as many files as there is room for.
-        (all == 0 || free >= kept.saturating_add(bytes))
-            && (found.f_files == 0 || found.f_favail >= kept_files)
+        let bytes = if all == 0 { 0 } else { kept.saturating_add(bytes).saturating_sub(free) };
+        let files = match found.f_files {
+            0 => 0,
+            _ => kept_files.saturating_sub(found.f_favail),
+        };
+        Missing { bytes, files }
     }
 
     /// Releases reserved bytes: those written to a stored object, and those that will not be written.
@@ -156,6 +171,9 @@ impl QuotaState {
 
 /// What an object takes besides its bytes: a block for its journal, and the rest of its last one.
 const OBJECT_OVERHEAD: u64 = 8 << 10;
+
+/// The most inodes that are free once an object is evicted.
+const FILES_PER_OBJECT: u64 = 2;
 
 /// The maximum number of objects, each of which takes some 150 bytes of memory.
 const MAX_OBJECTS: u64 = 4 << 20;

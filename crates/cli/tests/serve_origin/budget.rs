@@ -222,6 +222,33 @@ fn relays_are_a_bounded_number() {
 
 /// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have come.
 #[test]
+fn objects_stay_where_they_would_not_make_room() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
+    let object = Object::new(noise(MIB), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let cache = tempfile::tempdir_in(disk.root()).unwrap();
+    let node = Node::on(cache, &origin.url(), &["--cache-free", "6M"]);
+    for path in ["/1", "/2"] {
+        node.get(path).is(200, &bytes);
+    }
+    until_stored(&node, 2 * MIB as u64);
+    // Less than both of them and the new one would make free.
+    let other = disk.root().join("other");
+    fs::write(&other, vec![1; 12 * MIB]).unwrap();
+    node.get("/3").is(200, &bytes);
+    assert_eq!((node.metric("evicted_total"), node.metric("objects")), (0, 2));
+    let asked = origin.asked().len();
+    node.get("/1").is(200, &bytes);
+    assert_eq!(origin.asked().len(), asked);
+    // One of them is enough now.
+    fs::write(&other, vec![1; 15 * MIB / 2]).unwrap();
+    node.get("/4").is(200, &bytes);
+    until("another object", || node.metric("evicted_total") == 1);
+    drop(node);
+}
+
+#[test]
 fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
     for has_another in [true, false] {
         let Some(disk) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
