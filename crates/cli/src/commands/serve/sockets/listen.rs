@@ -44,6 +44,16 @@ fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
     if let Ok(address) = bind.parse() {
         return Ok(vec![Address::Tcp(address)]);
     }
+    if bare.contains('%') {
+        let (host, port) = match bare.rsplit_once("]:") {
+            Some((host, text)) => {
+                let host = host.strip_prefix('[').ok_or_else(|| unknown(bind))?;
+                (host, text.parse().map_err(|_| unknown(bind))?)
+            }
+            None => (bare, port),
+        };
+        return look_up(host, port);
+    }
     let (host, port) = match bind.rsplit_once(':') {
         Some((host, text)) => (host, text.parse().map_err(|_| unknown(bind))?),
         None => (bind, port),
@@ -54,6 +64,11 @@ fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
     if host.is_empty() || host.contains([':', '/', ' ']) {
         return Err(unknown(bind));
     }
+    look_up(host, port)
+}
+
+/// Returns the addresses of a name, or of an address with a zone: `fe80::1%eth0`, `fe80::1%2`.
+fn look_up(host: &str, port: u16) -> Result<Vec<Address>> {
     let found = (host, port).to_socket_addrs().map_err(|source| Failure::Network {
         action: "looking up",
         address: host.to_owned(),
@@ -129,6 +144,10 @@ mod tests {
             ("::1", "[::1]:5000"),
             ("[::1]", "[::1]:5000"),
             ("[::1]:0", "[::1]:0"),
+            ("fe80::1%lo", "[fe80::1%1]:5000"),
+            ("fe80::1%1", "[fe80::1%1]:5000"),
+            ("[fe80::1%1]", "[fe80::1%1]:5000"),
+            ("[fe80::1%1]:81", "[fe80::1%1]:81"),
             ("unix:/run/a:b", "unix:/run/a:b"),
         ] {
             assert_eq!(shown(bind), [address], "{bind}");
@@ -149,9 +168,19 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for bind in
-            ["", ":", ":x", "unix:", "1::2::3", "host:port", "host:65536", "/run/socket", "a b"]
-        {
+        for bind in [
+            "",
+            ":",
+            ":x",
+            "unix:",
+            "1::2::3",
+            "host:port",
+            "host:65536",
+            "/run/socket",
+            "a b",
+            "fe80::1%1]:81",
+            "fe80::1%none",
+        ] {
             assert!(shown(bind).is_empty(), "{bind}");
         }
     }
