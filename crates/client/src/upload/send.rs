@@ -17,8 +17,11 @@ impl Exchange<'_, '_, '_> {
             None => head,
             Some(timeout) => {
                 self.connection.send(&head)?;
-                if let Some(answer) = self.await_continue(timeout)? {
-                    return Ok((answer, false));
+                match self.await_continue(timeout)? {
+                    // It stands for the file only if the server takes the body all the same.
+                    Some(answer) if answer.is_success() => self.heard = Some(Ok(answer)),
+                    Some(answer) => return Ok((answer, false)),
+                    None => {}
                 }
                 Vec::new()
             }

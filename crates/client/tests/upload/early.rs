@@ -97,6 +97,29 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
 }
 
 #[test]
+fn success_instead_of_continue_is_none_unless_the_body_is_taken() {
+    let sample = Sample::of(LEN);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.answer("201 Created", &[]);
+        conn.reset();
+    });
+    let failed = sample.put(&server.url("/file")).failed();
+    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    server.finish();
+
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.answer("201 Created", &[]);
+        conn.fall_silent();
+        assert!(conn.take(LEN) == expected);
+    });
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
 fn what_is_no_answer_is_told() {
     let sample = Sample::of(10);
     for (answer, words) in [
