@@ -12,6 +12,7 @@ mod chromium;
 mod dav;
 mod files;
 mod folders;
+mod mirrors;
 mod page;
 mod page_reading;
 mod page_selection;
