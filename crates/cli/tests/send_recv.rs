@@ -457,6 +457,26 @@ fn a_reader_of_standard_output_that_leaves_with_everything_is_no_failure() {
 }
 
 #[test]
+fn a_reader_of_a_whole_file_may_leave_at_once() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, noise(10_240)).unwrap();
+    // It leaves while its acknowledgement is awaited, or before; one that leaves early is a failure.
+    for round in 0..20 {
+        let mut command = underpass();
+        match round % 2 {
+            0 => command.args(["cp", "-"]).stdin(fs::File::open(&file).unwrap()),
+            _ => command.arg("cp").arg(&file),
+        };
+        let mut copy = command.arg("-").spawn().unwrap();
+        let is_whole = round % 4 < 2;
+        read_and_leave(&mut copy, if is_whole { 10_240 } else { 10_000 });
+        let (code, said) = ended(copy);
+        assert_eq!(code, Some(i32::from(!is_whole)), "{round}: {said}");
+    }
+}
+
+#[test]
 fn a_pipeline_whose_last_command_has_everything_succeeds() {
     for (more, expected) in [(&b""[..], 0), (b"and more", 1)] {
         let mut command = underpass();

@@ -150,6 +150,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             self.is_abandoned = true;
             return Ok(());
         }
+        // A reader that has taken everything may leave a pipe; what it still holds decides.
+        if sink_failed && awaited == Wait::Acknowledgement && self.sink.kind == Kind::Pipe {
+            return Ok(());
+        }
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
     }
 
