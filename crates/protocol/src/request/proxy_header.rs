@@ -25,8 +25,8 @@ pub enum BadHeader {
     /// The line of version 1 is longer than [`MAX_LINE`] or malformed.
     #[error("the line of the PROXY protocol is malformed")]
     Line,
-    /// The version or the command of a binary header is unknown.
-    #[error("this version or command of the PROXY protocol is unknown")]
+    /// The version, the command or the family of a binary header is unknown.
+    #[error("this version, command or family of the PROXY protocol is unknown")]
     Version,
     /// A binary header is shorter than its addresses, or longer than [`MAX_BINARY`].
     #[error("the header of the PROXY protocol is too short or too long")]
@@ -108,8 +108,10 @@ fn binary(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
         _ if is_local => Origin::Proxy,
         TCP4 => client::<4>(rest, |at| Ipv4Addr::from(at).into())?,
         TCP6 => client::<16>(rest, |at| Ipv6Addr::from(at).to_canonical())?,
-        // Unix sockets, datagrams, or nothing.
-        _ => Origin::Proxy,
+        // Nothing, datagrams, or Unix sockets.
+        0x00..=0x02 | 0x10 | 0x12 | 0x20 | 0x22 | 0x30..=0x32 => Origin::Proxy,
+        // Reserved, and to be refused by receivers.
+        _ => return Err(BadHeader::Version),
     };
     Ok(Some((origin, FIXED + len)))
 }

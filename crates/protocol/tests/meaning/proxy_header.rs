@@ -79,6 +79,7 @@ fn headers_of_version_2_name_the_client() {
         (binary(0x21, 0x21, &v6), client("[2001::1]:80")),
         (binary(0x20, 0x11, &v4), Origin::Proxy),
         (binary(0x20, 0, &[]), Origin::Proxy),
+        (binary(0x20, 0x51, &[]), Origin::Proxy),
         (binary(0x21, 0, &[]), Origin::Proxy),
         (binary(0x21, 0x31, &[0; 216]), Origin::Proxy),
         (binary(0x21, 0x12, &v4), Origin::Proxy),
@@ -96,6 +97,8 @@ fn malformed_headers_of_version_2_are_refused() {
     for (header, fault) in [
         (binary(0x11, 0x11, &[0; 12]), BadHeader::Version),
         (binary(0x22, 0x11, &[0; 12]), BadHeader::Version),
+        (binary(0x21, 0x13, &[0; 12]), BadHeader::Version),
+        (binary(0x21, 0x51, &[0; 12]), BadHeader::Version),
         (binary(0x21, 0x11, &[0; 11]), BadHeader::Length),
         (binary(0x21, 0x21, &[0; 35]), BadHeader::Length),
         (binary(0x21, 0x11, &[0; MAX_BINARY + 1]), BadHeader::Length),
