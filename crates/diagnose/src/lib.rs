@@ -6,9 +6,23 @@
 //! returns what moved its bytes as values; [`explain::attach`] counts the system calls of
 //! programs that already run. [`trace`] is the tracer below both.
 //!
-//! Both need the feature `explain`, which is on by default.
+//! These three need the feature `explain`, which is on by default.
 //!
 //! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
+//!
+//! ```
+//! use std::path::Path;
+//! use underpass_diagnose::doctor::{FindingState, Target, examine};
+//!
+//! let target = Target::Folder(std::env::temp_dir());
+//! let diagnosis = examine(Some(Path::new("Cargo.toml")), &target)?;
+//! for finding in &diagnosis.findings {
+//!     if finding.state == FindingState::Closed {
+//!         println!("{}: {}", finding.name, finding.finding);
+//!     }
+//! }
+//! # Ok::<(), underpass_diagnose::doctor::DoctorError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

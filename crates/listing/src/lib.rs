@@ -12,6 +12,44 @@
 //! a socket and a device are left out. The page reports how many links were left out.
 //!
 //! All of it blocks, so it must run on a helper thread.
+//!
+//! A folder that is not on disk, as names on lines:
+//!
+//! ```
+//! use underpass_listing::{Entries, Format, Listing, ListingQuery, May, NamedEntries, NamedEntry};
+//!
+//! struct Names(Vec<&'static str>);
+//!
+//! impl NamedEntries for Names {
+//!     fn get(&self, index: usize) -> Option<NamedEntry<'_>> {
+//!         let name = self.0.get(index)?.as_bytes();
+//!         Some(NamedEntry { name, is_folder: false, len: 0, modified: None })
+//!     }
+//! }
+//!
+//! let listing = Listing {
+//!     entries: Entries::Named(&Names(vec!["disk.img", "boot.img"])),
+//!     path: b"images",
+//!     query: ListingQuery { format: Format::Simple, ..ListingQuery::default() },
+//!     is_browser: false,
+//!     shows_hidden: false,
+//!     hides: &|_, _| false,
+//!     shows_times: &|_| true,
+//!     may_read: &|_| true,
+//!     may: May::default(),
+//!     archive: false,
+//!     walks: false,
+//!     is_wanted: &|| true,
+//!     describe: None,
+//! };
+//! let mut text = Vec::new();
+//! listing.prepare()?.write(&mut |bytes| {
+//!     text.extend(bytes);
+//!     Ok(())
+//! })?;
+//! assert_eq!(text, b"boot.img\ndisk.img\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -70,8 +108,8 @@ pub struct Listing<'a> {
     pub archive: bool,
     /// Whether the folders below can be searched and measured; only those on disk can be.
     pub walks: bool,
-    /// Returns whether anybody still waits for the listing; a walk through all folders below ends
-    /// soon after nobody does.
+    /// Returns whether a client still waits for the listing; a walk through all folders below ends
+    /// soon after none does.
     pub is_wanted: &'a dyn Fn() -> bool,
     /// Writes the properties of entries, for [`Format::Multistatus`]; that is empty without it.
     pub describe: Option<&'a dyn Describe>,

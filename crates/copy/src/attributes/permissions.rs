@@ -61,6 +61,10 @@ fn allowed_by(acl: &[u8]) -> u32 {
 }
 
 /// Gives a new file the permissions of the one that it replaces, as if that had been written to.
+///
+/// # Errors
+///
+/// As fstat(2) of either file and fchmod(2) of the new one.
 pub fn take_over(new: &File, old: BorrowedFd<'_>) -> Result<(), Errno> {
     let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
     let mut mode = without_acl(old, had.st_mode) & 0o777;

@@ -10,6 +10,10 @@ use rustix::io::Errno;
 /// order.
 ///
 /// A file system without holes reports the whole file as data.
+///
+/// # Errors
+///
+/// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`; after an error the iteration ends.
 pub fn data_ranges(
     file: BorrowedFd<'_>,
     len: u64,
@@ -38,6 +42,10 @@ fn next_extent(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<Option<(u6
 /// Returns the offset of the next data of a file, from `at` on; `None` if only a hole is left.
 ///
 /// A file system without holes has data everywhere.
+///
+/// # Errors
+///
+/// As lseek(2) with `SEEK_DATA`.
 pub fn next_data(file: BorrowedFd<'_>, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(from) => Ok(Some(from)),
