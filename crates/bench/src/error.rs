@@ -65,7 +65,7 @@ pub enum BenchError {
         /// Why not.
         why: String,
     },
-    /// What was asked for cannot be measured here.
+    /// The requested measurement is not possible here.
     #[error(transparent)]
     Usage(#[from] UsageError),
 }
@@ -95,7 +95,7 @@ pub enum Shortage {
     },
 }
 
-/// Why something cannot be measured as it was asked for.
+/// Why a requested measurement is not possible.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::record::{Arguments, Choice, Contender, Record, Step, once};
 use crate::run::Context;
 
-/// A scenario as it was asked for.
+/// A scenario with its options.
 pub trait Benchmark {
     /// Where the record is to go.
     fn json(&self) -> Option<&Path>;
@@ -150,7 +150,7 @@ pub(crate) fn among(named: &'static [Named]) -> impl TypedValueParser<Value = Co
 }
 
 impl RunArgs {
-    /// What was asked for, as the record says it, without what only some scenarios have.
+    /// Returns the options that all scenarios have, for the record.
     pub(crate) fn arguments(&self, sizes: &[u64]) -> Arguments {
         let sizes = once(sizes.iter().copied());
         Arguments { sizes, runs: self.runs, warmup: self.warmup, ..Arguments::default() }

@@ -130,7 +130,7 @@ impl EngineArgs {
         }
     }
 
-    /// Bytes asked for in one system call, if that was said.
+    /// Bytes requested in one system call, if given.
     pub(crate) fn step(&self) -> Option<usize> {
         self.step.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
@@ -147,7 +147,7 @@ impl MoveArgs {
         self.integrity
     }
 
-    /// Bytes asked for in one system call, if that was said.
+    /// Bytes requested in one system call, if given.
     pub(crate) fn step(&self) -> Option<usize> {
         self.engine.step()
     }

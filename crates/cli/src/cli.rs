@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a folder or a file over HTTP or HTTPS
     Serve(Box<ServeArgs>),
-    /// Give a file or folder to somebody: one address, until it was fetched or the time is over
+    /// Share a file or folder at an address that ends after a download or a time
     Share(ShareArgs),
     /// Fetch files from an HTTP server
     Get(Box<GetArgs>),

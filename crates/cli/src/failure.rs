@@ -28,7 +28,7 @@ pub(crate) enum Failure {
         line: String,
         /// What to do about it, if something helps.
         hint: Option<Hint>,
-        /// What the process exits with.
+        /// The exit code of the process.
         exit_code: u8,
     },
     /// The network refused something.
@@ -75,7 +75,7 @@ pub(crate) enum Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Makes the failure of its one line, for which no hint helps.
+    /// Creates a failure of one line, without a hint.
     pub(crate) fn line(line: impl fmt::Display) -> Self {
         Self::Failed { line: line.to_string(), hint: None, exit_code: 1 }
     }
@@ -85,35 +85,34 @@ impl Failure {
         Self::Failed { line, hint: error.hint(), exit_code: 1 }
     }
 
-    /// Makes the failure of a transfer, with its receipt.
+    /// Creates the failure of a transfer, with its receipt.
     pub(crate) fn transfer(what: String, source: Error, show: ShowArgs) -> Self {
         let mut receipt = Box::new(Receipt::from(source.report()));
         receipt.error = Some(source.to_string());
         Self::Transfer { what, source, receipt, show }
     }
 
-    /// Makes the failure of a copy; that of a transfer with its receipt.
+    /// Creates the failure of a copy; that of a transfer with its receipt.
     pub(crate) fn copy(error: CopyError, show: ShowArgs) -> Self {
         match error {
             CopyError::Transfer { from, to, source } => {
                 let what = format!("copying {} to {}", from.display(), to.display());
                 Self::transfer(what, source, show)
             }
-            // The command line was right, and the outcome is not what it asked for.
+            // The command line was right: this is a failed copy, not wrong usage.
             error @ CopyError::Refused(Refusal::Exists { .. }) => Self::line(error.to_string()),
             CopyError::Refused(refusal) => Self::Usage(refusal.to_string()),
             error => Self::hinted(error.to_string(), &error),
         }
     }
 
-    /// Makes the failure of a command that ran, but found what it looked at not as it should be.
+    /// Creates the failure of a command that ran, and found a problem in what it examined.
     pub(crate) fn finding(line: String) -> Self {
         Self::Failed { line, hint: None, exit_code: 3 }
     }
 
-    /// Returns what the process exits with: 2 for wrong usage, 3 if what was looked at is not as it
-    /// should be, that of a shell if a program that is to be explained cannot be run, 1 for
-    /// everything else.
+    /// Returns the exit code of the process: 2 for wrong usage, 3 for a problem that was found, a
+    /// shell's code if a program that is to be explained cannot be run, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::Usage(_) => 2,
@@ -211,7 +210,7 @@ impl From<SandboxError> for Failure {
     }
 }
 
-/// Returns the words of the parser about a number, and better ones.
+/// Returns the message of the parser about a number, and a clearer one.
 fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     let source = std::error::Error::source(error)?;
     let words = source.to_string();
@@ -230,7 +229,7 @@ fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     Some((words, plain.to_owned()))
 }
 
-/// Returns what clap complains about, in one line, without its advice about the usage.
+/// Returns clap's message in one line, without its advice about the usage.
 pub(crate) fn clap_message(error: &clap::Error) -> String {
     let mut text = error.to_string();
     if let Some((words, plain)) = number_fault(error) {

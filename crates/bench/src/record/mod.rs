@@ -74,7 +74,7 @@ pub struct Record {
     pub(crate) missing: Vec<Missing>,
 }
 
-/// What was asked for.
+/// The requested options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Arguments {
     pub(crate) sizes: Vec<u64>,
@@ -94,10 +94,10 @@ pub(crate) struct Arguments {
     pub(crate) sink: Option<SinkKind>,
     /// Responses of one sample.
     pub(crate) responses: Option<u32>,
-    /// What was asked for of servers; absent if there were none.
+    /// The options of server scenarios; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) serve: Option<Setting>,
-    /// What was asked for of clients; absent if there were none.
+    /// The options of client scenarios; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfers: Option<Transfers>,
     /// What lay between sender and receiver.
@@ -194,7 +194,7 @@ pub(crate) struct Environment {
     /// The version of nginx; absent if there is none or it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nginx: Option<String>,
-    /// The versions of the other programs beside ours; absent if there were none.
+    /// The versions of the other programs; absent if there were none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) programs: Vec<String>,
 }

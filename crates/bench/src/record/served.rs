@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was asked for.
+/// The requested options.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Setting {
     /// Connections that always have a request under way; fewer at large sizes.
@@ -47,7 +47,7 @@ pub(crate) enum Served {
         /// The memory while they were being answered.
         busy: Memory,
     },
-    /// Of `serve_fairness`: requests for a hot file, without others and beside large ones.
+    /// Of `serve_fairness`: requests for a hot file, alone and while large ones are streamed.
     Fairness {
         /// Without others.
         alone: Load,
@@ -58,7 +58,7 @@ pub(crate) enum Served {
     },
     /// Of `origin`: a cache in front of an origin.
     Origin(OriginFound),
-    /// Of `hostile`: a good client beside bad ones.
+    /// Of `hostile`: a good client, while bad ones are connected.
     Hostile(Hostile),
     /// Of `serve_idle`: very many connections at once.
     Idle {
@@ -130,7 +130,7 @@ pub(crate) struct OriginFound {
     pub(crate) plain_s: f64,
     /// Ranges of a large object, if the cache fetches less than the whole of it.
     pub(crate) ranges: Option<RangesFound>,
-    /// Requests for the hot set beside the scan, and those of them that reached the origin.
+    /// Requests for the hot set during the scan, and those of them that reached the origin.
     pub(crate) hot: (u64, u64),
     /// The most bytes that the cache had on its disk meanwhile, and those that it may have.
     pub(crate) kept: (u64, u64),
@@ -138,10 +138,10 @@ pub(crate) struct OriginFound {
     pub(crate) memory: Memory,
 }
 
-/// What clients found that asked for ranges at random.
+/// What clients got that requested ranges at random.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct RangesFound {
-    /// Bytes that they asked for.
+    /// The bytes that they requested.
     pub(crate) asked_bytes: u64,
     /// Bytes that the origin sent.
     pub(crate) origin_bytes: u64,
@@ -162,12 +162,12 @@ impl Served {
     }
 }
 
-/// A good client beside bad ones.
+/// A good client, while bad ones are connected.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Hostile {
     /// What the good client got before the bad ones came.
     pub(crate) alone: GoodClient,
-    /// What it got beside them.
+    /// What it got while they were connected.
     pub(crate) beside: GoodClient,
     /// What it got beside the same bad clients while those were at a server that does nothing but
     /// accept and close: what the load alone costs on this machine. Absent in older records.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 
-/// What was asked for.
+/// The requested options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Transfers {
     /// The server from which all clients downloaded; absent of uploads, where each way has its own.
@@ -84,7 +84,7 @@ pub(crate) enum OriginalKind {
     Folder,
     /// A folder of files of 1 to 16 KiB.
     SmallFiles,
-    /// A file with holes, beside one with the same data and without holes.
+    /// A file with holes, and one with the same data and without holes.
     Sparse,
 }
 

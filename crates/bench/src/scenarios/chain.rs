@@ -80,7 +80,7 @@ impl Benchmark for ChainArgs {
 struct SmallFiles<'a> {
     ends: Ends<'a>,
     responses: u32,
-    /// The congestion control asked for.
+    /// The requested congestion control.
     congestion: String,
     /// The congestion control that the connections had.
     seen_congestion: Option<String>,
@@ -274,7 +274,7 @@ fn ask(
     Ok((wall, usage, hex(&Sha256::digest(&response[HEADER.len()..]))))
 }
 
-/// How many responses are asked for at once: many small ones, but of large ones no more than the
+/// How many responses are requested at once: many small ones, but of large ones no more than the
 /// socket's buffer takes, as a server would not get rid of them otherwise.
 fn batch(response: usize) -> u32 {
     u32::try_from((AHEAD_BYTES / response).clamp(1, MAX_AHEAD)).unwrap_or(1)
@@ -287,10 +287,10 @@ fn ask_for(socket: &mut TcpStream, batch: u32, left: u32) -> io::Result<u32> {
     Ok(left - count)
 }
 
-/// Responses asked for at once, at most.
+/// The most responses requested at once.
 const MAX_AHEAD: usize = 16;
 
-/// Bytes of responses asked for at once, unless one alone has more.
+/// The most bytes of responses requested at once, unless one alone has more.
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// The length of the header, which is that of an ordinary HTTP response.

@@ -80,7 +80,7 @@ impl Benchmark for FairnessArgs {
     }
 }
 
-/// A hot file beside large ones.
+/// A hot file, requested while large ones are streamed.
 #[derive(Debug)]
 struct Fairness<'a> {
     fixture: ServerFixture<'a>,

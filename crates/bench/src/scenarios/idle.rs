@@ -218,7 +218,7 @@ const ANSWERS: u32 = 50;
 /// Until a server has done what it does once for new connections.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Beside all others: those that ask how soon they are answered.
+/// Additional connections, which measure the latency.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Files that programs have open for themselves.

@@ -178,7 +178,7 @@ impl Requesting<'_> {
     }
 }
 
-/// The number of connections at this size: unless a number was asked for, fewer for large files, as
+/// The number of connections at this size: fewer for large files unless a number was given, as
 /// they would only wait for each other.
 fn connections(setting: &Setting, size: u64) -> u32 {
     let asked = setting.connections;
@@ -255,7 +255,7 @@ pub(super) const HANDSHAKES: Description = Description {
 
 const FILE: &str = "file";
 
-/// Bytes asked for at once, at most, unless that were fewer than two files.
+/// The most bytes requested at once, unless that were fewer than two files.
 const MAX_UNDER_WAY: u64 = 128 << 20;
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ pub(super) const SCALE: Description = Description {
     ..REQUESTS
 };
 
-/// Beside all others: those that ask how soon they are answered.
+/// Additional connections, which measure the latency.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Files that programs have open for themselves.

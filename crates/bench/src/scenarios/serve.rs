@@ -85,7 +85,7 @@ impl ServerArgs {
         self.system.run.json.as_deref()
     }
 
-    /// What was asked for, without what only some scenarios have.
+    /// Returns the options that all scenarios with servers have.
     pub(super) fn setting(&self, connections: u32) -> Setting {
         Setting { connections, seconds: self.seconds, log: self.log, ..Setting::default() }
     }

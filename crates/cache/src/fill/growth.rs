@@ -1,4 +1,4 @@
-//! Bounds bodies whose length the origin does not say: they take room as they come, and end when nobody
+//! Bounds bodies whose length the origin does not say: they take room as they come, and end when no client
 //! reads them.
 
 use std::net::{Shutdown, TcpStream};
@@ -17,7 +17,7 @@ pub(super) struct Growth {
     until: u64,
     /// The offset at which it is checked next whether anybody reads it.
     border: u64,
-    /// Whether it was stopped because nobody reads it.
+    /// Whether it was stopped because no client reads it.
     pub(super) is_unread: bool,
     /// Why it was stopped, if it was for another reason.
     pub(super) refused: Option<CacheErrorKind>,
@@ -30,7 +30,7 @@ impl Growth {
         Self { origin, reserved: 0, until: start, border, is_unread: false, refused: None }
     }
 
-    /// Reserves room for what has come, or stops the body if there is none or nobody reads it any more.
+    /// Reserves room for what has come, or stops the body if there is none or no client reads it any more.
     pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
         let Some(origin) = &self.origin else { return };
         if at >= self.border {

@@ -2,7 +2,7 @@
 //! journals.
 //!
 //! Nothing else in this crate reads the environment. A program calls these functions where its user
-//! has said nothing else.
+//! has set nothing else.
 
 mod journal_path;
 mod netrc;

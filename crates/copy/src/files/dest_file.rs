@@ -1,4 +1,4 @@
-//! The file that a copy's bytes are written to, until it is whole.
+//! The file that a copy is written to, until it is complete.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) enum DestFile<'a> {
     Fresh { file: File, guard: RemoveOnDrop<'a> },
     /// A file that has no name, or a hidden one.
     Unnamed { file: Box<AtomicFile>, existing: Existing },
-    /// A file that was there.
+    /// An existing file.
     Existing(File),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct RemoveOnDrop<'a> {
 }
 
 impl<'a> DestFile<'a> {
-    /// Makes a new file with this mode.
+    /// Creates a new file with this mode.
     pub(crate) fn new(
         folder: &'a DirPair,
         name: &'a CStr,
@@ -74,7 +74,7 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Opens and empties the file of this name, or makes one.
+    /// Opens and truncates the file of this name, or creates one.
     pub(crate) fn in_place(
         folder: &DirPair,
         name: &CStr,
@@ -94,7 +94,7 @@ impl<'a> DestFile<'a> {
             opened => opened,
         };
         let file: File = file?.into();
-        // Looked at again before its bytes are thrown away: the name may have changed hands.
+        // Checked again before it is truncated: the name may belong to another file now.
         let (here, from) = (fstat(&file)?, fstat(original)?);
         if (here.st_dev, here.st_ino) == (from.st_dev, from.st_ino) {
             return Err(Errno::EXIST);
@@ -124,12 +124,12 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Whether it is new, and not a file that was there.
+    /// Returns whether it is new, and not an existing file.
     pub(crate) fn is_new(&self) -> bool {
         !matches!(self, Self::Existing(_))
     }
 
-    /// Whether it has no bytes, so that holes can be left in it.
+    /// Returns whether it is empty, so that holes can be left in it.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Existing(file) => file.metadata().is_ok_and(|found| found.is_file()),
@@ -137,7 +137,7 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Gives a whole file its name, and returns the name of the backup of what had it.
+    /// Gives a complete file its name, and returns the name of the backup of the file that had it.
     pub(crate) fn commit(self, backup: Option<&Backup>) -> std::io::Result<Option<CString>> {
         match self {
             Self::Fresh { mut guard, .. } => {
@@ -161,7 +161,7 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Removes it, also if it is a partial file that a later run could go on with.
+    /// Removes it, also if it is a partial file that a later run could resume.
     pub(crate) fn discard(self) {
         if let Self::Unnamed { file, .. } = self {
             file.discard();

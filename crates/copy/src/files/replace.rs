@@ -69,7 +69,7 @@ pub(crate) fn rename_over(
                     .map(|()| Some(kept));
             }
             Err(Errno::EXIST) if is_numbered => {}
-            // Somebody has removed it: nothing is lost.
+            // It was removed meanwhile: nothing is lost.
             Err(Errno::NOENT) => return renameat(folder, hidden, folder, name).map(|()| None),
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 match exchange(folder, (hidden, name), (&kept, is_numbered)) {

@@ -127,7 +127,7 @@ pub struct CopyOptions {
     pub policy: Policy,
     /// How sure to be that the bytes are of one version of a file.
     pub integrity: Integrity,
-    /// Bytes asked for in one system call; `None` leaves that to the mechanism.
+    /// Bytes requested in one system call; `None` leaves that to the mechanism.
     pub step: Option<usize>,
     /// The permissions that copies of devices and FIFOs do not get. Copies of files have those of
     /// their originals, whatever the umask of the process is; with a umask of 0 that costs a call
@@ -263,7 +263,7 @@ impl Deref for Settings<'_> {
     }
 }
 
-/// Returns how many threads copy if nothing else is asked for: twice as many as processors, and at
+/// Returns the default number of threads: twice as many as processors, and at
 /// most 8.
 ///
 /// Measured with small files in the page cache, on 2 processors: 4 threads copy as fast as 2, and

@@ -17,7 +17,7 @@ pub(crate) struct SourceEntry {
     pub(crate) follows: bool,
     /// Its inode number, which is the order of some disks.
     pub(crate) number: u64,
-    /// The entries of a folder that are copied; all of them if that is not said.
+    /// The entries of a folder that are copied; all of them if none are named.
     pub(crate) only: Option<Vec<Self>>,
 }
 

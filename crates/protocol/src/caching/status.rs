@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Forward {
     /// The cache had nothing for its URL.
     UriMiss,
-    /// The cache had a part of what was asked for.
+    /// The cache had a part of what was requested.
     Partial,
     /// What the cache had was stale.
     Stale,

@@ -30,7 +30,7 @@ pub fn parse_digests<'a>(
 }
 
 /// Returns the digests that are wanted, the most wanted first (RFC 9530 section 4): those of
-/// which a number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same
+/// which a number from 1 to 10 is given, 0 meaning that it is not wanted. Of two with the same
 /// number the cheaper one comes first.
 ///
 /// An invalid field is ignored, since it only states a preference.

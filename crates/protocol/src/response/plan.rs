@@ -32,7 +32,7 @@ pub struct Representation<'a> {
     pub coding: Option<Coding>,
     /// Whether another request could get another coding of it: then every response says so.
     pub varies: bool,
-    /// The name to save it by; without one, nothing is said about that.
+    /// The name to save it under, if the response suggests one.
     pub file_name: Option<&'a [u8]>,
     /// Whether it is to be saved rather than shown.
     pub is_download: bool,
@@ -105,7 +105,7 @@ pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime)
     }
 }
 
-/// Returns the bytes that are asked for.
+/// Returns the requested bytes.
 fn wanted(
     request: &Request,
     facts: &Representation,

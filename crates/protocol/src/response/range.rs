@@ -14,7 +14,7 @@ pub enum RangeAnswer {
     Whole,
     /// A single part, which is not empty: 206.
     Part(Range<u64>),
-    /// Several parts, none empty, in the order in which they were asked for: 206.
+    /// Several parts, none empty, in the requested order: 206.
     Parts(Vec<Range<u64>>),
     /// No requested byte is in the file: 416.
     Unsatisfiable,

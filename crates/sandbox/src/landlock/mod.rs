@@ -237,7 +237,7 @@ impl fmt::Display for AllowedAccess {
     }
 }
 
-/// Whether something is said about a root.
+/// Whether there is a rule about a root.
 type IsMeant = fn(&AllowedRoot) -> bool;
 
 /// Some paths, and how many more there are.

@@ -241,7 +241,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the names that were asked for, in order.
+    /// Returns the requested names, in order.
     fn find_names(
         &mut self,
         folder: &OwnedFd,

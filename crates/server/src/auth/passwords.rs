@@ -71,7 +71,7 @@ impl Passwords {
                 Some(answered) => answered.ok(),
                 None => {
                     // The client may be gone, or may only have ended its side of the connection,
-                    // which cannot be told apart: its check comes after all others.
+                    // which cannot be distinguished: its check comes after all others.
                     self.lock().move_to_end(number);
                     answer.await.ok()
                 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// The interest for reading through TLS, which includes errors: if a kernel receives a malformed
 /// record, it reports `EPOLLERR` alone, with nothing to read and no end. The interest for writing
-/// excludes errors, because it would consume those that reading then waits for in vain.
+/// excludes errors, because it would consume those that reading would then never see.
 pub(crate) const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A connection.

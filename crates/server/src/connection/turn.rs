@@ -105,7 +105,7 @@ pub(crate) fn logs_cost(settings: &Settings) -> bool {
 /// A turn of a transfer that competes with none but large ones: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;
 
-/// A turn of a transfer beside short responses: some 30 µs on loopback. A response of at most as
+/// A turn of a transfer between short responses: some 30 µs on loopback. A response of at most as
 /// many bytes is a short one.
 pub(crate) const SHORT_TURN: usize = 128 << 10;
 

@@ -36,7 +36,7 @@ pub(crate) async fn respond(
 pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
     match ctx.settings().access.has_users() {
         true => ctx.user.is_some() && ctx.can(path, Right::Write),
-        // Without users clients cannot be told apart.
+        // Without users, clients cannot be distinguished.
         false => ctx.is_from_here(),
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     pub(crate) null: OwnedFd,
     /// Takes a line of the access log.
     log: OnceLock<Log>,
-    /// Takes the entry of each response, if somebody wants them.
+    /// Receives the entry of each response, if there is an observer.
     pub(crate) observer: OnceLock<Observer>,
     on_event: OnceLock<EventHandler>,
     started: Instant,

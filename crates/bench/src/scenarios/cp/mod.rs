@@ -1,4 +1,4 @@
-//! `bench cp`: whole copies by programs that copy, ours beside those that people have, from the
+//! `bench cp`: whole copies by `underpass cp` and by the programs that people have, from the
 //! start of their process to its end: a large file, many small ones, a folder that is there, a file
 //! with holes.
 
@@ -166,7 +166,7 @@ impl Benchmark for CpArgs {
     }
 }
 
-/// The machine, and the programs beside ours.
+/// The machine, and the other programs.
 fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Environment {
     let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
     let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
@@ -365,7 +365,7 @@ const SLACK: u64 = 1 << 20;
 /// The length of a page, and of the least that a file takes on the disk.
 const PAGE: u64 = 4 << 10;
 
-/// The size of the file if none is asked for.
+/// The default size of the file.
 const DEFAULT_SIZE: u64 = 4 << 30;
 
 fn subject(record: &Record) -> String {

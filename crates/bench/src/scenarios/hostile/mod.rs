@@ -1,4 +1,4 @@
-//! `bench hostile`: a good client beside thousands of bad ones. How much longer does it wait, how
+//! `bench hostile`: a good client among thousands of bad ones. How much longer does it wait, how
 //! much memory does the server come to hold, and what does that cost it?
 //!
 //! `loads` has the kinds of bad clients, `connection` what each of their connections can do, `generator`
@@ -72,7 +72,7 @@ impl Benchmark for HostileArgs {
     }
 }
 
-/// A server beside all kinds of bad clients.
+/// A server with all kinds of bad clients.
 #[derive(Debug)]
 struct AttackedServer<'a>(ServerFixture<'a>);
 
@@ -330,7 +330,7 @@ const SPARE_FILES: u64 = 512;
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// How long the bad clients may take to arrive before the good one asks beside them.
+/// How long the bad clients may take to connect before the good one is measured.
 const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 
 /// The bad clients give way to the good one, as they share its core.

@@ -270,7 +270,7 @@ fn used(folder: &Path) -> u64 {
 /// The object that the crowd asks for.
 const CROWD: &str = "crowd";
 
-/// The object of which ranges are asked for.
+/// The object of which ranges are requested.
 const LARGE: &str = "large";
 
 /// The file behind all objects of the hot set and the scan.
@@ -278,7 +278,7 @@ const UNIT: &str = "unit";
 
 const UNIT_BYTES: u64 = 256 << 10;
 
-/// Ranges that are asked for, one after the other, and their size.
+/// The number of ranges that are requested one after the other, and their size.
 const RANGES: u64 = 64;
 const RANGE: u64 = 1 << 20;
 

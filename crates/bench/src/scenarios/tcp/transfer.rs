@@ -147,7 +147,7 @@ impl Transfer<'_> {
             return Err(ended.failure(cell.variant.to_string()));
         };
         let sender = self.send(cell, address, tracer)?;
-        // One whose sender has failed may wait for ever.
+        // One whose sender has failed may never end.
         let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
         let receiver = receiver.finish(limit, self.ends.context.cancel)?;
         self.judge(cell, sender, &receiver)

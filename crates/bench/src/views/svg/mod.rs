@@ -21,7 +21,7 @@ pub(crate) const WIDTH: f64 = 360.0;
 pub(crate) enum SvgTarget {
     /// In a page, which has the style and the caption.
     Page,
-    /// In a file of its own.
+    /// In a separate file.
     File,
 }
 

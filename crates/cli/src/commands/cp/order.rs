@@ -12,7 +12,7 @@ pub(crate) struct OrderedOptions {
     pub(super) preserve: Preserve,
     /// Whether names of one file become names of one copy.
     pub(super) hard_links: bool,
-    /// Which links are followed, if that was said.
+    /// Which links are followed, if given.
     pub(super) follow: Option<Follow>,
     /// Whether the user is asked before a file is replaced.
     pub(super) interactive: bool,

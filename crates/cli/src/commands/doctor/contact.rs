@@ -7,7 +7,7 @@ use underpass_client::{ClientError, HttpClient, Request, Response, Url};
 use underpass_diagnose::doctor::{Finding, FindingState};
 use underpass_transport::tls::EncryptedBy;
 
-/// Examines a file that was asked for once.
+/// Examines a file with one request.
 pub(super) fn of_file(client: &HttpClient<'_>, url: &Url, first: &Contact) -> Vec<Finding> {
     let mut findings = vec![first.reachability(), first.encryption(url)];
     if !first.is_file() {

@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
     }
 }
 
-/// Reads the items of a list of at most so many bytes.
+/// Reads the items of a list of at most `most` bytes.
 fn items(source: impl Read, path: &Path, most: u64) -> Result<Vec<Item>> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     for (index, line) in BufReader::new(source.take(most + 1)).split(b'\n').enumerate() {

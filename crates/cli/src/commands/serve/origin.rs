@@ -186,7 +186,7 @@ fn varying(name: &str) -> Result<String> {
     }
 }
 
-/// Returns the URL of an origin. What is wrong with it is said without its password.
+/// Returns the URL of an origin. The message about an invalid one leaves out its password.
 fn url(text: &str) -> Result<Url> {
     let fail = |why: &str| Failure::Usage(format!("--origin: {why}"));
     let url = Url::parse(text)

@@ -38,7 +38,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     let mut access = access(args, orders.as_ref(), &opened)?;
     let sites = opened.sites;
     let is_open = sites.iter().all(|site| site.access.is_empty());
-    // Who comes to what is shared knows the address, which nobody can guess.
+    // A client of a share knows its address, which cannot be guessed.
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
     let what = what_is_served(args, &sites);
     let only = sites.first().filter(|_| args.sites.is_empty());
@@ -96,7 +96,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
 }
 
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have opened
-/// have none unless it is asked for.
+/// have none by default.
 fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>> {
     let port = match addresses.is_empty() && args.is_acme() {
         true => args.tls.redirect_http,

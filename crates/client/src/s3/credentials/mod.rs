@@ -67,7 +67,7 @@ pub enum Source {
         /// The URL of the service.
         service: Url,
     },
-    /// A server beside the container.
+    /// The container's metadata server.
     Container {
         /// Its URL.
         url: Url,

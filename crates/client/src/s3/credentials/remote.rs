@@ -1,4 +1,4 @@
-//! Keys that a service has: beside a container, in a virtual machine, or for a web identity.
+//! Keys from a metadata service, of a container or a virtual machine, or for a web identity.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ pub(super) fn keys(
     }
 }
 
-/// Keys as the services beside containers and in machines write them.
+/// Keys as the metadata services of containers and machines write them.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Document {

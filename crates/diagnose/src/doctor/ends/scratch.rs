@@ -34,7 +34,7 @@ pub(crate) enum Scratch {
 }
 
 impl Scratch {
-    /// Creates a file in the folder of `beside`.
+    /// Creates a file in the same folder as `beside`.
     pub(crate) fn file(beside: &Path) -> io::Result<Self> {
         Ok(Self::File { atomic: AtomicFile::create(beside, 0o600)?, at: 0 })
     }

@@ -98,7 +98,7 @@ impl Orders {
         self.directory.port_or_known_default().unwrap_or(443)
     }
 
-    /// Checks that nobody is served the keys.
+    /// Checks that the keys are not in the served folder.
     pub(crate) fn check_root(&self, root: &Path) -> Result<()> {
         check_root(self.folder(), root)
     }

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 pub(crate) struct Orders(Infallible);
 
 impl Orders {
-    /// Returns nothing: nobody can ask for them.
+    /// Refuses `acme`, and otherwise returns nothing.
     pub(crate) fn open(
         args: &ServeArgs,
         _identities: &Identities,
@@ -35,7 +35,7 @@ impl Orders {
         match self.0 {}
     }
 
-    /// Checks that nobody is served the keys.
+    /// Does nothing: there are no keys.
     pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
         match self.0 {}
     }

@@ -24,7 +24,7 @@ pub(crate) struct ShareArgs {
     #[arg(value_name = "FILE or DIR")]
     pub(super) path: PathBuf,
 
-    /// Take files: whoever has the address can put them into the folder
+    /// Accept files: everyone with the address can upload into the folder
     #[arg(long)]
     pub(super) upload: bool,
 

@@ -1,4 +1,4 @@
-//! `underpass share`: a file or folder at an address of its own, until it was fetched or the time is
+//! `underpass share`: a file or folder at a separate address, until it was fetched or the time is
 //! over.
 
 mod args;

@@ -1,4 +1,4 @@
-//! Serves what is shared below a path that nobody can guess.
+//! Serves a share below a path that cannot be guessed.
 
 use std::ffi::OsString;
 use std::fmt::Write;
