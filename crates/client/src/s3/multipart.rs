@@ -19,7 +19,7 @@ use super::signing::hex;
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};
-use crate::upload::{Body, Event, Exchange, OnEvent, Upload, UploadError, connect};
+use crate::upload::{Body, Event, Exchange, Journal, OnEvent, Upload, UploadError, connect};
 
 /// A part that the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ pub(super) fn whole_tag(parts: &[Part]) -> Option<String> {
 /// The parts of one upload.
 pub(super) struct Parts<'p, 'a, 't> {
     client: &'p HttpClient<'a>,
+    journal: Option<&'p Journal>,
     upload: &'p Upload<'p>,
     /// The URL of the upload.
     url: &'p Url,
@@ -104,7 +105,7 @@ struct State {
 
 impl<'p, 'a, 't> Parts<'p, 'a, 't> {
     pub(super) fn new(
-        client: &'p HttpClient<'a>,
+        (client, journal): (&'p HttpClient<'a>, Option<&'p Journal>),
         upload: &'p Upload<'p>,
         url: &'p Url,
         mut sent: Vec<Part>,
@@ -122,6 +123,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         let state = State { missing, sent, report: Report::default(), error: None, tls: None };
         Self {
             client,
+            journal,
             upload,
             url,
             len,
@@ -179,7 +181,10 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                 Ok(Some((part, connection))) => {
                     backoff.reset();
                     (idle, lessons) = (connection, 0);
-                    self.state().sent.push(part);
+                    let mut state = self.state();
+                    // Under the lock, for each line begins where the last one ends.
+                    self.journal.iter().for_each(|it| it.add_part(part.number, &part.tag));
+                    state.sent.push(part);
                 }
                 Err(error) => {
                     self.state().missing.push_front((number, range));

@@ -53,6 +53,7 @@ pub fn upload<'a>(
         kept,
         len,
         report: Report::default(),
+        acknowledged: Vec::new(),
         resumed_at: 0,
         has_met: false,
         is_in_doubt: false,
@@ -90,6 +91,8 @@ struct PartwiseUpload<'u, 'a, 't> {
     kept: ResumeState,
     len: u64,
     report: Report,
+    /// The numbers and tags of the parts that the store has acknowledged to an earlier process.
+    acknowledged: Vec<(usize, String)>,
     resumed_at: u64,
     has_met: bool,
     /// Whether the last request was sent before, and may have been carried out then.
@@ -185,6 +188,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             self.abort();
             return Ok(false);
         }
+        self.acknowledged = entry.parts;
         Ok(true)
     }
 
@@ -221,7 +225,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Returns the parts that the store has; `None` if it does not know the upload.
+    /// Returns the parts that the store has, and had acknowledged; `None` if it does not know the upload.
+    /// Others were on their way when a process was killed: some stores keep them cut off, with the
+    /// length of the whole.
     fn list_parts(&mut self) -> Result<Option<Vec<Part>>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(None) };
         let (mut sent, mut marker) = (Vec::new(), 0);
@@ -237,7 +243,11 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 Err(error) => return Err(error),
             };
             let (found, next) = parts_of(&body, &all);
-            sent.extend(found);
+            let bare = |tag: &str| tag.trim_matches('"').to_owned();
+            sent.extend(found.into_iter().filter(|part| {
+                let mut known = self.acknowledged.iter();
+                known.any(|(number, tag)| *number == part.number && bare(tag) == bare(&part.tag))
+            }));
             match next.filter(|next| *next > marker) {
                 Some(next) => marker = next,
                 None => break,
@@ -278,8 +288,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     fn send(&mut self, sent: Vec<Part>) -> Result<Vec<Part>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(sent) };
         let upload = self.upload;
+        let journal = self.kept.journal.as_ref();
         let mut parts =
-            Parts::new(self.client, upload, &resource, sent, self.len, &mut *self.on_event);
+            Parts::new((self.client, journal), upload, &resource, sent, self.len, self.on_event);
         let outcome = parts.send(self.connections, self.idle.take());
         self.report.add(&parts.report());
         let (sent, tls) = parts.finish();

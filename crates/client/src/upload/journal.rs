@@ -1,8 +1,9 @@
 //! The journal of an upload, by which another process can resume it.
 //!
 //! It is one small file, written once before the first byte of the body is sent: the URL of the
-//! upload, and the version of the file. Only the server knows how much has arrived. The process
-//! that works on the upload holds a lock on the file.
+//! upload, and the version of the file. Only the server knows how much has arrived. Of an upload to a
+//! store, a line is added for each part that it has acknowledged. The process that works on the upload
+//! holds a lock on the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -27,12 +28,15 @@ pub(crate) struct JournalEntry {
     /// The version of the file: device, inode, size and the times of its last changes; and the boot
     /// id, if it had been changed just before.
     pub(crate) file: String,
+    /// The number and the entity tag of each part that a store has acknowledged.
+    #[serde(skip)]
+    pub(crate) parts: Vec<(usize, String)>,
 }
 
 impl JournalEntry {
     pub(crate) fn new(target: &str, resource: &str, file: &str) -> Self {
         let (target, resource, file) = (target.to_owned(), resource.to_owned(), file.to_owned());
-        Self { version: FORMAT, target, resource, file }
+        Self { version: FORMAT, target, resource, file, parts: Vec::new() }
     }
 }
 
@@ -63,8 +67,13 @@ impl Journal {
         }
         let mut text = String::new();
         file.by_ref().take(MAX_LEN).read_to_string(&mut text)?;
-        let entry: Option<JournalEntry> = serde_json::from_str(&text).ok();
-        let entry = entry.filter(|entry| entry.version == FORMAT);
+        let mut lines = text.lines();
+        let entry: Option<JournalEntry> =
+            lines.next().and_then(|line| serde_json::from_str(line).ok());
+        let mut entry = entry.filter(|entry| entry.version == FORMAT);
+        if let Some(entry) = &mut entry {
+            entry.parts = lines.filter_map(part).collect();
+        }
         Ok(Some((Self { file, path: path.to_owned() }, entry)))
     }
 
@@ -102,11 +111,25 @@ impl Journal {
         self.file.write_all_at(&text, 0)
     }
 
+    /// Records that a store has acknowledged a part. If that fails, the part is sent again by a process
+    /// that resumes the upload.
+    pub(crate) fn add_part(&self, number: usize, tag: &str) {
+        if let Ok(found) = self.file.metadata() {
+            let _ = self.file.write_all_at(format!("\n{number} {tag} .").as_bytes(), found.len());
+        }
+    }
+
     /// Removes the journal.
     pub(crate) fn remove(self) {
         // One that cannot be removed names an upload that the server will not know any more.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Reads the line of a part; `None` for one that was not written to its end.
+fn part(line: &str) -> Option<(usize, String)> {
+    let (number, tag) = line.strip_suffix(" .")?.split_once(' ')?;
+    Some((number.parse().ok()?, tag.to_owned()))
 }
 
 fn lock(file: &File) -> io::Result<()> {
@@ -158,8 +181,8 @@ const WRITEBACK_SECONDS: u64 = 120;
 
 const FORMAT: u32 = 1;
 
-/// The maximum size of a journal in bytes.
-const MAX_LEN: u64 = 64 << 10;
+/// The maximum size of a journal in bytes: an entry, and 10,000 parts.
+const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +204,24 @@ mod tests {
         assert_eq!(found, Some(entry));
         journal.remove();
         assert!(Journal::find(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn parts_that_were_acknowledged_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut entry = JournalEntry::new("http://a/b", "http://a/b?upload=1", "1:2:3");
+        let journal = Journal::create(&path, &entry).unwrap();
+        journal.add_part(2, "\"a b\"");
+        journal.add_part(10, "");
+        drop(journal);
+        entry.parts = vec![(2, "\"a b\"".to_owned()), (10, String::new())];
+        let text = fs::read(&path).unwrap();
+        assert_eq!(Journal::find(&path).unwrap().unwrap().1.as_ref(), Some(&entry));
+        // A process was killed while it wrote the last line.
+        fs::write(&path, &text[..text.len() - 1]).unwrap();
+        entry.parts.pop();
+        assert_eq!(Journal::find(&path).unwrap().unwrap().1, Some(entry));
     }
 
     #[test]
