@@ -1,12 +1,14 @@
 //! One version of an object: its file, what of it is there, and what is on its way.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use underpass_client::download::interpret::Version;
 use underpass_client::journal::Journal;
 
@@ -42,6 +44,11 @@ struct GenerationState {
     /// The number of fills that have failed, and the error of the last one.
     failures: (u64, Option<CacheError>),
     wakers: Vec<Waker>,
+    /// The bytes that each reader may read, by its number.
+    pins: Vec<(u64, Range<u64>)>,
+    next_reader: u64,
+    /// The range that is being removed from the file.
+    leaving: Option<Range<u64>>,
     /// Whether the origin ignores ranges.
     has_no_ranges: bool,
     /// The end of the last requested range, and how much was fetched beyond it.
@@ -52,6 +59,8 @@ struct GenerationState {
 #[derive(Debug)]
 struct ActiveFill {
     id: u64,
+    /// Where it has begun: the journal still counts from there.
+    start: u64,
     at: u64,
     /// `None` for everything up to the end.
     end: Option<u64>,
@@ -151,14 +160,84 @@ impl Generation {
         self.readers.load(Ordering::Relaxed)
     }
 
-    /// Adds a reader.
-    pub(crate) fn enter(&self) {
+    /// Adds a reader; returns its number. No byte of the file leaves it as long as it is there, unless
+    /// [`pin`](Self::pin) says that it reads less.
+    pub(crate) fn enter(&self) -> u64 {
         self.readers.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        state.next_reader += 1;
+        let number = state.next_reader;
+        state.pins.push((number, 0..u64::MAX));
+        number
+    }
+
+    /// Sets the only bytes that a reader reads from now on.
+    pub(crate) fn pin(&self, reader: u64, range: &Range<u64>) {
+        let mut state = self.state();
+        if let Some((_, pinned)) = state.pins.iter_mut().rfind(|(number, _)| *number == reader) {
+            pinned.clone_from(range);
+        }
     }
 
     /// Removes a reader.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, reader: u64) {
+        let mut state = self.state();
+        if let Some(index) = state.pins.iter().position(|(number, _)| *number == reader) {
+            state.pins.swap_remove(index);
+        }
+        drop(state);
         self.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether a range of the file has to stay, because it is read or filled.
+    pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
+        let state = self.state();
+        match self.version.is_none() || state.has_no_ranges {
+            // No part could be fetched again.
+            true => state.is_busy(),
+            false => state.is_pinned(range),
+        }
+    }
+
+    /// Removes a range from the file, which gives its room back; returns whether the rest may go too:
+    /// nothing is left, or it would be of no use. `None` if the range is pinned by now.
+    ///
+    /// A hole is read as zeros. So its bytes are not present any more before it is made, which is
+    /// decided under the lock under which readers come: those that are here read other bytes,
+    /// and no later one gets these before they have come again.
+    ///
+    /// # Errors
+    ///
+    /// If the range may still be in the journal, or in the file: the whole file then has to go.
+    pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Option<bool>> {
+        let is_empty = {
+            let mut state = self.state();
+            if self.version.is_none() || state.has_no_ranges {
+                return Ok((!state.is_busy()).then_some(true));
+            }
+            if state.is_pinned(range) {
+                return Ok(None);
+            }
+            state.present.remove(range);
+            state.leaving = Some(range.clone());
+            state.present.count() == 0
+        };
+        let outcome = self.punch(range);
+        self.state().leaving = None;
+        self.wake();
+        outcome.map(|()| Some(is_empty))
+    }
+
+    fn punch(&self, range: &Range<u64>) -> io::Result<()> {
+        // Held so that no other thread records what was on the disk before.
+        let journal = lock(&self.journal);
+        let Some(journal) = &*journal else { return Ok(()) };
+        // A journal that survives a power failure must not call a hole data.
+        journal.forget(range)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // The kernel would write zeros to a part of a page, which may be on its way to a client.
+        let end = range.end.next_multiple_of(MAX_PAGE);
+        Ok(fallocate(&self.file, flags, range.start, end - range.start)?)
     }
 
     /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how many
@@ -173,6 +252,10 @@ impl Generation {
         }
         if let Some(kind) = state.broken {
             return ReadStep::Fail(kind.into());
+        }
+        if state.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
+            state.wake_with(waker);
+            return ReadStep::Wait;
         }
         let max_distance = if state.has_no_ranges { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
@@ -323,9 +406,25 @@ impl Generation {
 }
 
 impl GenerationState {
+    fn is_busy(&self) -> bool {
+        !self.fills.is_empty() || !self.pins.is_empty()
+    }
+
+    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of an
+    /// object in use.
+    fn is_pinned(&self, range: &Range<u64>) -> bool {
+        let is_filled = |fill: &ActiveFill| {
+            fill.start < range.end && fill.end.is_none_or(|end| range.start < end)
+        };
+        self.pins.iter().any(|(_, pin)| pin.start < range.end && range.start < pin.end)
+            || self.fills.iter().any(is_filled)
+            || self.leaving.is_some()
+            || (self.is_busy() && self.present.count_in(range) == self.present.count())
+    }
+
     fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
         self.next_fill += 1;
-        self.fills.push(ActiveFill { id: self.next_fill, at, end });
+        self.fills.push(ActiveFill { id: self.next_fill, start: at, at, end });
         self.next_fill
     }
 
@@ -348,6 +447,8 @@ impl GenerationState {
         let others = self.fills.iter().map(|fill| fill.at).filter(|other| *other > at);
         // What another fill is about to fetch is not fetched twice, unless that fill is far behind.
         let end = others.fold(end, u64::min);
+        let leaving = self.leaving.iter().map(|leaving| leaving.start);
+        let end = leaving.filter(|leaving| *leaving > at).fold(end, u64::min);
         let running = self.fills.iter().map(|fill| fill.at).filter(|other| *other <= at);
         running.fold(start, u64::max).min(at)..end
     }
@@ -359,6 +460,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;
+
+/// The size of a page, or a multiple of it, on every machine.
+const MAX_PAGE: u64 = 64 << 10;
 
 /// The maximum read-ahead for sequential readers, in bytes.
 const MAX_AHEAD: u64 = 64 << 20;

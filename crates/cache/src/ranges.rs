@@ -20,6 +20,19 @@ impl RangeSet {
         self.0.splice(first..last, [joined]);
     }
 
+    /// Removes a range.
+    pub(crate) fn remove(&mut self, range: &Range<u64>) {
+        let parts = self.0.iter().flat_map(|known| {
+            [known.start..known.end.min(range.start), known.start.max(range.end)..known.end]
+        });
+        self.0 = parts.filter(|part| part.start < part.end).collect();
+    }
+
+    /// Returns the ranges in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.0.iter()
+    }
+
     /// Returns where the range that has this byte ends; `None` if no range has it.
     pub(crate) fn end_of(&self, at: u64) -> Option<u64> {
         let index = self.0.partition_point(|known| known.end <= at);
@@ -75,6 +88,21 @@ mod tests {
             (vec![0..9, 2..3], vec![0..9]),
         ] {
             assert_eq!(added.into_iter().collect::<RangeSet>().0, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_removed_is_not_there() {
+        for (removed, expected) in [
+            (0..1, vec![2..4, 6..9]),
+            (2..4, vec![6..9]),
+            (3..7, vec![2..3, 7..9]),
+            (7..8, vec![2..4, 6..7, 8..9]),
+            (0..20, vec![]),
+        ] {
+            let mut set: RangeSet = [2..4, 6..9].into_iter().collect();
+            set.remove(&removed);
+            assert_eq!(set.0, expected, "{removed:?}");
         }
     }
 

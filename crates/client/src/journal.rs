@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
@@ -39,7 +39,8 @@ pub struct Journal<S> {
     folder: OwnedFd,
     name: OsString,
     subject: S,
-    inner: Mutex<Inner>,
+    /// Boxed, for a download keeps its journal within an enum.
+    inner: Box<Mutex<Inner>>,
 }
 
 #[derive(Debug)]
@@ -50,6 +51,8 @@ struct Inner {
     pieces: Vec<Piece>,
     /// Ranges that are known to be on the disk.
     safe: Vec<Range<u64>>,
+    /// The numbers of pieces of which nothing is left, for others.
+    void: Vec<usize>,
 }
 
 /// A piece, of which the first `done` bytes have arrived.
@@ -102,7 +105,8 @@ impl<S: Clone + Serialize> Journal<S> {
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
         let (file, pieces_at) = write(&folder, name, &subject, &pieces, &safe)?;
-        let inner = Mutex::new(Inner { file, pieces_at, pieces, safe });
+        let inner = Inner { file, pieces_at, pieces, safe, void: Vec::new() };
+        let inner = Box::new(Mutex::new(inner));
         Ok(Self { folder, name: name.to_owned(), subject, inner })
     }
 
@@ -129,8 +133,12 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Adds a piece that is about to be fetched; returns its number for [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
-        inner.pieces.push(Piece { start: piece.start, end: piece.end, done: 0 });
-        let number = inner.pieces.len() - 1;
+        let piece = Piece { start: piece.start, end: piece.end, done: 0 };
+        let number = inner.void.pop().unwrap_or(inner.pieces.len());
+        match inner.pieces.get_mut(number) {
+            Some(void) => *void = piece,
+            None => inner.pieces.push(piece),
+        }
         inner.write_piece(number);
         number
     }
@@ -140,6 +148,43 @@ impl<S: Clone + Serialize> Journal<S> {
         let mut inner = self.lock();
         inner.pieces[number].done = done;
         inner.write_piece(number);
+    }
+
+    /// Forgets a range, no piece of which still makes progress, and syncs that to the disk: afterwards its
+    /// bytes may go.
+    ///
+    /// # Errors
+    ///
+    /// As fsync(2), and those of [`create`](Self::create). An earlier journal may then count.
+    pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let mut after = Vec::new();
+        for (number, piece) in inner.pieces.iter_mut().enumerate() {
+            let present = piece.present();
+            if present.is_empty() || present.end <= range.start || range.end <= present.start {
+                continue;
+            }
+            if range.end < present.end {
+                let (start, end) = (range.end, present.end);
+                after.push(Piece { start, end, done: end - start });
+            }
+            piece.end = piece.start.max(range.start);
+            piece.done = piece.end - piece.start;
+            if piece.done == 0 {
+                inner.void.push(number);
+            }
+        }
+        inner.pieces.extend(after);
+        let parts = inner.safe.iter().flat_map(|safe| {
+            [safe.start..safe.end.min(range.start), safe.start.max(range.end)..safe.end]
+        });
+        inner.safe = parts.filter(|part| part.start < part.end).collect();
+        let (file, pieces_at) =
+            write(&self.folder, &self.name, &self.subject, &inner.pieces, &inner.safe)?;
+        (inner.file, inner.pieces_at) = (file, pieces_at);
+        inner.file.sync_all()?;
+        Ok(fsync(&self.folder)?)
     }
 
     /// Returns the ranges that have arrived, in ascending order.
@@ -412,6 +457,35 @@ mod tests {
             fs::write(&path, text).expect("written");
             let present = read(&open(folder.path()), name).map(|known| known.present);
             assert!(present.unwrap_or_default().is_empty(), "{to}");
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_neither_present_nor_safe() {
+        for (forgotten, expected) in [
+            (0..10, vec![10..40]),
+            (5..35, vec![0..5, 35..40]),
+            (10..20, vec![0..10, 20..40]),
+            (0..50, vec![]),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let name = OsStr::new("journal");
+            let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
+            for (piece, done) in [(0..10, 10), (10..30, 20), (30..60, 10)] {
+                let number = journal.begin(&piece);
+                journal.record_progress(number, done);
+            }
+            let part = File::create(folder.path().join("part")).expect("a file");
+            journal.save(&part).expect("saved");
+            journal.forget(&forgotten).expect("forgotten");
+            assert_eq!(journal.present(), expected, "{forgotten:?}");
+            let known = read(&open(folder.path()), name).expect("a journal");
+            assert_eq!((&known.present, &known.safe), (&expected, &expected), "{forgotten:?}");
+            // What comes after that is in no place of another piece.
+            let number = journal.begin(&(100..110));
+            journal.record_progress(number, 5);
+            let known = read(&open(folder.path()), name).expect("a journal");
+            assert_eq!(known.present, [expected, vec![100..105]].concat(), "{forgotten:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::key::Key;
 use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
 use crate::shared::{CacheEvent, Counters, Permit, Shared};
-use crate::store::{Head, is_forwarded};
+use crate::store::{Head, Unit, is_divided, is_forwarded};
 
 pub use folders::FolderLookup;
 pub use operate::StoredObject;
@@ -323,7 +323,10 @@ impl Cache {
         cache: CacheStatus,
         request: &ObjectRequest,
     ) -> Box<CacheEntry> {
-        self.shared.quota.touch(object.key.digest());
+        // Of a large object each reader says which extents it uses.
+        if !is_divided(generation.len()) {
+            self.shared.quota.touch(&Unit::of(object.key.digest(), None, 0));
+        }
         let head = generation.head();
         let freshness = head.freshness(&self.shared.options.rules);
         let ttl = Some(freshness.remaining(SystemTime::now()));
@@ -411,7 +414,7 @@ impl CacheEntry {
 /// Scans the folder once, and then syncs new bytes for as long as the cache exists.
 fn maintain(shared: &Weak<Shared>) {
     if let Some(shared) = shared.upgrade() {
-        shared.folder.scan(&mut |digest, bytes| shared.quota.add_existing(&digest, bytes));
+        shared.folder.scan(&mut |digest, units| shared.quota.add_existing(&digest, units));
     }
     loop {
         std::thread::sleep(SAVE_INTERVAL);

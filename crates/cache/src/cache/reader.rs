@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -12,6 +13,7 @@ use crate::fill::{self, Relay};
 use crate::generation::{Generation, ReadStep};
 use crate::object::Object;
 use crate::shared::Shared;
+use crate::store::{Unit, is_divided};
 
 /// A reader of an object.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub struct Reader {
     shared: Arc<Shared>,
     object: Arc<Object>,
     generation: Arc<Generation>,
+    /// Its number among the readers of the version.
+    number: u64,
+    /// The extent that was read last, by the offset of its start.
+    extent: AtomicU64,
     seen: u64,
     cdn_loop: String,
     client: Option<IpAddr>,
@@ -34,9 +40,40 @@ impl Reader {
         (cdn_loop, client): (String, Option<IpAddr>),
         relay: Option<Relay>,
     ) -> Self {
-        generation.enter();
+        let number = generation.enter();
         let seen = generation.failures();
-        Self { shared, object, generation, seen, cdn_loop, client, relay: Mutex::new(relay) }
+        let extent = AtomicU64::new(u64::MAX);
+        Self {
+            shared,
+            object,
+            generation,
+            number,
+            extent,
+            seen,
+            cdn_loop,
+            client,
+            relay: Mutex::new(relay),
+        }
+    }
+
+    /// Says that only these bytes will be read: other extents of a large object may leave the file.
+    pub fn narrow(&self, range: &Range<u64>) {
+        if is_divided(self.generation.len()) {
+            self.generation.pin(self.number, range);
+            self.touch(range.start);
+        }
+    }
+
+    /// Counts the use of the extent that has this byte, once for each time it is entered.
+    fn touch(&self, at: u64) {
+        let len = self.generation.len();
+        if is_divided(len) {
+            let unit = Unit::of(self.object.key.digest(), len, at);
+            let start = unit.range(len).start;
+            if self.extent.swap(start, Ordering::Relaxed) != start {
+                self.shared.quota.touch(&unit);
+            }
+        }
     }
 
     /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
@@ -93,7 +130,10 @@ impl Reader {
         }
         *relay = None;
         match self.generation.step(at, end, self.seen, context.waker()) {
-            ReadStep::Available(end) => Poll::Ready(Ok(end)),
+            ReadStep::Available(end) => {
+                self.touch(at);
+                Poll::Ready(Ok(end))
+            }
             ReadStep::Fail(error)
                 if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
                     && self.generation.version().is_some()
@@ -148,6 +188,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.generation.leave();
+        self.generation.leave(self.number);
     }
 }

@@ -22,8 +22,9 @@ use super::request::{fields, file_request};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::object::Object;
+use crate::ranges::RangeSet;
 use crate::shared::{Counters, FillReport, Shared};
-use crate::store::stored_fields;
+use crate::store::{stored_fields, units};
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
@@ -33,8 +34,10 @@ pub(super) struct Fill {
     id: u64,
     /// The bytes that are still missing; to the end of the body if the length is not known.
     rest: Range<u64>,
-    /// The number of bytes reserved and not yet written.
+    /// The number of bytes reserved.
     reserved: u64,
+    /// The bytes that were written.
+    stored: RangeSet,
     cdn_loop: String,
     error: Option<CacheError>,
     started: Instant,
@@ -112,6 +115,7 @@ impl Fill {
             id,
             rest,
             reserved: 0,
+            stored: RangeSet::default(),
             cdn_loop: cdn_loop.to_owned(),
             error: None,
             started: Instant::now(),
@@ -395,6 +399,7 @@ impl Fill {
         notify(start + bytes, true);
         self.reserved += growth.reserved;
         self.rest.start = start + bytes;
+        self.stored.add(start..start + bytes);
         self.report.add(&received.report);
         Counters::add(&self.shared.counters.origin_bytes, bytes);
         if let Some(refused) = growth.refused {
@@ -417,24 +422,19 @@ impl Fill {
             return self.has_left();
         }
         let is_small = self.rest.end - self.rest.start <= STOP_ALIGNMENT;
-        let len = self.generation.len().unwrap_or(0);
-        if self.generation.readers() == 0 && self.generation.broken().is_some() {
-            return true;
-        }
-        self.generation.readers() == 0 && !is_small && self.generation.count() < len / 2
+        let is_mostly_missing = self.generation.count() < self.generation.len().unwrap_or(0) / 2;
+        self.generation.readers() == 0
+            && (self.generation.broken().is_some() || (!is_small && is_mostly_missing))
     }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
         let written = self.report.bytes();
+        let (digest, len) = (self.object.key.digest(), self.generation.len());
         let is_stored = self.generation.is_stored() && self.writer.is_none();
-        let digest = self.object.key.digest();
-        let kept = self.reserved.min(written);
-        self.shared.quota.release(is_stored.then_some(digest), kept, self.reserved - kept);
-        if is_stored && written > kept {
-            self.shared.quota.release(Some(digest), written - kept, 0);
-        }
+        let stored = is_stored.then(|| units(digest, len, self.stored.iter()));
+        self.shared.quota.release(self.reserved, &stored.unwrap_or_default());
         if std::thread::panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
         }

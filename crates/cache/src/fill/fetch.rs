@@ -23,7 +23,7 @@ use crate::generation::Generation;
 use crate::object::{FetchGuard, FetchOutcome, Object};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared};
-use crate::store::{Head, millis, stored_fields};
+use crate::store::{Head, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -33,7 +33,7 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let purges = object.state().purges;
     if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str()) {
         let present: RangeSet = contents.present.into_iter().collect();
-        shared.quota.add_existing(digest, present.count());
+        shared.quota.add_existing(digest, &units(digest, contents.subject.size, present.iter()));
         let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
         let mut state = object.state();
         if state.purges == purges {
@@ -299,7 +299,7 @@ impl Fetch<'_> {
             Ok(generation) => Arc::new(generation),
             // The disk is full or broken.
             Err(_) => {
-                self.shared.quota.release(None, 0, reserved);
+                self.shared.quota.release(reserved, &[]);
                 return self.relay(received, total, start..end);
             }
         };

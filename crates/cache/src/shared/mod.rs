@@ -28,7 +28,7 @@ use crate::key::{Digest, Key};
 use crate::object::Object;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
-use crate::store::{DiskQuota, Folder, QuotaExceeded, Restored};
+use crate::store::{DiskQuota, Folder, QuotaExceeded, Restored, Unit, is_divided};
 
 /// What all parts of a cache share.
 pub(crate) struct Shared {
@@ -109,7 +109,7 @@ pub struct CacheStats {
     pub origin_bytes: u64,
     /// Bytes relayed from origins to clients without being stored.
     pub relayed_bytes: u64,
-    /// Objects evicted to free space.
+    /// Objects, and extents of large ones, evicted to free space.
     pub evicted: u64,
     /// Objects that were dropped because the disk failed to read them.
     pub damaged: u64,
@@ -292,11 +292,11 @@ impl Shared {
     /// Reserves space for a fill, evicting other objects if necessary.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            let is_pinned = |digest: &Digest| self.is_pinned(digest);
+            let is_pinned = |unit: &Unit| self.is_pinned(unit);
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
                 Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
-                Err(QuotaExceeded::Evict(digest)) => self.evict_one(&digest),
+                Err(QuotaExceeded::Evict(unit)) => self.evict_one(&unit),
             }
         }
         Err(CacheErrorKind::NoRoom.into())
@@ -311,22 +311,39 @@ impl Shared {
             if before.saturating_sub(left) >= bytes {
                 break;
             }
-            let Some(digest) = self.quota.next(|digest| self.is_pinned(digest)) else { break };
-            self.evict_one(&digest);
+            let Some(unit) = self.quota.next(|unit| self.is_pinned(unit)) else { break };
+            self.evict_one(&unit);
         }
         left < before
     }
 
-    fn evict_one(&self, digest: &Digest) {
-        self.remove(digest);
+    /// Evicts an object, or an extent of one that is in memory. What nobody has asked for lately is
+    /// not, and leaves as a whole.
+    fn evict_one(&self, unit: &Unit) {
+        let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
+        let evicted = current.map(|current| current.evict(&unit.range(current.len())));
+        match evicted {
+            // A reader has come meanwhile.
+            Some(Ok(None)) => return,
+            Some(Ok(Some(false))) => self.quota.removed_unit(unit),
+            _ => drop(self.remove(&unit.digest)),
+        }
         Counters::add(&self.counters.evicted, 1);
     }
 
-    /// Returns whether an object is being filled or read, so that removing it would free no space now.
-    fn is_pinned(&self, digest: &Digest) -> bool {
+    /// Returns whether a unit is being filled or read, so that removing it would free no space now.
+    fn is_pinned(&self, unit: &Unit) -> bool {
+        let current = self.current(&unit.digest);
+        current.is_some_and(|current| match is_divided(current.len()) {
+            true => current.is_pinned(&unit.range(current.len())),
+            false => current.is_filling() || current.readers() > 0,
+        })
+    }
+
+    /// Returns the version of an object that is in memory.
+    fn current(&self, digest: &Digest) -> Option<Arc<Generation>> {
         let object = self.objects().get(digest).cloned();
-        let current = object.and_then(|object| object.current());
-        current.is_some_and(|current| current.is_filling() || current.readers() > 0)
+        object.and_then(|object| object.current())
     }
 
     /// Removes an object from the disk and from memory. Its readers still get all of it.

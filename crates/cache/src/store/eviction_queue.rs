@@ -1,30 +1,34 @@
-//! Which object is removed next: S3-FIFO (Yang and others, SOSP 2023).
+//! Which object, or extent of a large one, is removed next: S3-FIFO (Yang and others, SOSP 2023).
 //!
 //! New objects enter a small queue, and those that are not requested again leave from its end; the
 //! others move to the main queue. So a scan of everything passes through a tenth of the space and
 //! leaves the rest alone. Objects that were removed from the small queue are remembered for a
 //! while, and enter the main one if they come back.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
+use super::unit::Unit;
 use crate::key::Digest;
 
 /// The queues of one cache.
 #[derive(Debug, Default)]
 pub(crate) struct EvictionQueue {
-    entries: HashMap<Digest, QueueEntry>,
+    /// Sorted, so that the extents of an object are neighbours.
+    entries: BTreeMap<Unit, QueueEntry>,
+    /// The number of objects, whatever the number of their extents.
+    objects: u64,
     small: VecDeque<Slot>,
     main: VecDeque<Slot>,
     /// The number of the next slot.
     next_slot: u64,
     small_bytes: u64,
     bytes: u64,
-    ghosts: VecDeque<Digest>,
-    remembered: HashSet<Digest>,
+    ghosts: VecDeque<Unit>,
+    remembered: HashSet<Unit>,
 }
 
 /// A place in a queue. It is void if the object was removed, or has another slot.
-type Slot = (Digest, u64);
+type Slot = (Unit, u64);
 
 #[derive(Debug)]
 struct QueueEntry {
@@ -43,32 +47,46 @@ impl EvictionQueue {
     }
 
     /// Returns the number of objects.
+    pub(crate) fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Returns the number of objects and extents.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Returns whether an object is in the queues.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
-        self.entries.contains_key(digest)
+        self.extents(digest).next().is_some()
     }
 
-    /// Records that an object was used.
-    pub(crate) fn touch(&mut self, digest: &Digest) {
-        if let Some(entry) = self.entries.get_mut(digest) {
+    /// Returns what is known of an object: itself or its extents.
+    fn extents(&self, digest: &Digest) -> impl Iterator<Item = Unit> {
+        let unit = |extent| Unit { digest: *digest, extent };
+        self.entries.range(unit(0)..=unit(u32::MAX)).map(|(unit, _)| *unit)
+    }
+
+    /// Records that a unit was used.
+    pub(crate) fn touch(&mut self, unit: &Unit) {
+        if let Some(entry) = self.entries.get_mut(unit) {
             entry.uses = (entry.uses + 1).min(3);
         }
     }
 
-    /// Adds bytes to an object, which may be new.
-    pub(crate) fn add(&mut self, digest: &Digest, bytes: u64) {
-        let is_main = match self.entries.get(digest) {
+    /// Adds bytes to a unit, which may be new.
+    pub(crate) fn add(&mut self, unit: &Unit, bytes: u64) {
+        let is_main = match self.entries.get(unit) {
             Some(entry) => entry.is_main,
-            None => self.remembered.remove(digest),
+            None => {
+                self.objects += u64::from(!self.has(&unit.digest));
+                self.remembered.remove(unit)
+            }
         };
         let (small, main, slot) = (&mut self.small, &mut self.main, &mut self.next_slot);
-        let entry = self.entries.entry(*digest).or_insert_with(|| {
+        let entry = self.entries.entry(*unit).or_insert_with(|| {
             *slot += 1;
-            if is_main { main } else { small }.push_back((*digest, *slot));
+            if is_main { main } else { small }.push_back((*unit, *slot));
             QueueEntry { slot: *slot, bytes: 0, uses: 0, is_main }
         });
         entry.bytes += bytes;
@@ -78,10 +96,17 @@ impl EvictionQueue {
         }
     }
 
-    /// Removes an object; returns its bytes.
+    /// Removes an object with all its extents; returns its bytes.
     pub(crate) fn remove(&mut self, digest: &Digest) -> u64 {
+        let extents: Vec<_> = self.extents(digest).collect();
+        extents.iter().map(|unit| self.remove_unit(unit)).sum()
+    }
+
+    /// Removes a unit; returns its bytes.
+    pub(crate) fn remove_unit(&mut self, unit: &Unit) -> u64 {
         // Its slot is dropped when it comes to the front, or when most are void.
-        let Some(entry) = self.entries.remove(digest) else { return 0 };
+        let Some(entry) = self.entries.remove(unit) else { return 0 };
+        self.objects -= u64::from(!self.has(&unit.digest));
         self.bytes -= entry.bytes;
         if !entry.is_main {
             self.small_bytes -= entry.bytes;
@@ -94,10 +119,10 @@ impl EvictionQueue {
         entry.bytes
     }
 
-    /// Returns the object to remove next, which stays until [`remove`](Self::remove); `None` if
-    /// there is none that may be removed.
-    pub(crate) fn next(&mut self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
-        // Each object passes the front at most four times before its uses are gone.
+    /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit); `None`
+    /// if there is none that may be removed.
+    pub(crate) fn next(&mut self, is_pinned: impl Fn(&Unit) -> bool) -> Option<Unit> {
+        // Each unit passes the front at most four times before its uses are gone.
         for _ in 0..4 * self.entries.len() + 4 {
             for queue in [&mut self.small, &mut self.main] {
                 while queue.front().is_some_and(|slot| !is_valid(&self.entries, slot)) {
@@ -108,9 +133,9 @@ impl EvictionQueue {
             let from_small = is_small_due && !self.small.is_empty();
             let queue = if from_small { &mut self.small } else { &mut self.main };
             let slot = queue.pop_front()?;
-            let digest = slot.0;
-            let Some(entry) = self.entries.get_mut(&digest) else { continue };
-            if is_pinned(&digest) {
+            let unit = slot.0;
+            let Some(entry) = self.entries.get_mut(&unit) else { continue };
+            if is_pinned(&unit) {
                 queue.push_back(slot);
                 entry.uses = entry.uses.saturating_sub(1);
             } else if from_small && entry.uses > 1 {
@@ -123,18 +148,18 @@ impl EvictionQueue {
             } else {
                 queue.push_front(slot);
                 if from_small {
-                    self.remember(digest);
+                    self.remember(unit);
                 }
-                return Some(digest);
+                return Some(unit);
             }
         }
         None
     }
 
-    /// Remembers an object that leaves the small queue.
-    fn remember(&mut self, digest: Digest) {
-        if self.remembered.insert(digest) {
-            self.ghosts.push_back(digest);
+    /// Remembers a unit that leaves the small queue.
+    fn remember(&mut self, unit: Unit) {
+        if self.remembered.insert(unit) {
+            self.ghosts.push_back(unit);
         }
         while self.ghosts.len() > self.main.len().max(MIN_GHOSTS) {
             if let Some(oldest) = self.ghosts.pop_front() {
@@ -144,9 +169,9 @@ impl EvictionQueue {
     }
 }
 
-/// Returns whether an object has this slot.
-fn is_valid(entries: &HashMap<Digest, QueueEntry>, (digest, slot): &Slot) -> bool {
-    entries.get(digest).is_some_and(|entry| entry.slot == *slot)
+/// Returns whether a unit has this slot.
+fn is_valid(entries: &BTreeMap<Unit, QueueEntry>, (unit, slot): &Slot) -> bool {
+    entries.get(unit).is_some_and(|entry| entry.slot == *slot)
 }
 
 /// The small queue has this share of all bytes: a tenth.
@@ -165,10 +190,14 @@ mod tests {
         digest
     }
 
+    fn unit(number: u32) -> Unit {
+        Unit { digest: digest(number), extent: 0 }
+    }
+
     fn make_room(queue: &mut EvictionQueue, limit: u64) {
         while queue.bytes() > limit {
             let next = queue.next(|_| false).expect("an object");
-            queue.remove(&next);
+            queue.remove_unit(&next);
         }
     }
 
@@ -179,17 +208,17 @@ mod tests {
         for round in 0..3 {
             for number in hot.clone() {
                 match round {
-                    0 => queue.add(&digest(number), 1),
-                    _ => queue.touch(&digest(number)),
+                    0 => queue.add(&unit(number), 1),
+                    _ => queue.touch(&unit(number)),
                 }
             }
         }
         // Ten times the budget passes by.
         for number in 1000..2000 {
-            queue.add(&digest(number), 1);
+            queue.add(&unit(number), 1);
             make_room(&mut queue, 100);
             if number % 4 == 0 {
-                queue.touch(&digest(number / 4 % 90));
+                queue.touch(&unit(number / 4 % 90));
             }
         }
         let left = hot.filter(|number| queue.has(&digest(*number))).count();
@@ -201,10 +230,10 @@ mod tests {
     #[test]
     fn what_comes_back_soon_is_kept_longer() {
         let mut queue = EvictionQueue::default();
-        (0..10).for_each(|number| queue.add(&digest(number), 10));
+        (0..10).for_each(|number| queue.add(&unit(number), 10));
         make_room(&mut queue, 90);
         assert!(!queue.has(&digest(0)));
-        queue.add(&digest(0), 10);
+        queue.add(&unit(0), 10);
         make_room(&mut queue, 20);
         assert!(queue.has(&digest(0)));
     }
@@ -212,16 +241,16 @@ mod tests {
     #[test]
     fn what_was_removed_leaves_nothing_behind() {
         let mut queue = EvictionQueue::default();
-        queue.add(&digest(1), 1);
+        queue.add(&unit(1), 1);
         for _ in 0..10_000 {
-            queue.add(&digest(2), 1);
+            queue.add(&unit(2), 1);
             assert_eq!(queue.remove(&digest(2)), 1);
         }
         assert!(queue.small.len() <= 2 * MIN_GHOSTS, "{}", queue.small.len());
-        queue.add(&digest(2), 1);
-        queue.add(&digest(3), 1);
+        queue.add(&unit(2), 1);
+        queue.add(&unit(3), 1);
         for expected in [1, 2, 3] {
-            assert_eq!(queue.next(|_| false), Some(digest(expected)));
+            assert_eq!(queue.next(|_| false), Some(unit(expected)));
             queue.remove(&digest(expected));
         }
         assert_eq!(queue.next(|_| false), None);
@@ -230,13 +259,30 @@ mod tests {
     #[test]
     fn what_is_pinned_stays_and_all_may_be() {
         let mut queue = EvictionQueue::default();
-        queue.add(&digest(1), 10);
-        queue.add(&digest(2), 10);
-        assert_eq!(queue.next(|digest| digest[0] == 1), Some(digest(2)));
+        queue.add(&unit(1), 10);
+        queue.add(&unit(2), 10);
+        assert_eq!(queue.next(|unit| unit.digest[0] == 1), Some(unit(2)));
         assert_eq!(queue.next(|_| true), None);
         assert_eq!(queue.remove(&digest(1)), 10);
         assert_eq!(queue.remove(&digest(1)), 0);
         assert_eq!(queue.bytes(), 10);
         assert_eq!(EvictionQueue::default().next(|_| false), None);
+    }
+
+    #[test]
+    fn extents_leave_one_by_one_and_count_as_one_object() {
+        let mut queue = EvictionQueue::default();
+        let extent = |extent| Unit { extent, ..unit(1) };
+        for number in 0..3 {
+            queue.add(&extent(number), 10);
+        }
+        queue.add(&unit(2), 10);
+        queue.touch(&extent(0));
+        queue.touch(&extent(0));
+        assert_eq!((queue.objects(), queue.len(), queue.bytes()), (2, 4, 40));
+        assert_eq!(queue.next(|_| false), Some(extent(1)));
+        assert_eq!((queue.remove_unit(&extent(1)), queue.objects()), (10, 2));
+        assert_eq!((queue.remove(&digest(1)), queue.objects()), (20, 1));
+        assert!(!queue.has(&digest(1)) && queue.has(&digest(2)));
     }
 }

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 
 use super::head::{Head, millis};
+use super::unit::{Unit, is_divided, units};
 use crate::error::OpenError;
 use crate::key::Digest;
 
@@ -267,9 +268,9 @@ impl Folder {
         is_it
     }
 
-    /// Calls `note` with each stored object and its size on the disk, and removes files that
+    /// Calls `note` with each stored object, its units and their sizes on the disk, and removes files that
     /// terminated processes have left.
-    pub(crate) fn scan(&self, note: &mut dyn FnMut(Digest, u64)) {
+    pub(crate) fn scan(&self, note: &mut Note<'_>) {
         let objects = self.path.join(OBJECTS);
         let Ok(shards) = fs::read_dir(objects) else { return };
         for shard in shards.flatten() {
@@ -280,14 +281,17 @@ impl Folder {
         }
     }
 
-    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, note: &mut dyn FnMut(Digest, u64)) {
+    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, note: &mut Note<'_>) {
         let name_of_file = file.file_name();
         let Some((digest, number)) = parse(&name_of_file) else { return };
         let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
         let named = journal::read::<Head>(&shard, name(&digest).as_ref());
-        let is_named = named.is_some_and(|named| *named.subject.body == *name_of_file);
-        match file.metadata() {
-            Ok(found) if is_named => note(digest, found.blocks() * 512),
+        let named = named.filter(|named| *named.subject.body == *name_of_file);
+        match (file.metadata(), named) {
+            (Ok(found), Some(named)) => match named.subject.size {
+                size if is_divided(size) => note(digest, &units(&digest, size, &named.present)),
+                _ => note(digest, &[(Unit::of(&digest, None, 0), found.blocks() * 512)]),
+            },
             // A file of this process may get its journal in a moment.
             _ if number >= self.first => {}
             _ => drop(fs::remove_file(file.path())),
@@ -309,6 +313,9 @@ impl Folder {
         }
     }
 }
+
+/// Is called with a stored object, its units and their bytes.
+type Note<'n> = dyn FnMut(Digest, &[(Unit, u64)]) + 'n;
 
 /// Returns the name of an object's journal.
 fn name(digest: &Digest) -> String {

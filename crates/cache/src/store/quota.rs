@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstatvfs;
 
 use super::eviction_queue::EvictionQueue;
+use super::unit::Unit;
 use crate::key::Digest;
 use crate::options::KeepFree;
 
@@ -37,8 +38,8 @@ struct Missing {
 /// Why space cannot be reserved.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum QuotaExceeded {
-    /// This object must be evicted first.
-    Evict(Digest),
+    /// This object or extent must be evicted first.
+    Evict(Unit),
     /// Nothing can be evicted.
     Permanently,
 }
@@ -53,7 +54,7 @@ impl DiskQuota {
         &self,
         bytes: u64,
         disk: &OwnedFd,
-        is_pinned: impl Fn(&Digest) -> bool,
+        is_pinned: impl Fn(&Unit) -> bool,
     ) -> Result<(), QuotaExceeded> {
         let mut state = self.lock();
         if state.is_read_only() {
@@ -92,8 +93,8 @@ impl DiskQuota {
         self.lock().is_read_only()
     }
 
-    /// Returns the object to evict next.
-    pub(crate) fn next(&self, is_pinned: impl Fn(&Digest) -> bool) -> Option<Digest> {
+    /// Returns the object or extent to evict next.
+    pub(crate) fn next(&self, is_pinned: impl Fn(&Unit) -> bool) -> Option<Unit> {
         self.lock().queue.next(is_pinned)
     }
 
@@ -119,26 +120,29 @@ impl DiskQuota {
         Missing { bytes, files }
     }
 
-    /// Releases reserved bytes: those written to a stored object, and those that will not be written.
-    pub(crate) fn release(&self, digest: Option<&Digest>, written: u64, unwritten: u64) {
+    /// Releases reserved bytes, and adds those that were written to units of stored objects.
+    pub(crate) fn release(&self, reserved: u64, written: &[(Unit, u64)]) {
         let mut state = self.lock();
-        state.reserved = state.reserved.saturating_sub(written + unwritten);
-        if let Some(digest) = digest {
-            state.queue.add(digest, written);
-        }
+        state.reserved = state.reserved.saturating_sub(reserved);
+        written.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
     }
 
     /// Adds an object that an earlier process has stored, unless it was added already.
-    pub(crate) fn add_existing(&self, digest: &Digest, bytes: u64) {
+    pub(crate) fn add_existing(&self, digest: &Digest, units: &[(Unit, u64)]) {
         let mut state = self.lock();
         if !state.queue.has(digest) {
-            state.queue.add(digest, bytes);
+            units.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
         }
     }
 
-    /// Records that an object was used.
-    pub(crate) fn touch(&self, digest: &Digest) {
-        self.lock().queue.touch(digest);
+    /// Records that a unit was used.
+    pub(crate) fn touch(&self, unit: &Unit) {
+        self.lock().queue.touch(unit);
+    }
+
+    /// Removes a unit from the books.
+    pub(crate) fn removed_unit(&self, unit: &Unit) {
+        self.lock().queue.remove_unit(unit);
     }
 
     /// Removes an object from the books; returns its bytes.
@@ -154,7 +158,7 @@ impl DiskQuota {
     /// Returns the bytes and the number of objects, and the bytes that are reserved.
     pub(crate) fn usage(&self) -> (u64, u64, u64) {
         let state = self.lock();
-        (state.queue.bytes(), state.queue.len() as u64, state.reserved)
+        (state.queue.bytes(), state.queue.objects(), state.reserved)
     }
 
     fn lock(&self) -> MutexGuard<'_, QuotaState> {

@@ -12,7 +12,7 @@ use crate::scripted_origin::{Gate, Object, Origin, Sending};
 const MIB: usize = 1 << 20;
 
 /// The bytes that the folder takes, as du(1) counts them.
-fn used(node: &Node) -> u64 {
+pub fn used(node: &Node) -> u64 {
     let output = Command::new("du").args(["-s", "-B1"]).arg(node.cache.path()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()

@@ -7,6 +7,7 @@
 mod rig;
 
 mod budget;
+mod extents;
 mod fills;
 mod freshness;
 mod full_size;

@@ -49,6 +49,10 @@ impl CachedBody {
                 (vec![(Vec::new(), 0..len.unwrap_or(u64::MAX))], Vec::new())
             }
         };
+        let all = parts.iter().map(|(_, range)| range.clone());
+        if let Some(all) = all.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)) {
+            reader.narrow(&all);
+        }
         Self { reader, parts, closing, is_chunked: len.is_none() }
     }
 

@@ -111,6 +111,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
 /// Waits until a range of an object is here; returns how many bytes of it were not.
 async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError> {
     let reader = entry.reader();
+    if let Some(len) = entry.len() {
+        reader.narrow(&(from..to.min(len)));
+    }
     // The answer that has just begun to come was begun for this request.
     let present = match entry.cache.forward {
         Some(Forward::UriMiss) => 0,
@@ -179,7 +182,7 @@ pub(crate) fn metrics(cache: &Cache) -> String {
         ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
         ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
         ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
-        ("evicted_total", "counter", "Objects removed to make room.", counters.evicted),
+        ("evicted_total", "counter", "Objects and extents removed to make room.", counters.evicted),
         ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
         ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
         ("read_only", "gauge", "Whether nothing is stored.", counters.is_read_only.into()),

@@ -1,0 +1,87 @@
+//! What is removed at once: a whole object, or an extent of a large one.
+
+use std::ops::Range;
+
+use crate::key::Digest;
+
+/// An object, or an extent of a large one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Unit {
+    pub(crate) digest: Digest,
+    /// The number of the extent; 0 for a whole object.
+    pub(crate) extent: u32,
+}
+
+impl Unit {
+    /// Returns the unit of an object of this length that has the byte `at`.
+    pub(crate) fn of(digest: &Digest, len: Option<u64>, at: u64) -> Self {
+        let extent = if is_divided(len) { at / EXTENT } else { 0 };
+        Self { digest: *digest, extent: u32::try_from(extent).unwrap_or(u32::MAX) }
+    }
+
+    /// Returns the bytes of its object that it has.
+    pub(crate) fn range(&self, len: Option<u64>) -> Range<u64> {
+        match len.filter(|_| is_divided(len)) {
+            Some(len) => {
+                let start = u64::from(self.extent) * EXTENT;
+                start..(start + EXTENT).min(len)
+            }
+            None => 0..u64::MAX,
+        }
+    }
+}
+
+/// Returns whether an object of this length has extents.
+pub(crate) fn is_divided(len: Option<u64>) -> bool {
+    len.is_some_and(|len| len > EXTENT && len < EXTENT << 31)
+}
+
+/// Returns the units of ranges of a stored object, with the number of bytes in each; at least one.
+pub(crate) fn units<'r>(
+    digest: &Digest,
+    len: Option<u64>,
+    ranges: impl IntoIterator<Item = &'r Range<u64>>,
+) -> Vec<(Unit, u64)> {
+    let mut units = Vec::new();
+    for range in ranges {
+        let mut at = range.start;
+        while at < range.end {
+            let unit = Unit::of(digest, len, at);
+            let end = unit.range(len).end.min(range.end).max(at + 1);
+            units.push((unit, end - at));
+            at = end;
+        }
+    }
+    if units.is_empty() {
+        // Its name and its journal take room too.
+        units.push((Unit::of(digest, len, 0), 0));
+    }
+    units
+}
+
+/// The length of an extent: what a fill without readers brings at least.
+const EXTENT: u64 = 64 << 20;
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_objects_have_extents() {
+        let digest = [1; 32];
+        let of = |len, ranges: &[Range<u64>]| {
+            let units = units(&digest, len, ranges);
+            units.into_iter().map(|(unit, bytes)| (unit.extent, bytes)).collect::<Vec<_>>()
+        };
+        let long = EXTENT + 5;
+        assert_eq!(of(Some(EXTENT), &[0..EXTENT]), [(0, EXTENT)]);
+        assert_eq!(of(None, &[0..long]), [(0, long)]);
+        assert_eq!((of(Some(0), &[]), of(Some(long), &[])), (vec![(0, 0)], vec![(0, 0)]));
+        assert_eq!(of(Some(long), &[0..long]), [(0, EXTENT), (1, 5)]);
+        assert_eq!(of(Some(3 * EXTENT), &[1..3, EXTENT - 1..EXTENT + 1]), [(0, 2), (0, 1), (1, 1)]);
+        let last = Unit { digest, extent: 1 };
+        assert_eq!(last.range(Some(long)), EXTENT..long);
+        assert_eq!(Unit { digest, extent: 0 }.range(Some(5)), 0..u64::MAX);
+    }
+}

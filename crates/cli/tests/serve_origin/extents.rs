@@ -1,0 +1,115 @@
+//! Objects larger than the room: parts of them leave for others.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
+
+use crate::budget::used;
+use crate::node::Node;
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Object, Origin};
+
+const MIB: usize = 1 << 20;
+
+/// The bytes of an object, no two MiB of which are alike.
+fn bytes(mebibytes: usize) -> Vec<u8> {
+    let mut bytes = noise(MIB).repeat(mebibytes);
+    for (number, mebibyte) in bytes.chunks_mut(MIB).enumerate() {
+        mebibyte[..8].copy_from_slice(&number.to_le_bytes());
+        mebibyte[MIB - 8..].copy_from_slice(&number.to_be_bytes());
+    }
+    bytes
+}
+
+fn check(node: &Node, bytes: &[u8], range: Range<usize>) -> bool {
+    let reply = node.range("/a", &format!("{}-{}", range.start, range.end - 1));
+    reply.is(206, &bytes[range]);
+    reply.cache().starts_with("underpass; hit")
+}
+
+#[test]
+fn parts_of_a_large_object_leave_for_others_of_it() {
+    const SIZE: &str = "140M";
+    let object = Object::new(bytes(260), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", SIZE]);
+    check(&node, &bytes, 0..64 * MIB);
+    check(&node, &bytes, 64 * MIB..128 * MIB);
+    // Then others become hot.
+    for start in [130, 150, 180, 190, 200, 258] {
+        for _ in 0..2 {
+            check(&node, &bytes, start * MIB..(start + 2) * MIB - 5);
+        }
+    }
+    until("room", || node.metric("reserved_bytes") == 0);
+    assert!(node.metric("evicted_total") >= 1);
+    let asked = origin.asked().len();
+    for start in [130, 150, 180, 190, 200, 258] {
+        assert!(check(&node, &bytes, start * MIB..(start + 2) * MIB - 5));
+    }
+    assert_eq!(origin.asked().len(), asked);
+    assert_eq!((node.metric("objects"), node.metric("relayed_bytes_total")), (1, 0));
+    let room = 141 * MIB as u64;
+    assert!(used(&node) < room, "{}", used(&node));
+    // What has left comes again, also after a kill: nobody reads a hole.
+    let node = node.again(&origin.url(), &["--cache-size", SIZE]);
+    for start in (0..256).step_by(16) {
+        check(&node, &bytes, start * MIB..(start + 1) * MIB + 7);
+    }
+    assert!(used(&node) < room, "{}", used(&node));
+}
+
+#[test]
+fn what_is_read_while_parts_leave_stays_right() {
+    let object = Object::new(bytes(256), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "140M"]);
+    thread::scope(|scope| {
+        for number in 1..4_usize {
+            let (node, bytes) = (&node, &bytes);
+            scope.spawn(move || {
+                let mut at = number * 7919 * 4099;
+                for _ in 0..60 {
+                    at = (at * 31 + 70_001 * number) % (255 * MIB);
+                    check(node, bytes, at..at + 1 + at % MIB);
+                    // Most of an extent, so that there is something to remove.
+                    let extent = at / (64 * MIB) * 64 * MIB;
+                    if at % 5 == 0 {
+                        check(node, bytes, extent..extent + 50 * MIB);
+                    }
+                }
+            });
+        }
+    });
+    assert!(node.metric("evicted_total") >= 2, "{}", node.metric("evicted_total"));
+    assert!(used(&node) < 141 * MIB as u64, "{}", used(&node));
+}
+
+#[test]
+fn an_object_larger_than_the_room_takes_that_of_no_other() {
+    let object = Object::new(bytes(100), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let small = Object::new(noise(MIB), "b");
+    let small_bytes = small.bytes.clone();
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/a" => object.send(asked, sending),
+        _ => small.send(asked, sending),
+    });
+    for (size, is_kept) in [("80M", false), ("125M", true)] {
+        let node = Node::new(&origin.url(), &["--cache-size", size]);
+        let others = || (0..10).map(|number| format!("/{number}"));
+        others().for_each(|path| node.get(&path).is(200, &small_bytes));
+        let before = origin.asked().len();
+        for _ in 0..3 {
+            node.get("/a").is(200, &bytes);
+        }
+        assert_eq!(origin.asked().len() - before, if is_kept { 1 } else { 3 });
+        others().for_each(|path| {
+            let reply = node.get(&path);
+            assert!(reply.cache().starts_with("underpass; hit"), "{size}: {}", reply.cache());
+        });
+        assert!(used(&node) < (size[..size.len() - 1].parse::<u64>().unwrap() + 1) << 20);
+    }
+}
