@@ -154,6 +154,7 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
         }
     });
     let node = before(&store, &[]);
+    let at_start = store.asked().len();
     let crowd: Vec<_> = (0..20)
         .map(|at| node.client("GET", if at % 2 == 0 { "/?simple" } else { "/?json" }, &[]))
         .collect();
@@ -169,20 +170,21 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     }
     let reply = node.get("/?simple");
     assert!(reply.cache().contains("hit"), "{}", reply.cache());
-    assert_eq!(store.asked().len(), 2, "pages");
+    assert_eq!(store.asked().len(), at_start + 2, "pages");
     // An operator can have it listed again at once.
     assert_eq!(node.ask("PURGE", "/", &[]).status, 200);
     assert_eq!(node.ask("PURGE", "/", &[]).status, 404);
     body(&node, "/?simple");
-    assert_eq!(store.asked().len(), 4);
+    assert_eq!(store.asked().len(), at_start + 4);
     node.ask("POST", "/.underpass/expire?prefix=/", &[])
         .is(200, b"stale: validated before it is used again\n");
     body(&node, "/?simple");
-    assert_eq!(store.asked().len(), 6);
+    assert_eq!(store.asked().len(), at_start + 6);
     let never = before(&store, &["--fresh", "0"]);
+    let at_start = store.asked().len();
     body(&never, "/?simple");
     body(&never, "/?simple");
-    assert_eq!(store.asked().len(), 10);
+    assert_eq!(store.asked().len(), at_start + 4);
 }
 
 #[test]
@@ -247,6 +249,7 @@ fn a_listing_outlives_its_store_if_it_may() {
     });
     let args = |stale| ["--fresh", "0", "--stale-if-error", stale];
     let (kept, dropped) = (before(&store, &args("1d")), before(&store, &args("0")));
+    count.store(0, Ordering::Relaxed);
     for node in [&kept, &dropped] {
         assert_eq!(body(node, "/?simple"), "a\n");
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::node::Node;
 use crate::rig::{Running, folder, noise};
 use crate::scripted_origin::{Asked, Object, Origin, Sending};
-use crate::store::{Store, bare};
+use crate::store::{Store, bare, command};
 
 /// A node with the keys of a store, in front of this address.
 pub fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Node {
@@ -75,4 +75,32 @@ fn keys_that_are_refused_are_replaced_once() {
     assert!(!String::from_utf8_lossy(&reply.body).contains("bucket"));
     assert!(reply.field("cache-status").unwrap().contains("origin-denied"));
     assert!(count.load(Ordering::Relaxed) <= 3);
+}
+
+#[test]
+fn a_store_that_refuses_for_certain_is_reported_at_the_start() {
+    let here = folder();
+    for (status, code, is_certain) in [
+        ("404 Not Found", "NoSuchBucket", true),
+        ("403 Forbidden", "InvalidAccessKeyId", true),
+        ("403 Forbidden", "SignatureDoesNotMatch", true),
+        // Keys that may read a file need not be keys that may list.
+        ("403 Forbidden", "AccessDenied", false),
+        ("503 Service Unavailable", "SlowDown", false),
+    ] {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let head = format!("HTTP/1.1 {status}\nContent-Type: application/xml");
+        let store = Origin::new(move |_: &Asked, sending: &mut Sending| {
+            sending.answer(&head, body.as_bytes());
+        });
+        let cache = folder();
+        let mut command = command(&store.url(), here.path(), &["serve", "--origin", ADDRESS]);
+        if is_certain {
+            command.args(["--port", "0", "--cache"]).arg(cache.path());
+            let finished = Running::start(command).finish();
+            finished.failed(1, &["--origin s3://bucket/sub", &format!("({code})")]);
+        } else {
+            assert_eq!(node(command, cache).get("/x").status / 100, 5);
+        }
+    }
 }

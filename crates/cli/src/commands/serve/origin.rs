@@ -1,10 +1,13 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use indicatif::BinaryBytes;
+use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
-use underpass_client::{Credentials, TlsSetup, Url};
+use underpass_client::s3::{Pages, Store};
+use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_protocol::response::head::path_field;
@@ -17,6 +20,12 @@ use crate::output;
 
 /// How long a file of a store is fresh: stores rarely say so.
 const FRESH_OF_STORES: Duration = Duration::from_secs(60);
+
+/// How long a store may take to answer before the server starts without its answer.
+const PROBE_TIME: Duration = Duration::from_secs(3);
+
+/// What stores call keys that they do not know, and secrets that do not fit.
+const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The cache in front of an origin, and what it needs of a confined process.
 #[derive(Debug)]
@@ -82,6 +91,7 @@ impl OriginArgs {
                     let (of_store, services) = store.needs();
                     folders.extend(of_store);
                     ports.extend(services);
+                    refuse_unusable(&url, &store, &tls)?;
                     OriginOptions {
                         credentials: store.credentials(),
                         url: store.url,
@@ -115,7 +125,22 @@ impl OriginArgs {
             error @ OpenError::Format(_) => Failure::Usage(format!("--cache: {error}")),
             error => Failure::line(error),
         })?;
+        self.note_small_disk(folder);
         Ok(Some(CacheOfOrigin { options, cache, ports, folders }))
+    }
+
+    /// Reports a quota that is larger than the file system of the cache.
+    fn note_small_disk(&self, folder: &Path) {
+        let (Some(Size(quota)), Ok(found)) = (self.cache_size, statvfs(folder)) else { return };
+        let all = found.f_blocks.saturating_mul(found.f_frsize);
+        if quota > all {
+            output::note(&format!(
+                "--cache-size {} is more than the file system of {} has, {}: --cache-free is the bound",
+                BinaryBytes(quota),
+                folder.display(),
+                BinaryBytes(all)
+            ));
+        }
     }
 
     /// Refuses options that have a meaning only with an origin.
@@ -133,6 +158,23 @@ impl OriginArgs {
             }
         }
         Ok(())
+    }
+}
+
+/// Fails if a store answers that a bucket does not exist, or that its keys are wrong. One that does not
+/// answer may be back when the first file is asked for.
+fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
+    let (credentials, tls) = (store.credentials(), tls.clone());
+    let times =
+        HttpClient { connect_timeout: PROBE_TIME, timeout: PROBE_TIME, ..Default::default() };
+    let client = HttpClient { credentials, tls, ..times };
+    match Pages::new(None).next(&client, &store.bucket, "") {
+        Err(ref error @ ClientError::Status { status, ref code, .. })
+            if status == 404 || WRONG_KEYS.contains(&code.as_str()) =>
+        {
+            Err(Failure::line(format!("--origin {origin}: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 
