@@ -12,12 +12,10 @@ demo:
 	cargo build --release --locked
 	scripts/demo-send
 
-# Installs the tests' peers where it may, and runs every test. Most tests wait most of their time: more of them run at
-# once than there are processors.
-export RUST_TEST_THREADS ?= 4
+# Installs the tests' peers where it may, and runs every test.
 test:
 	scripts/test-peers
-	cargo test --workspace --locked
+	scripts/tests
 	UNDERPASS=target/debug/underpass scripts/test-python
 	rig/run
 

@@ -45,7 +45,7 @@ fn plain(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The same by TLS. Nobody decrypts what comes, so that only the server's side is counted.
+/// Opens the connection by TLS. The client does not decrypt, so that only the server's side is counted.
 fn secured(server: &Server, suite: CipherSuite) -> Result<TcpStream> {
     let mut peer = Peer::on(server.port, terms::client(Some(suite))?)?;
     peer.ask("GET", "/file", "Connection: close\r\n")?;

@@ -101,7 +101,7 @@ pub(crate) fn change_keys(stream: &mut Connection) -> Result<()> {
     Ok(stream.flush()?)
 }
 
-/// Closes without a word by TLS, as somebody in between can.
+/// Closes without close_notify, as a machine in between can.
 pub(crate) fn cut(stream: &mut Connection) -> Result<()> {
     stream.flush()?;
     Ok(stream.sock.shutdown(Shutdown::Write)?)

@@ -17,7 +17,7 @@ const PROGRAM: &str = "/bin/underpass";
 
 /// How long a program may take to end. Emulated machines are slow, and this is only reached by
 /// what hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// A running server, killed when dropped.
 #[derive(Debug)]

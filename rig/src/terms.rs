@@ -55,8 +55,8 @@ pub(crate) fn server() -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Whoever is asked is who was meant: certificates are tested elsewhere. Signatures are checked,
-/// so that a handshake is one.
+/// Accepts any certificate, because certificates are tested elsewhere. Signatures are checked, so
+/// that the handshake is a real one.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

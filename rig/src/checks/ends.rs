@@ -1,4 +1,4 @@
-//! How connections end: by close_notify, or cut by somebody in between.
+//! How connections end: by close_notify, or cut by a machine in between.
 
 use std::net::Shutdown;
 
@@ -9,8 +9,8 @@ use crate::place::Place;
 use crate::program::{Server, receipt, run, text};
 use crate::{Outcome, Result, pattern};
 
-/// Both sides say by TLS that there is no more, whoever begins; and a body whose end is that of
-/// the connection is whole then.
+/// Both sides announce the end by TLS, whichever begins; a body that ends with the connection is
+/// then complete.
 pub(super) fn close_notify(place: &Place) -> Result<Outcome> {
     let len = 100_000;
     pattern::file(&place.served().join("file"), len)?;
@@ -61,7 +61,7 @@ pub(super) fn cut_download(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok("noticed with and without a length".to_owned()))
 }
 
-/// An upload that ends in the middle makes no file, and disturbs nobody else.
+/// An upload that ends in the middle makes no file, and disturbs no other client.
 pub(super) fn cut_upload(place: &Place) -> Result<Outcome> {
     let len = MIB;
     let server = Server::start(place, &[])?;

@@ -28,8 +28,8 @@ pub(super) fn counters(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(place.from.grown_by()))
 }
 
-/// Records that nobody has encrypted, that are too long, or cut short; bytes that are no TLS; and
-/// handshakes in the middle. The connection ends each time, and the server goes on.
+/// Sends records that are not encrypted, too long, or cut short, bytes that are no TLS, and
+/// handshakes in the middle. The connection ends each time, and the server continues.
 pub(super) fn bad(place: &Place) -> Result<Outcome> {
     pattern::file(&place.served().join("file"), MIB)?;
     let server = Server::start(place, &[])?;
