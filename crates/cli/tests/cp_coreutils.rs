@@ -253,7 +253,8 @@ fn copies_are_those_of_the_systems_cp() {
     for case in CASES.iter().chain(options::CASES) {
         assert!(!seen.iter().any(|name| name.as_bytes() == case.name.as_bytes()), "{}", case.name);
         seen.push(case.name.into());
-        if case.needs_root && !is_root() {
+        let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
+        if case.needs_root && !is_root() || case.name.ends_with("without SELinux") && has_selinux {
             continue;
         }
         wrong.extend(verdict(case));

@@ -1,9 +1,8 @@
 //! What all threads of a copy share.
 
-use std::collections::HashSet;
 use std::ffi::CStr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -19,7 +18,7 @@ use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
-use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::link_table::LinkTable;
 use crate::tree::task::Task;
 use crate::tree::{marker, merge, session};
@@ -47,12 +46,13 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) made: Mutex<Vec<(u64, u64)>>,
     /// Device and inode of each source that is a folder, where targets become mirrors.
     entered: Mutex<Vec<(u64, u64)>>,
-    /// Whether copies are remembered, because a later round may want to replace them.
-    pub(crate) remembers: bool,
+    /// Whether copies are remembered, because a later round may want to replace them, or because two
+    /// folders may have one target.
+    remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
-    /// Device and inode of each remembered copy.
-    remembered: Mutex<HashSet<(u64, u64)>>,
+    /// The remembered copies, without names.
+    remembered: Mutex<MadeFiles>,
     pub(crate) progress: Progress,
     /// Number of folders whose owner, and whose attributes, could not be kept.
     pub(crate) unkept: [AtomicU64; 2],
@@ -120,7 +120,7 @@ impl<'a> CopyContext<'a> {
             questions: Mutex::default(),
             made: Mutex::default(),
             entered: Mutex::default(),
-            remembers: false,
+            remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
             progress: Progress::new(),
             unkept: Default::default(),
@@ -143,13 +143,14 @@ impl<'a> CopyContext<'a> {
         self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Remembers a copy, if a later round may want to replace it.
-    pub(crate) fn remember(&self, stat: impl FnOnce() -> Result<Stat, Errno>) {
-        if self.remembers
-            && let Ok(stat) = stat()
-        {
-            self.lock_remembered().insert((stat.st_dev, stat.st_ino));
-        }
+    /// Remembers all copies from here on.
+    pub(crate) fn begin_to_remember(&self) {
+        self.remembers.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns what was remembered of all copies, if it is.
+    pub(crate) fn remembered(&self) -> Option<&Mutex<MadeFiles>> {
+        self.remembers.load(Ordering::Relaxed).then_some(&self.remembered)
     }
 
     /// Asks the observer whether a file may be replaced, if the options want that: one question at
@@ -175,13 +176,11 @@ impl<'a> CopyContext<'a> {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).contains(&folder)
     }
 
-    /// Whether this copy has made a file.
+    /// Whether this copy has made a file and remembers that.
     pub(crate) fn has_made(&self, stat: &Stat) -> bool {
-        self.remembers && self.lock_remembered().contains(&(stat.st_dev, stat.st_ino))
-    }
-
-    fn lock_remembered(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+        let remembered =
+            self.remembered().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+        remembered.is_some_and(|it| it.has(stat))
     }
 
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
@@ -292,8 +291,15 @@ impl<'a> CopyContext<'a> {
     fn merge_into_target(&self, folder: &DirPair) {
         let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
-        let merged = merge_into(&self.settings, folder, parent)
+        let mut clashes = Vec::new();
+        let merged = self
+            .merge_into(folder, parent, &mut clashes)
             .and_then(|()| unlinkat(&parent.target, name, AtFlags::REMOVEDIR));
+        for clash in clashes {
+            let (from, to) =
+                (folder.source_path(c"").join(&clash), folder.target_path(c"").join(&clash));
+            self.problem(CopyError::Refused(Refusal::JustMade { from, to }));
+        }
         match merged {
             Ok(()) => *hidden = None,
             Err(errno) => {
@@ -305,6 +311,24 @@ impl<'a> CopyContext<'a> {
                 });
             }
         }
+    }
+
+    /// Moves what is in a hidden folder to where its name was taken. What this copy has made there
+    /// itself stays, and is in `clashes`.
+    fn merge_into(
+        &self,
+        folder: &DirPair,
+        parent: &DirPair,
+        clashes: &mut Vec<PathBuf>,
+    ) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let there = openat(&parent.target, &folder.chain.target, flags, Mode::empty())?;
+        let mut clash = |path: &Path, there: &Stat| {
+            let is_made = self.has_made(there);
+            clashes.extend(is_made.then(|| path.to_owned()));
+            is_made
+        };
+        merge::merge(&self.settings, &folder.target, &there, Path::new(""), &mut clash)
     }
 
     /// Gives a folder its name, if it has a hidden one until now.
@@ -326,13 +350,6 @@ impl<'a> CopyContext<'a> {
             }
         }
     }
-}
-
-/// Moves what is in a hidden folder to where its name was taken, and removes the folder.
-fn merge_into(settings: &Settings<'_>, folder: &DirPair, parent: &DirPair) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let there = openat(&parent.target, &folder.chain.target, flags, Mode::empty())?;
-    merge::merge(settings, &folder.target, &there)
 }
 
 /// Renames without replacing anything.

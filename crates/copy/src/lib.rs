@@ -127,7 +127,9 @@ fn copy_plan(
     let (max_open_files, jobs) = (settings.max_open_files, settings.jobs);
     let mut context = CopyContext::new(settings, observer, cancel);
     (context.levels, context.jobs) = context::levels_and_jobs(max_open_files, jobs);
-    context.remembers = plan.rounds.len() > 1;
+    if plan.rounds.len() > 1 {
+        context.begin_to_remember();
+    }
     let totals = copy_rounds(&context, plan);
     context.outcome(totals)
 }
@@ -141,7 +143,9 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
         true => rounds.iter().flatten().cloned().collect(),
         false => Vec::new(),
     };
-    let top = begin(context, plan);
+    let is_alone =
+        named.len() == 1 && !rounds.iter().flatten().any(|it| it.kind == FileType::Directory);
+    let top = begin(context, plan, is_alone);
     let mut totals = CopyTotals::default();
     for round in rounds {
         let is_single = matches!(round.as_slice(), [one] if one.kind != FileType::Directory);
@@ -186,7 +190,8 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
 }
 
 /// Returns the folder that the sources are put in, and records what is known before the first task.
-fn begin(context: &CopyContext<'_>, plan: Plan) -> Arc<DirPair> {
+/// Nothing is made twice there if a file `is_alone`.
+fn begin(context: &CopyContext<'_>, plan: Plan, is_alone: bool) -> Arc<DirPair> {
     let top = Arc::new(DirPair {
         source: plan.source,
         system: file_system_name(&plan.target),
@@ -200,6 +205,7 @@ fn begin(context: &CopyContext<'_>, plan: Plan) -> Arc<DirPair> {
         origin: DirOrigin::Existing,
         is_trusted: false,
         device: None,
+        made: DirOrigin::Existing.nothing_made().filter(|_| !is_alone),
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),
     });

@@ -37,6 +37,12 @@ impl<'a> Limits<'a> {
         Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), cancel }
     }
 
+    /// Returns these limits, with this deadline if it is earlier than theirs.
+    #[must_use]
+    pub fn no_later_than(self, deadline: Option<Instant>) -> Self {
+        Self { deadline: self.deadline.into_iter().chain(deadline).min(), ..self }
+    }
+
     /// Returns the time that is left; `None` if there is no deadline.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use underpass_copy::{
     CopyError, CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow,
     Preserve, Verify, When, copy as copy_paths,
 };
+use underpass_engine::atomic_file;
 use underpass_receipt::{CopyReceipt, Receipt};
 
 use crate::callbacks::{Callbacks, Cancel, TransferProgress, callbacks};
@@ -72,7 +73,7 @@ impl CopyArgs {
             },
             policy,
             integrity: parse("integrity", &self.integrity)?,
-            umask: umask(),
+            umask: atomic_file::umask().unwrap_or(0o022),
             // The rest of the program needs some, too.
             max_open_files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2,
             ..defaults
@@ -175,11 +176,4 @@ fn verify(text: &str) -> PyResult<Verify> {
         "direct" => Ok(Verify::Direct),
         _ => Err(invalid("verify", "it is cache or direct")),
     }
-}
-
-/// Returns the umask of the process without changing it, which other threads would notice.
-fn umask() -> u32 {
-    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
-    let value = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    value.and_then(|value| u32::from_str_radix(value.trim(), 8).ok()).unwrap_or(0o022)
 }

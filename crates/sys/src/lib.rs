@@ -26,6 +26,7 @@ mod kind;
 mod mapping;
 mod netlink;
 mod record;
+mod standard;
 mod trace;
 mod usage;
 
@@ -43,6 +44,7 @@ pub use kind::Kind;
 pub use mapping::{Destination, Mapping};
 pub use netlink::{Netlink, leading_u32};
 pub use record::{receive_record, send_record};
+pub use standard::was_closed;
 pub use trace::{
     CallInfo, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram, spawn_traced, trace,
     wait_for_any,

@@ -2,6 +2,7 @@
 //! full disks, other devices, immutable files, what only root may make.
 
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
 
 use crate::cp_in;
-use crate::rig::{folder, has, names, noise, noise_file};
+use crate::rig::{Running, folder, has, names, noise, noise_file, traced, until};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 use underpass_testkit::{is_root, skip};
 
@@ -87,6 +88,115 @@ fn a_mirror_keeps_what_differs_in_case_only() {
     let receipt = cp_in(here.path(), &words).succeeded().receipt();
     assert_eq!(receipt["deleted"], 0, "{receipt}");
     assert_eq!(names(&mounted.root().join("t/photos")), ["old", "one", "three"]);
+}
+
+#[test]
+fn names_that_differ_in_case_only_never_replace_each_other() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    fs::create_dir(here.path().join("b")).unwrap();
+    for file in ["a/README", "a/readme", "b/Readme", "a/one", "b/two"] {
+        fs::write(here.path().join(file), file).unwrap();
+    }
+    for (number, args) in [
+        &["-rT", "a"][..],
+        &["-rT", "--in-place", "a"],
+        &["-aT", "a"],
+        &["-rsT", "--force", "a"],
+        &["a/README", "a/readme", "a/one"],
+        &["a/one", "a/README", "b/Readme"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for is_there in [false, true] {
+            let target = mounted.root().join(format!("t{number}{is_there}"));
+            fs::create_dir(&target).unwrap();
+            if is_there {
+                fs::write(target.join("readme"), "old").unwrap();
+            }
+            let path = |arg: &&str| match arg.starts_with(['a', 'b']) {
+                true => here.path().join(arg).into_os_string().into_string().unwrap(),
+                false => (*arg).to_owned(),
+            };
+            let mut args: Vec<_> = args.iter().map(path).collect();
+            args.push(target.to_str().unwrap().to_owned());
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            let finished = cp_in(here.path(), &args);
+            assert_eq!(finished.code(), Some(1), "{args:?} {is_there}: {}", finished.stderr);
+            let said = finished.stderr.to_lowercase();
+            assert!(said.matches("readme").count() >= 2, "{said}");
+            assert_ne!(fs::read_to_string(target.join("readme")).unwrap(), "old");
+            assert_eq!(names(&target), ["one", "readme"]);
+        }
+    }
+}
+
+/// A file that somebody reads has two links for a while after it got its name there.
+#[test]
+fn a_twin_that_somebody_reads_is_not_replaced_either() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    for (dir, file) in [("a", "README"), ("b", "Readme")] {
+        fs::create_dir(here.path().join(dir)).unwrap();
+        fs::write(here.path().join(dir).join(file), file).unwrap();
+    }
+    let target = mounted.root().join("t");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("readme"), "old").unwrap();
+    let inject = "inject=renameat,renameat2:delay_enter=300000";
+    let mut command = traced(Path::new("/dev/null"), &["-e", inject]);
+    command.current_dir(here.path()).args(["cp", "a/README", "b/Readme"]).arg(&target);
+    let copy = Running::start(command);
+    let mut held = None;
+    until("the part is there", || {
+        let part = fs::read_dir(&target).unwrap().find_map(|entry| {
+            let entry = entry.unwrap();
+            let is_part = entry.file_name().as_bytes().ends_with(b".part");
+            is_part.then(|| File::open(entry.path()).ok()).flatten()
+        });
+        held = part;
+        held.is_some()
+    });
+    let finished = copy.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+}
+
+#[test]
+fn folders_that_differ_in_case_only_lose_no_file() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let here = folder();
+    for path in ["a/Photos/Old", "a/photos/old"] {
+        fs::create_dir_all(here.path().join(path)).unwrap();
+    }
+    for file in ["a/Photos/x", "a/photos/X", "a/Photos/y", "a/photos/z"] {
+        fs::write(here.path().join(file), file).unwrap();
+    }
+    fs::write(here.path().join("a/Photos/Old/deep"), "one").unwrap();
+    fs::write(here.path().join("a/photos/old/Deep"), "two").unwrap();
+    for (number, args) in
+        [&["-rT", "a"][..], &["-rTj8", "a"], &["-r", "a/Photos", "a/photos"]].iter().enumerate()
+    {
+        for is_there in [false, true] {
+            let target = mounted.root().join(format!("t{number}{is_there}"));
+            if is_there || number == 2 {
+                fs::create_dir_all(target.join("photos")).unwrap();
+                fs::write(target.join("photos/x"), "old").unwrap();
+            }
+            let args = [args, &[target.to_str().unwrap()][..]].concat();
+            let finished = cp_in(here.path(), &args);
+            assert_eq!(finished.code(), Some(1), "{args:?}: {}", finished.stderr);
+            assert_eq!(finished.stderr.matches("just made").count(), 2, "{}", finished.stderr);
+            assert_eq!(names(&target), ["photos"], "{args:?}: {}", finished.stderr);
+            assert_eq!(names(&target.join("photos")), ["old", "x", "y", "z"]);
+            assert_eq!(names(&target.join("photos/old")), ["deep"]);
+        }
+    }
 }
 
 #[test]

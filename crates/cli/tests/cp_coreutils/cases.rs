@@ -67,6 +67,9 @@ pub(crate) const CASES: &[Case] = &[
     case("onto itself in its folder", "mkdir d; echo x >d/f", "d/f d"),
     case("forced onto itself", "echo x >f", "-f f f"),
     case("a link onto itself", "ln -s nowhere l", "-P l l"),
+    case("a FIFO onto itself", "mkfifo p", "p p"),
+    case("a FIFO onto itself in its folder", "mkfifo p", "p ."),
+    case("a newer FIFO onto itself by a link", "mkfifo p; ln -s p l", "-u l p"),
     // Links.
     case("a link is followed", "echo x >f; ln -s f l", "l n"),
     case("a link is kept by -P", "echo x >f; ln -s f l", "-P l n"),

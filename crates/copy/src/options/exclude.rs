@@ -37,7 +37,11 @@ impl ExcludePattern {
         let is_folder = whole.len() > 1 && whole.ends_with('/');
         let text = if is_folder { &whole[..whole.len() - 1] } else { whole };
         let is_path = text.contains('/');
-        let glob = GlobBuilder::new(text.strip_prefix('/').unwrap_or(text))
+        let text = text.strip_prefix('/').unwrap_or(text);
+        if text.is_empty() {
+            return Err(wrong(&"an empty pattern matches nothing"));
+        }
+        let glob = GlobBuilder::new(text)
             .literal_separator(true)
             .backslash_escape(true)
             .build()

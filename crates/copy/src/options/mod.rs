@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use rustix::fs::FileType;
 use rustix::process::{getegid, geteuid};
-use underpass_engine::{Integrity, Mechanism, Options, Policy};
+use underpass_engine::{Integrity, Mechanism, Options, Policy, atomic_file};
 
 use crate::options::backup::Backup;
 use crate::options::exclude::ExcludePattern;
@@ -238,21 +238,15 @@ impl<'a> Settings<'a> {
     /// Adds who this process is to the options.
     pub(crate) fn new(options: &'a CopyOptions) -> Self {
         let owner = (geteuid().as_raw(), getegid().as_raw());
-        Self { options, owner, process_umask: process_umask() }
+        // Not known: then all permissions are set.
+        let process_umask = atomic_file::umask().unwrap_or(0o777);
+        Self { options, owner, process_umask }
     }
 
     /// Whether owners can be kept: only root gets an error where they cannot.
     pub(crate) fn may_give_files_away(&self) -> bool {
         self.owner.0 == 0
     }
-}
-
-/// Returns the umask of the process; all permissions if that is not known. The system call for it
-/// would set it for a moment.
-fn process_umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o777)
 }
 
 impl Deref for Settings<'_> {

@@ -1,13 +1,15 @@
 //! A folder that is being copied: source, target, and what is still to be done in it.
 
-use std::ffi::{CStr, OsStr};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::Stat;
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use underpass_engine::atomic_file::{fold_case, ignores_case};
 
 use crate::attributes::inherited::InheritedAttrs;
 use crate::tree::path_chain::PathChain;
@@ -39,10 +41,81 @@ pub(crate) struct DirPair {
     pub(crate) device: Option<u64>,
     /// What new entries inherit from the target.
     pub(crate) inherited: InheritedAttrs,
+    /// What this copy has made in a target that existed. Where names ignore case, a further source may
+    /// lead to the same file. `None` if nothing can be made twice.
+    pub(crate) made: Option<Mutex<MadeFiles>>,
     /// Entries and parts of the listing that are still to be done, without its folders.
     pub(crate) own: AtomicUsize,
     /// All entries that are still to be done.
     pub(crate) all: AtomicUsize,
+}
+
+/// What a copy has made in one folder, or in all of them.
+#[derive(Debug, Default)]
+pub(crate) struct MadeFiles {
+    /// Device and inode of each file with its name, or without one if whatever has any name would be
+    /// replaced.
+    files: HashMap<(u64, u64), Option<CString>>,
+    /// The names in a folder that ignores case, by their folded form: what the kernel remembers of a
+    /// name may be older than the file that has it.
+    names: HashMap<Vec<u8>, CString>,
+    /// Whether names lead to one file whatever their case; `None` until a name with letters was made.
+    ignores_case: Option<bool>,
+}
+
+impl MadeFiles {
+    /// Adds a file, whatever its name.
+    pub(crate) fn insert(&mut self, stat: &Stat) {
+        self.files.insert((stat.st_dev, stat.st_ino), None);
+    }
+
+    /// Adds a file that was made under this name in a folder, unless case matters there.
+    pub(crate) fn insert_name(&mut self, folder: &OwnedFd, name: &CStr, stat: &Stat) {
+        if self.ignores_case.is_none() {
+            self.ignores_case = ignores_case(folder, name.to_bytes());
+        }
+        if !self.needs_names() {
+            (self.files, self.names) = Default::default();
+            return;
+        }
+        self.names.entry(fold_case(name.to_bytes())).or_insert_with(|| name.to_owned());
+        // A file that was written in place may be there under other names as well.
+        if stat.st_nlink == 1 {
+            self.files.insert((stat.st_dev, stat.st_ino), Some(name.to_owned()));
+        }
+    }
+
+    /// Whether two names in a folder may lead to one file.
+    pub(crate) fn needs_names(&self) -> bool {
+        self.ignores_case != Some(false)
+    }
+
+    /// Whether what is found under this name in a folder was made under another one, which still leads
+    /// to it: once another process has replaced a file, the number of its inode is used again.
+    pub(crate) fn contains(&self, folder: &OwnedFd, name: &CStr, there: &Stat) -> bool {
+        let is_twin = self.ignores_case == Some(true)
+            && self.names.get(&fold_case(name.to_bytes())).is_some_and(|made| **made != *name);
+        is_twin
+            || match self.files.get(&(there.st_dev, there.st_ino)) {
+                None => false,
+                Some(None) => true,
+                Some(Some(made)) => **made != *name && is_one_file(folder, made, name),
+            }
+    }
+
+    /// Whether a file was made, in whatever folder.
+    pub(crate) fn has(&self, stat: &Stat) -> bool {
+        self.files.contains_key(&(stat.st_dev, stat.st_ino))
+    }
+}
+
+/// Whether two names lead to one file. Both are opened, so that no number is used again meanwhile.
+fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |name| openat(folder, name, flags, Mode::empty());
+    let (Ok(one), Ok(other)) = (open(one), open(other)) else { return false };
+    let id = |file: &OwnedFd| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    id(&one).is_some() && id(&one) == id(&other)
 }
 
 /// Where the target of a folder comes from.
@@ -57,6 +130,11 @@ pub(crate) enum DirOrigin {
 }
 
 impl DirOrigin {
+    /// Returns the empty set of what is made in it.
+    pub(crate) fn nothing_made(self) -> Option<Mutex<MadeFiles>> {
+        (self != Self::Fresh).then(Mutex::default)
+    }
+
     /// Whether it gets mode and times of the source.
     pub(crate) fn is_new(self) -> bool {
         self != Self::Existing

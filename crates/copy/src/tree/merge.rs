@@ -1,11 +1,11 @@
 //! Ends hidden folders: one whose name was taken meanwhile is merged into the folder that has it,
 //! and one that a dead process has left is removed.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, openat, renameat,
@@ -19,12 +19,19 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::marker;
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
-/// there are replaced, as by any later copy, unless the options keep them.
+/// there are replaced, as by any later copy, unless the options keep them, or `clashes` tells of a
+/// path below and what has it that it is to stay.
 ///
 /// # Errors
 ///
 /// As rename(2): `EISDIR` or `ENOTDIR` if a file and a folder have the same name.
-pub(crate) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn merge(
+    settings: &Settings<'_>,
+    from: &OwnedFd,
+    to: &OwnedFd,
+    above: &Path,
+    clashes: &mut dyn FnMut(&Path, &Stat) -> bool,
+) -> Result<(), Errno> {
     for name in names(from)? {
         match renameat_with(from, &name, to, &name, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::NOSYS) => {}
@@ -41,9 +48,13 @@ pub(crate) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Re
         let look = |folder: &OwnedFd| statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW);
         let (mine, there) = (look(from)?, look(to));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
-            merge(settings, &open(from, &name)?, &open(to, &name)?)?;
+            let path = above.join(OsStr::from_bytes(name.to_bytes()));
+            merge(settings, &open(from, &name)?, &open(to, &name)?, &path, clashes)?;
             unlinkat(from, &name, AtFlags::REMOVEDIR)?;
-        } else if there.is_ok_and(|there| stays(settings, &mine, &there)) {
+        } else if there.is_ok_and(|there| {
+            let path = above.join(OsStr::from_bytes(name.to_bytes()));
+            stays(settings, &mine, &there) || clashes(&path, &there)
+        }) {
             unlinkat(from, &name, AtFlags::empty())?;
         } else {
             renameat(from, &name, to, &name)?;
@@ -149,7 +160,7 @@ fn open(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 fn path(folder: &OwnedFd, name: &CStr) -> PathBuf {
-    let name = std::ffi::OsStr::from_bytes(name.to_bytes());
+    let name = OsStr::from_bytes(name.to_bytes());
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
 }
 

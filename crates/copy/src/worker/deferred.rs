@@ -84,6 +84,7 @@ impl Worker<'_> {
             system: later.system,
             device: later.device,
             inherited,
+            made: later.origin.nothing_made(),
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),
         });

@@ -63,10 +63,8 @@ impl Worker<'_> {
         let made = self.make(parent, entry, &source, is_plain)?;
         self.refuse_itself(parent, entry, &stat, &made)?;
         let inherited = self.inherited(parent, &made);
-        let system = match made.origin {
-            DirOrigin::Existing => file_system::name(&made.folder),
-            _ => parent.system,
-        };
+        let is_new = made.origin.is_new();
+        let system = if is_new { parent.system } else { file_system::name(&made.folder) };
         let chain = PathChain {
             parent: Some(Arc::clone(&parent.chain)),
             source: entry.name.clone(),
@@ -90,17 +88,28 @@ impl Worker<'_> {
             // The file system to stay on is that of the source.
             device: Some(device).filter(|_| entry.only.is_none()),
             inherited,
+            made: made.origin.nothing_made(),
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),
         });
         self.totals.folders += 1;
-        if folder.origin.is_new() {
+        if is_new {
             self.name_made(parent, entry, None);
         }
         self.push(&folder, listing);
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
         self.context.release(&folder, true);
         defer
+    }
+
+    /// Remembers all copies from here on if another source may have the same target.
+    fn prepare_for_twins(&self, parent: &DirPair, entry: &SourceEntry, made: &MadeDir) {
+        let name = made.hidden.as_deref().unwrap_or(entry.target());
+        if !self.context.settings.dry_run
+            && atomic_file::ignores_case(&parent.target, name.to_bytes()) == Some(true)
+        {
+            self.context.begin_to_remember();
+        }
     }
 
     /// Makes or opens the target of a folder.
@@ -240,6 +249,7 @@ impl Worker<'_> {
         stat: &Stat,
         made: &MadeDir,
     ) -> Result<(), CopyError> {
+        self.prepare_for_twins(parent, entry, made);
         let is_top = parent.is_top() && !self.context.settings.dry_run;
         if made.origin == DirOrigin::Fresh && !is_top {
             return Ok(());

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
@@ -20,7 +20,7 @@ use crate::tree::session;
 use crate::worker::Worker;
 use crate::worker::original::Original;
 use crate::worker::retry::is_change;
-use crate::worker::verdict::Verdict;
+use crate::worker::verdict::{Verdict, of_twin};
 
 impl Worker<'_> {
     /// Copies a file, or links it if it has another name that was copied.
@@ -39,6 +39,13 @@ impl Worker<'_> {
         entry: &SourceEntry,
         may_link: bool,
     ) -> Result<(), CopyError> {
+        if entry.kind == FileType::Fifo {
+            // To open it is to wait for a writer.
+            let stat = self.stat(folder, entry)?;
+            if let Some(there) = self.target_stat(folder, entry)? {
+                self.refuse_same(folder, entry, (&stat, &there))?;
+            }
+        }
         let mut original = self.open(folder, entry)?;
         let stat = original.stat;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -85,7 +92,9 @@ impl Worker<'_> {
         if !self.context.observer.has_room(original.len()) {
             return Err(Errno::NOSPC).at(Action::Creating, path);
         }
-        let dest = self.dest_file(original, modes, verdict, in_place)?;
+        let dest = self
+            .dest_file(original, modes, verdict, in_place)
+            .map_err(|failure| of_twin(folder, entry, failure, false))?;
         let settings = &self.context.settings;
         if verdict == Verdict::Replace && !original.is_file() && !settings.preserve.keeps_mode() {
             take_over(folder, entry, &dest).at("keeping mode of", path)?;
@@ -106,11 +115,12 @@ impl Worker<'_> {
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = (is_new, folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
-        self.context.remember(|| fstat(dest.file()));
         if verdict == Verdict::Replace {
             self.name_removed(folder, entry);
         }
-        let backup = dest.commit(settings.backup.as_ref()).at(Action::Writing, path)?;
+        let backup = self.name_once(folder, entry, verdict, || {
+            dest.commit(settings.backup.as_ref()).at(Action::Writing, path)
+        })?;
         if let Some(failure) = missing.failure(path) {
             self.context.problem(failure);
         }

@@ -3,13 +3,14 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
 use crate::attributes;
 use crate::error::{At, CopyError};
 use crate::files::replace::replace;
+use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::worker::Worker;
@@ -103,19 +104,24 @@ impl Worker<'_> {
         if verdict == Verdict::Replace {
             self.name_removed(folder, entry);
         }
-        let (context, totals) = (self.context, &mut self.totals);
+        let context = self.context;
+        let mut totals = CopyTotals::default();
         let mut make = |name: &std::ffi::CStr| {
             make(folder, name)?;
             let ends = ((from, entry.name.as_c_str()), (to, name));
-            let missing = attributes::keep_by_name(&context.settings, ends.0, ends.1, stat, totals);
-            context.remember(|| statat(to, name, AtFlags::SYMLINK_NOFOLLOW));
+            let settings = &context.settings;
+            let missing = attributes::keep_by_name(settings, ends.0, ends.1, stat, &mut totals);
             Ok(missing)
         };
-        let made = match verdict {
-            Verdict::Replace => replace(to, target, context.settings.backup.as_ref(), make),
-            _ => make(target).map(|missing| (missing, None)),
-        };
-        let (missing, backup) = made.at(Action::Creating, path)?;
+        let made = self.name_once(folder, entry, verdict, || {
+            match verdict {
+                Verdict::Replace => replace(to, target, context.settings.backup.as_ref(), make),
+                _ => make(target).map(|missing| (missing, None)),
+            }
+            .at(Action::Creating, path)
+        });
+        self.totals.add(&totals);
+        let (missing, backup) = made?;
         if let Some(failure) = missing.failure(path) {
             context.problem(failure);
         }

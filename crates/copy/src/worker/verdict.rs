@@ -1,6 +1,8 @@
 //! Decides what to do with an entry whose name exists in the target.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::io::ErrorKind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
@@ -9,7 +11,7 @@ use underpass_engine::hint::Action;
 use crate::error::{At, CopyError, Refusal};
 use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
-use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::is_same;
 use crate::worker::Worker;
@@ -47,10 +49,7 @@ impl Worker<'_> {
             // It has that name already.
             return Ok(Verdict::Leave);
         }
-        if is_same(settings, folder, entry, (stat, &there)) {
-            let from = folder.source_path(&entry.name);
-            return Err(CopyError::Refused(Refusal::SameFile { from, to: path() }));
-        }
+        self.refuse_same(folder, entry, (stat, &there))?;
         if settings.resume && is_copy(stat, &there) {
             return Ok(Verdict::Resumed);
         }
@@ -64,11 +63,8 @@ impl Worker<'_> {
             self.totals.kept += 1;
             return Ok(Verdict::Leave);
         }
-        let is_numbered =
-            settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
-        if self.context.has_made(&there) && !is_numbered {
-            let from = folder.source_path(&entry.name);
-            return Err(CopyError::Refused(Refusal::JustMade { from, to: path() }));
+        if self.has_made(folder, entry.target(), &there) && !self.keeps_all() {
+            return Err(just_made(folder, entry));
         }
         let is_special = !has_bytes(kind) && kind != FileType::Symlink;
         if self.is_backup(folder, entry, stat) {
@@ -98,6 +94,21 @@ impl Worker<'_> {
 }
 
 impl Worker<'_> {
+    /// Refuses to copy a file onto itself. `stat` is what would be copied, `there` what has the name.
+    pub(super) fn refuse_same(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        (stat, there): (&Stat, &Stat),
+    ) -> Result<(), CopyError> {
+        if !is_same(&self.context.settings, folder, entry, (stat, there)) {
+            return Ok(());
+        }
+        let from = folder.source_path(&entry.name);
+        let to = folder.target_path(entry.target());
+        Err(CopyError::Refused(Refusal::SameFile { from, to }))
+    }
+
     /// Whether the backup of what has the name of an entry would replace its original.
     fn is_backup(&self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> bool {
         let backup = self.context.settings.backup.as_ref();
@@ -107,6 +118,96 @@ impl Worker<'_> {
         let kept = CString::new(backup.simple(entry.target().to_bytes())).unwrap_or_default();
         statat(&folder.target, &kept, AtFlags::empty())
             .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
+    }
+}
+
+impl Worker<'_> {
+    /// Gives something its name by `commit`, unless that replaces what this copy has made: on a file
+    /// system that ignores the case of names, several sources lead to one file. Others who name
+    /// something in the folder wait, so that none is overlooked.
+    pub(crate) fn name_once<T>(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        verdict: Verdict,
+        commit: impl FnOnce() -> Result<T, CopyError>,
+    ) -> Result<T, CopyError> {
+        let (all, here) = (self.context.remembered(), folder.made.as_ref());
+        let (mut all, mut here) = (all.map(lock), here.map(lock));
+        if all.is_none() {
+            here = here.filter(|here| here.needs_names());
+        }
+        if all.is_none() && here.is_none() {
+            return commit().map_err(|failure| of_twin(folder, entry, failure, false));
+        }
+        let (to, name) = (&folder.target, entry.target());
+        let look = || statat(to, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_ours = |there: &Stat| {
+            all.as_ref().is_some_and(|all| all.has(there))
+                || here.as_ref().is_some_and(|here| here.contains(to, name, there))
+        };
+        if verdict == Verdict::Replace
+            && look().is_ok_and(|there| is_ours(&there))
+            && !self.keeps_all()
+        {
+            return Err(just_made(folder, entry));
+        }
+        let committed = commit().map_err(|failure| {
+            let is_ours = look().is_ok_and(|there| is_ours(&there));
+            of_twin(folder, entry, failure, is_ours)
+        })?;
+        if let Ok(named) = look() {
+            if let Some(all) = &mut all {
+                all.insert(&named);
+            }
+            if let Some(here) = &mut here {
+                here.insert_name(to, name, &named);
+            }
+        }
+        Ok(committed)
+    }
+
+    /// Whether this copy has made a file that is in the target of a folder.
+    pub(crate) fn has_made(&self, folder: &DirPair, name: &CStr, there: &Stat) -> bool {
+        let made = folder.made.as_ref().map(lock);
+        let is_here = made.is_some_and(|made| made.contains(&folder.target, name, there));
+        is_here || self.context.has_made(there)
+    }
+
+    /// Whether each file that is replaced gets a backup of its own.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let backup = self.context.settings.backup.as_ref();
+        backup.is_some_and(|it| it.control == BackupControl::Numbered)
+    }
+}
+
+fn lock(made: &Mutex<MadeFiles>) -> MutexGuard<'_, MadeFiles> {
+    made.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the refusal to replace what was just made.
+pub(crate) fn just_made(folder: &DirPair, entry: &SourceEntry) -> CopyError {
+    let from = folder.source_path(&entry.name);
+    let to = folder.target_path(entry.target());
+    CopyError::Refused(Refusal::JustMade { from, to })
+}
+
+/// Returns why something new could not be made: what has its name may come from this copy, as all in
+/// a folder that it has made.
+pub(crate) fn of_twin(
+    folder: &DirPair,
+    entry: &SourceEntry,
+    failure: CopyError,
+    is_ours: bool,
+) -> CopyError {
+    match &failure {
+        CopyError::Path { source, .. }
+            if source.kind() == ErrorKind::AlreadyExists
+                && (is_ours || folder.origin == DirOrigin::Fresh) =>
+        {
+            just_made(folder, entry)
+        }
+        _ => failure,
     }
 }
 

@@ -8,12 +8,12 @@ use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError};
 use crate::files::dest_file::DestFile;
 use crate::options::Verify;
 use crate::worker::Worker;
 use crate::worker::original::Original;
-use crate::worker::verdict::Verdict;
+use crate::worker::verdict::{Verdict, just_made};
 
 impl Worker<'_> {
     /// Compares a copy with its original, if the options want that.
@@ -44,10 +44,9 @@ impl Worker<'_> {
             // What cannot be read is no copy either.
             Err(_) => {
                 let there = self.target_stat(folder, original.entry)?;
-                if there.is_some_and(|there| self.context.has_made(&there)) {
-                    let from = folder.source_path(&original.entry.name);
-                    let to = folder.target_path(original.entry.target());
-                    return Err(CopyError::Refused(Refusal::JustMade { from, to }));
+                if there.is_some_and(|there| self.has_made(folder, original.entry.target(), &there))
+                {
+                    return Err(just_made(folder, original.entry));
                 }
                 self.make_file(original, Verdict::Replace)
             }

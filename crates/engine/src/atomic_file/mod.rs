@@ -5,11 +5,12 @@
 //! systems without unnamed files, a hidden name is used instead; if the process is killed, the
 //! hidden file is removed the next time the same name is written.
 
+mod case;
 mod hidden;
 mod name;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -20,6 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub use case::{fold_case, ignores_case};
 pub use hidden::{rename_new, take};
 pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
 
@@ -309,4 +311,13 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
         Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
         _ => Ok(()),
     }
+}
+
+/// Reads the umask of the process, which the kernel takes from the permissions of new files; `None` without `/proc`.
+/// umask(2) could only read it by changing it for a moment, which other threads would notice.
+#[must_use]
+pub fn umask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
 }

@@ -12,13 +12,16 @@ use clap::{Args, ValueEnum};
 use underpass_copy::{Backup, CopyOptions, ExcludePattern, Follow, LinkKind, default_jobs};
 use underpass_engine::{Mechanism, Policy};
 
+use super::abbreviated::Abbreviated;
 use super::backup::BackupArgs;
+use super::context::ContextArgs;
 use super::order::{OrderedOptions, Preserved, Update};
 use crate::args::{MoveArgs, When};
 use crate::failure::{Failure, Result};
 
 /// What can be typed after `cp`.
 #[derive(Debug, Args)]
+#[command(infer_long_args = true)] // as getopt_long(3) does
 #[command(override_usage = "underpass cp [OPTIONS] <SOURCE>... <TARGET>\n       \
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
 pub(crate) struct CpArgs {
@@ -60,11 +63,16 @@ pub(crate) struct CpArgs {
     /// Keep these properties; without a list those of -p
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true)]
     #[arg(value_delimiter = ',', default_missing_value = "usual")]
+    #[arg(value_parser = Abbreviated::<Preserved>::new())]
     preserve: Vec<Preserved>,
 
     /// Do not keep these properties, not even permissions and times
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = Abbreviated::<Preserved>::new())]
     no_preserve: Vec<Preserved>,
+
+    #[command(flatten)]
+    pub(super) context: ContextArgs,
 
     /// Copy mode, times and what -p and --preserve name, and no bytes
     #[arg(long)]
@@ -73,7 +81,7 @@ pub(crate) struct CpArgs {
     /// Choose which existing files are replaced; without WHEN those that are older than their
     /// originals
     #[arg(short, long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "older")]
+    #[arg(default_missing_value = "older", value_parser = Abbreviated::<Update>::new())]
     update: Option<Update>,
 
     /// Leave existing files as they are
@@ -137,13 +145,15 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<std::ffi::OsString>,
 
-    /// Share the blocks of the originals: where possible, always (or fail), or never
+    /// Share the blocks of the originals: auto (where possible), always (or fail) or never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "auto", default_missing_value = "always")]
+    #[arg(default_value = "auto", default_missing_value = "always", hide_possible_values = true)]
+    #[arg(value_parser = Abbreviated::<When>::new())]
     pub(crate) reflink: When,
 
-    /// Make holes where the original has them, also where it has zeros, or never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    /// Make holes: auto (where the original has them), always (also where it has zeros) or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(value_parser = Abbreviated::<When>::new())]
     pub(crate) sparse: When,
 
     /// Read every copy again and compare it with its original: from the page cache, or directly

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::{Args, ValueEnum};
 use underpass_copy::{Backup, BackupControl};
 
+use super::abbreviated::{Abbreviated, find};
 use crate::failure::{Failure, Result};
 
 /// The options about backups.
@@ -18,6 +19,7 @@ pub(crate) struct BackupArgs {
     /// The same, with names chosen by CONTROL, or by VERSION_CONTROL of the environment [default:
     /// existing]
     #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true)]
+    #[arg(value_parser = Abbreviated::<Control>::new())]
     backup: Option<Option<Control>>,
 
     /// The same, with this suffix for simple backups [default: SIMPLE_BACKUP_SUFFIX, or ~]
@@ -35,7 +37,7 @@ enum Control {
     #[value(alias = "t")]
     Numbered,
     /// Numbered if there are numbered ones, simple otherwise
-    #[value(alias = "nil")]
+    #[value(aliases = ["nil", ""])]
     Existing,
     /// NAME with the suffix
     #[value(alias = "never")]
@@ -78,7 +80,8 @@ fn of_environment() -> Result<Control> {
     let Some(value) = std::env::var_os("VERSION_CONTROL").filter(|value| !value.is_empty()) else {
         return Ok(Control::Existing);
     };
-    let known = value.to_str().and_then(|value| Control::from_str(value, false).ok());
+    let known = value.to_str().and_then(find::<Control>);
+    let known = known.and_then(|known| Control::from_str(known.get_name(), false).ok());
     known.ok_or_else(|| {
         Failure::Usage(format!(
             "VERSION_CONTROL is '{}': it can be none, numbered, existing or simple",

@@ -1,7 +1,9 @@
 //! `underpass cp`: files and whole trees, within this machine.
 
+mod abbreviated; // values
 mod args;
 mod backup;
+mod context; // of SELinux
 mod observer;
 mod order;
 mod print;

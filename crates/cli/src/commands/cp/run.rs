@@ -20,6 +20,7 @@ use crate::signals;
 /// Copies what the arguments name.
 pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let mut options = args.options()?;
+    args.context.check()?;
     let (sources, target) = args.sources_and_target()?;
     let sources = &*sources;
     if let [from] = sources

@@ -53,14 +53,14 @@ impl Worker<'_> {
             }
             LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),
         };
-        let backup = match verdict {
+        let backup = self.name_once(folder, entry, verdict, || match verdict {
             Verdict::Replace => {
                 let backup = self.context.settings.backup.as_ref();
                 self.name_removed(folder, entry);
-                replace(to, target, backup, make).at("linking", path)?.1
+                replace(to, target, backup, make).at("linking", path).map(|made| made.1)
             }
-            _ => make(target).map(|()| None).at("linking", path)?,
-        };
+            _ => make(target).map(|()| None).at("linking", path),
+        })?;
         self.count_link(kind);
         self.count_file();
         self.name_made(folder, entry, backup.as_deref());

@@ -1,0 +1,44 @@
+//! The options about the SELinux context of copies.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Args;
+
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// The options about the context of copies.
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// Give copies the default SELinux context; without SELinux there is none
+    #[arg(short = 'Z')]
+    by_default: bool,
+
+    /// The same, or the SELinux context CONTEXT
+    #[arg(long, value_name = "CONTEXT", num_args = 0..=1, require_equals = true)]
+    context: Option<Option<OsString>>,
+}
+
+impl ContextArgs {
+    /// Does what coreutils does where the kernel has no SELinux: nothing, with a warning about a context
+    /// that was named.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has it: what the defaults are only its own tools know.
+    pub(super) fn check(&self) -> Result<()> {
+        if !self.by_default && self.context.is_none() {
+            return Ok(());
+        }
+        if Path::new("/sys/fs/selinux/enforce").exists() {
+            let message =
+                "-Z and --context are for kernels without SELinux: use chcon or restorecon here";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        if matches!(self.context, Some(Some(_))) {
+            output::note("--context is ignored: the kernel has no SELinux");
+        }
+        Ok(())
+    }
+}

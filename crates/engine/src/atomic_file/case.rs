@@ -1,0 +1,58 @@
+//! Names on file systems that ignore their case.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{AtFlags, Dir, statat};
+use rustix::io::Errno;
+
+/// Returns whether what has this name in a folder is found by it in the other case, too, as on a file
+/// system that ignores case; `None` if that cannot be told: the name may be gone, have no case, or
+/// letters whose case is not everywhere the same.
+pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
+    let folder = folder.as_fd();
+    let id = |name: &[u8]| {
+        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.map(|stat| (stat.st_dev, stat.st_ino))
+    };
+    let text = std::str::from_utf8(name).ok()?;
+    let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());
+    let (lower, upper) = match has_ascii {
+        true => (text.to_ascii_lowercase(), text.to_ascii_uppercase()),
+        false => (text.to_lowercase(), text.to_uppercase()),
+    };
+    let other = if lower == text { upper } else { lower };
+    if other == text {
+        return None;
+    }
+    let own = id(name).ok()?;
+    match id(other.as_bytes()) {
+        Ok(found) if found == own => Some(true),
+        // Two files, or one whose other name the kernel remembers from before it was replaced, as it
+        // does for a second with FUSE.
+        Ok(_) => lists_both(folder, name, other.as_bytes()).map(|both| !both),
+        Err(Errno::NOENT) if has_ascii => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Whether a folder lists both names, which says more than that both are found; `None` if it cannot
+/// be read.
+fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> {
+    let mut found = 0;
+    for entry in Dir::read_from(folder).ok()? {
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_bytes();
+        found += usize::from(name == one || name == other);
+    }
+    Some(found == 2)
+}
+
+/// Returns a name as a file system may compare it that ignores case. Names that differ by more than
+/// case give different ones.
+#[must_use]
+pub fn fold_case(name: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => name.to_ascii_lowercase(),
+    }
+}
