@@ -188,7 +188,7 @@ impl Acme {
         }
     }
 
-    /// Goes on with these names. What is known of those of before stays.
+    /// Replaces the names. Certificates of names that stay are kept.
     fn replace(&mut self, names: Names) {
         let mut before = std::mem::take(&mut self.domains);
         for name in &names.all {
@@ -200,7 +200,7 @@ impl Acme {
         self.options.names = names;
         for index in 0..self.domains.len() {
             if self.domains[index].until.is_none() {
-                // An error is that of the attempt, too, which follows.
+                // An error is also that of the order which follows.
                 let _ = self.load(index);
             }
             self.show_default(index);

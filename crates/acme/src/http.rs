@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -18,6 +18,8 @@ use underpass_client::{ClientError, Request, TlsSetup, Url};
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Arc<underpass_client::HttpClient<'static>>,
+    /// How long an exchange may take in all.
+    max_time: Duration,
     retry_after: Arc<Mutex<Option<Duration>>>,
 }
 
@@ -25,7 +27,14 @@ impl Http {
     /// Creates a client that trusts servers as `tls` says.
     pub(crate) fn new(tls: TlsSetup) -> Self {
         let client = underpass_client::HttpClient { tls, ..Default::default() };
-        Self { client: Arc::new(client), retry_after: Arc::default() }
+        Self { client: Arc::new(client), max_time: MAX_TIME, retry_after: Arc::default() }
+    }
+
+    /// Returns a client whose exchanges end in time: an authority that sends a byte now and then would
+    /// keep the only thread for days.
+    fn begin(&self) -> underpass_client::HttpClient<'static> {
+        let deadline = Instant::now().checked_add(self.max_time);
+        underpass_client::HttpClient { deadline, ..(*self.client).clone() }
     }
 
     /// Takes how long the last answer asked to wait.
@@ -40,7 +49,7 @@ impl Http {
     /// [`ClientError`].
     pub(crate) fn get(&self, url: &Url) -> Result<Vec<u8>, ClientError> {
         let request = Request { method: "GET", fields: &[] };
-        let mut answer = self.client.execute(None, &request, url)?;
+        let mut answer = self.begin().execute(None, &request, url)?;
         let framing = answer.response.framing;
         let body = answer.connection.incoming().memory(framing, MAX_BODY);
         body.map_err(|error| ClientError::receiving(url.as_str(), error))
@@ -53,12 +62,13 @@ impl Http {
         let media_type = media_type.and_then(|value| value.to_str().ok());
         let fields: Vec<_> = media_type.map(|value| ("Content-Type", value)).into_iter().collect();
         let request = Request { method: parts.method.as_str(), fields: &fields };
+        let client = self.begin();
         let (mut connection, response) = match body {
             [] => {
-                let answer = self.client.execute(None, &request, &url).map_err(other)?;
+                let answer = client.execute(None, &request, &url).map_err(other)?;
                 (answer.connection, answer.response)
             }
-            body => self.client.send(None, &request, &url, body).map_err(other)?,
+            body => client.send(None, &request, &url, body).map_err(other)?,
         };
         let wait = response.retry_after(SystemTime::now());
         *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wait;
@@ -112,5 +122,44 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// The fields of an answer that instant-acme reads.
 const PASSED_ON: [&str; 3] = ["location", "replay-nonce", "retry-after"];
 
+/// How long one exchange with an authority may take, from the lookup of its name to the end of its
+/// answer.
+const MAX_TIME: Duration = Duration::from_secs(120);
+
 /// The longest answer of an authority, in bytes; a chain of certificates has some thousands.
 const MAX_BODY: usize = 1 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_byte_by_byte_has_an_end() {
+        for head in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA: ",
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/dir", listener.local_addr().unwrap());
+            let authority = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(head.as_bytes()).unwrap();
+                // Until the client has left.
+                while stream.write_all(b"x").is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let http =
+                Http { max_time: Duration::from_millis(300), ..Http::new(TlsSetup::default()) };
+            let error = http.get(&Url::parse(&url).unwrap()).unwrap_err();
+            assert!(matches!(error, ClientError::Late), "{error}");
+            authority.join().unwrap();
+        }
+    }
+}

@@ -24,7 +24,18 @@ pub enum BadName {
 ///
 /// # Errors
 ///
-/// [`BadName`].
+/// [`BadName`] for an address, a wildcard, and anything else that no authority would accept: names have at most 253
+/// characters, and 63 between two dots.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_acme::{BadName, name};
+///
+/// assert_eq!(name("Files.Example.ORG."), Ok("files.example.org".to_owned()));
+/// assert_eq!(name("192.0.2.1"), Err(BadName::Address));
+/// assert_eq!(name("*.example.org"), Err(BadName::Wildcard));
+/// ```
 pub fn name(text: &str) -> Result<String, BadName> {
     if text.starts_with("*.") {
         return Err(BadName::Wildcard);

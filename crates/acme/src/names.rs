@@ -20,7 +20,7 @@ pub struct NamesControl {
 }
 
 impl NamesControl {
-    /// Has certificates ordered for these names instead of those of before. It does not wait for them.
+    /// Replaces the names for which certificates are ordered, and does not wait for the certificates.
     pub fn replace(&self, names: Names) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
         self.changed.notify_all();

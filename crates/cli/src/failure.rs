@@ -188,9 +188,7 @@ impl From<ServeError> for Failure {
             ServeError::Sites(why) => Self::Usage(why.to_string()),
             ServeError::Header(fault) => Self::Usage(format!("--header: {fault}")),
             ServeError::Io { action, source } => Self::System { action, source },
-            ServeError::Pattern { pattern, source } => {
-                Self::Usage(format!("--hide '{pattern}': {}", source.kind()))
-            }
+            pattern @ ServeError::Pattern { .. } => Self::Usage(pattern.to_string()),
             ServeError::Root { path, source } => {
                 Self::Path { action: Action::Serving, path, source }
             }

@@ -275,6 +275,7 @@ fn prepare_replacement(served: &Path) {
 fn replaces(server: &Running, method: &str, source: &str) -> bool {
     let mut curl = Command::new("curl");
     curl.args(["-sSf", "--noproxy", "*", "-X", method, "-H", "Destination: /old"]);
+    curl.args(["-H", "Overwrite: T"]);
     curl.arg(format!("{}{source}", server.address)).stderr(Stdio::null());
     curl.status().unwrap().success()
 }
@@ -295,6 +296,7 @@ fn a_killed_server_leaves_the_old_folder_or_the_new_entry_under_the_name() {
             let trace = format!("trace={renames}");
             let server = stage.serve(&["-e", &trace, "-e", &inject], &["--allow-all"]);
             let is_killed = !replaces(&server, method, source);
+            assert!(!is_killed || server.finish().status.signal() == Some(9), "{method} {source}");
             was_killed |= is_killed;
             let is_old = has("old/kept", "old");
             let is_new = has("old/new", "new") || has("old", "new");
@@ -332,7 +334,7 @@ fn a_server_killed_while_it_moves_to_another_file_system_leaves_both_as_they_wer
         let server = Running::listening(command);
         let (from, to) = (format!("{own}/{source}"), format!("Destination: /{target}/old"));
         let mut curl = Command::new("curl");
-        curl.args(["-sSf", "--noproxy", "*", "-X", "MOVE", "-H", &to]);
+        curl.args(["-sSf", "--noproxy", "*", "-X", "MOVE", "-H", &to, "-H", "Overwrite: T"]);
         curl.arg(format!("{}{from}", server.address)).stderr(Stdio::null());
         assert!(!curl.status().unwrap().success(), "{source}");
         assert_eq!(server.finish().status.signal(), Some(9), "{source}");

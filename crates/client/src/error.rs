@@ -86,6 +86,9 @@ pub enum ClientError {
     /// Nothing moved for too long.
     #[error("no progress within the time limit")]
     Stalled,
+    /// The answer was not complete at the deadline.
+    #[error("the answer did not come whole in time")]
+    Late,
     /// The server redirects too often.
     #[error("more than {most} redirects")]
     TooManyRedirects {
@@ -108,7 +111,7 @@ impl ClientError {
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Closed | Self::Stalled => true,
+            Self::Closed | Self::Stalled | Self::Late => true,
             Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
             Self::Status { code, .. } if code == "RequestTimeout" => true,
@@ -350,6 +353,7 @@ impl ClientError {
         match error {
             ReceiveError::Cancelled => Self::Cancelled,
             ReceiveError::Stalled => Self::Stalled,
+            ReceiveError::Late => Self::Late,
             ReceiveError::Cut => {
                 let source = io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string());
                 Self::Network {

@@ -184,6 +184,11 @@ impl LockTable {
         self.retain(|lock| !is_beneath(&lock.root, path));
     }
 
+    /// Ends all locks below a path, but not those at the path itself.
+    pub fn forget_below(&mut self, path: &[u8]) {
+        self.retain(|lock| *lock.root == *path || !is_beneath(&lock.root, path));
+    }
+
     fn retain(&mut self, keeps: impl Fn(&Lock) -> bool) {
         if self.count > 0 {
             self.by_path.values_mut().for_each(|locks| locks.retain(&keeps));

@@ -6,6 +6,8 @@ use std::io;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Stat};
 
+use crate::Readme;
+
 /// The attributes of a file or folder, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -92,6 +94,11 @@ impl fmt::Debug for Entries<'_> {
 pub trait NamedEntries {
     /// Returns the entry at an index; `None` beyond the last one.
     fn get(&self, index: usize) -> Option<NamedEntry<'_>>;
+
+    /// Returns the README that the page shows, if there is one.
+    fn readme(&self) -> Option<&Readme> {
+        None
+    }
 }
 
 /// An entry of a folder that is not on disk.

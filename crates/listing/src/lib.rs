@@ -72,6 +72,7 @@ pub use format::change::May;
 pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
 pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
+pub use readme::Readme;
 pub use underpass_protocol::listing::{
     BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
 };

@@ -7,27 +7,56 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
 use crate::{Entries, Listing};
-use underpass_protocol::listing::Format;
+use underpass_protocol::listing::{Format, ListingQuery};
 
 /// The README of a folder.
-#[derive(Clone, Debug)]
-pub(crate) struct Readme {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Readme {
     /// The name of the file.
     pub(crate) name: &'static str,
     /// Its contents; bytes that are not UTF-8 are replaced.
     pub(crate) text: String,
 }
 
-/// Returns the README that belongs on a page: on the first one for people, and not among the
-/// results of a search. It has to be a file in the folder itself and not a link, and on disk.
+impl Readme {
+    /// The maximum length in bytes. A longer file is only listed.
+    pub const MAX_LEN: u64 = 128 << 10;
+
+    /// Creates the README of a folder that is not on disk from the contents of the file of this name.
+    #[must_use]
+    pub fn new(name: &'static str, bytes: &[u8]) -> Self {
+        Self { name, text: String::from_utf8_lossy(bytes).into_owned() }
+    }
+
+    /// Returns whether it belongs on the page that a query asks for: on the first one for people, and
+    /// not among the results of a search.
+    #[must_use]
+    pub fn is_shown(query: &ListingQuery) -> bool {
+        query.format == Format::Html && query.after.is_none() && query.search.is_none()
+    }
+
+    /// Picks the README among the files of a folder, which are given by their names and lengths.
+    pub fn pick<'n>(files: impl Iterator<Item = (&'n [u8], u64)>) -> Option<&'static str> {
+        let place = |(name, len): (&[u8], u64)| {
+            let place = NAMES.iter().position(|known| known.as_bytes() == name);
+            place.filter(|_| len <= Self::MAX_LEN)
+        };
+        files.filter_map(place).min().map(|place| NAMES[place])
+    }
+}
+
+/// Returns the README that belongs on a page. On disk it has to be a file in the folder itself and not
+/// a link.
 pub(crate) fn find(listing: &Listing<'_>) -> Option<Readme> {
-    let query = &listing.query;
-    let is_first = query.after.is_none() && query.search.is_none();
-    if query.format != Format::Html || !is_first {
+    if !Readme::is_shown(&listing.query) {
         return None;
     }
-    let Entries::Folder { folder, .. } = listing.entries else { return None };
-    NAMES.into_iter().find_map(|name| read(listing, folder, name))
+    match listing.entries {
+        Entries::Folder { folder, .. } => {
+            NAMES.into_iter().find_map(|name| read(listing, folder, name))
+        }
+        Entries::Named(entries) => entries.readme().cloned(),
+    }
 }
 
 /// Reads a file whole and in one version; `None` if that is not possible.
@@ -47,19 +76,15 @@ fn read(listing: &Listing<'_>, folder: BorrowedFd<'_>, name: &'static str) -> Op
         let times = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
         is_file.then_some((u64::try_from(stat.st_size).ok()?, times))
     };
-    let before = facts().filter(|(len, _)| *len <= MAX_LEN)?;
+    let before = facts().filter(|(len, _)| *len <= Readme::MAX_LEN)?;
     let mut bytes = Vec::with_capacity(before.0 as usize);
-    (&file).take(MAX_LEN + 1).read_to_end(&mut bytes).ok()?;
+    (&file).take(Readme::MAX_LEN + 1).read_to_end(&mut bytes).ok()?;
     if facts()? != before || bytes.len() as u64 != before.0 {
         return None;
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Some(Readme { name, text })
+    Some(Readme::new(name, &bytes))
 }
 
 /// The names that are looked for, in this order.
 const NAMES: [&str; 6] =
     ["README.md", "readme.md", "Readme.md", "README.txt", "README", "readme.txt"];
-
-/// The maximum length in bytes. A longer file is only listed.
-const MAX_LEN: u64 = 128 << 10;

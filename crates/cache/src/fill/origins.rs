@@ -78,6 +78,7 @@ impl Origins {
             tls: options.tls.clone(),
             connect_timeout: options.timeout.min(MAX_CONNECT_TIME),
             timeout: options.timeout,
+            deadline: None,
             max_redirects: 0,
             cancel: None,
         };

@@ -115,6 +115,10 @@ fn an_upload_goes_on_after_the_network_the_page_and_patience_were_lost() {
 
     // Another visit: the page knows of it, and goes on once it is given the file again.
     browser.click(toggle);
+    browser.wait(&format!("{state} === 'paused'"));
+    // What the browser had sent already, which may be all of it, is lost.
+    relay.set_down(true);
+    relay.set_down(false);
     relay.allow(LARGE);
     browser.open(&relay.url());
     browser.wait(&format!("{state} === 'interrupted'"));

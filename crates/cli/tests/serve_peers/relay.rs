@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub(crate) struct Relay {
 #[derive(Default)]
 struct State {
     is_down: AtomicBool,
+    /// How often it went down.
+    breaks: AtomicU64,
     /// Bytes that may still go to the server.
     allowance: AtomicI64,
 }
@@ -41,7 +43,8 @@ impl Relay {
                 for (from, to, is_up) in [(&client, &server, true), (&server, &client, false)] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let shared = Arc::clone(&shared);
-                    thread::spawn(move || pass_on(&from, &to, is_up, &shared));
+                    let begun = shared.breaks.load(Ordering::Relaxed);
+                    thread::spawn(move || pass_on(&from, &to, is_up, begun, &shared));
                 }
             }
         });
@@ -55,6 +58,7 @@ impl Relay {
 
     /// Breaks all connections and lets no new ones through, or does again.
     pub(crate) fn set_down(&self, is_down: bool) {
+        self.state.breaks.fetch_add(u64::from(is_down), Ordering::Relaxed);
         self.state.is_down.store(is_down, Ordering::Relaxed);
     }
 
@@ -65,10 +69,10 @@ impl Relay {
 }
 
 /// Passes on what comes until either end, or the network, is gone.
-fn pass_on(mut from: &TcpStream, mut to: &TcpStream, is_up: bool, state: &State) {
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, is_up: bool, begun: u64, state: &State) {
     let _ = from.set_read_timeout(Some(PAUSE));
     let mut piece = [0; 16 << 10];
-    while !state.is_down.load(Ordering::Relaxed) {
+    while state.breaks.load(Ordering::Relaxed) == begun {
         if is_up && state.allowance.load(Ordering::Relaxed) <= 0 {
             thread::sleep(PAUSE);
             continue;

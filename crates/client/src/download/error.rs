@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-
 use std::time::Duration;
 
 use underpass_engine::hint::{Action, Plain};

@@ -1,7 +1,7 @@
 //! The settings that all requests of a program share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::credentials::Credentials;
 use super::proxy::Proxies;
@@ -25,6 +25,9 @@ pub struct HttpClient<'a> {
     pub connect_timeout: Duration,
     /// The time limit without progress.
     pub timeout: Duration,
+    /// The moment at which every connection and every answer in memory has to be there; `None` for
+    /// never.
+    pub deadline: Option<Instant>,
     /// The maximum number of redirects.
     pub max_redirects: u32,
     /// The flag that cancels every request.
@@ -43,6 +46,7 @@ impl Default for HttpClient<'_> {
             tls: TlsSetup::default(),
             connect_timeout: Duration::from_secs(30),
             timeout: Duration::from_secs(60),
+            deadline: None,
             max_redirects: 10,
             cancel: None,
         }

@@ -56,10 +56,12 @@ impl<'a> Connection<'a> {
         }
         let url = &*located(client, url);
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
-        let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel);
+        let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel)
+            .no_later_than(client.deadline);
         let stream = connect(proxy.unwrap_or(url), limits)?;
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
-        let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
+        let mut incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
+        incoming.set_deadline(client.deadline);
         let has_identified = Cell::new(false);
         let signed = RefCell::default();
         let mut connection = Self { incoming, route, has_identified, signed, refusal: None };
@@ -370,6 +372,12 @@ impl<'a> Connection<'a> {
     pub fn finish(mut self, response: &Response) -> Option<Self> {
         let is_read = self.incoming.memory(response.framing, MAX_UNWANTED).is_ok();
         (is_read && response.keeps_alive).then_some(self)
+    }
+
+    /// Returns the code with which a store has refused the last request, if that was read.
+    #[must_use]
+    pub fn refusal_code(&self) -> Option<&str> {
+        self.refusal.as_ref().map(|refusal| refusal.code.as_str())
     }
 
     /// Returns the error for a failed status, with the text of the body if that is short.

@@ -223,6 +223,7 @@ impl Client {
             tls: self.tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
+            deadline: None,
             max_redirects: self.max_redirects,
             cancel,
         }

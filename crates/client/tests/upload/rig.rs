@@ -253,6 +253,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         tls: wishes.tls.clone(),
         connect_timeout: PATIENCE,
         timeout: wishes.timeout,
+        deadline: None,
         max_redirects: 5,
         cancel: None,
     };
@@ -272,6 +273,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         Event::StartedOver { reason } => told.push(format!("started over: {reason}")),
         Event::Again { error, resumes, .. } => told.push(format!("again ({resumes}): {error}")),
         Event::Redirected { to } => told.push(format!("redirected to {to}")),
+        Event::PartsLeft { upload, .. } => told.push(format!("parts left of {upload}")),
     };
     let result = upload(&agent, &what, url, None, &mut report).map(|(done, _)| done);
     Outcome { result, told }

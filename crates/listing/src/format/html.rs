@@ -30,8 +30,8 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
-     'sha256-AgK2gMgncbGgijKnE0NTwWbmaqzJKKodDhgK5wuiArQ='; \
-     script-src 'sha256-1/NWGFq87aZXFvLCwV0KxzW5nlT5z7R3Ps7Q/Uo2U1Q=' \
+     'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
+     script-src 'sha256-2XsB1rx+xe/pcUX3WQhPg31A0HfjtFBxL+P+XefjMuE=' \
      'sha256-8SiV4CLRN1kyFLBEXVhrleeLteKGGGFW2QE5TWei+78=' \
      'sha256-t425xzHMbfO4xcYO+RN2qxiPg93NBpYHttSHPlp44k8='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

@@ -39,7 +39,10 @@ fn rendered(text: &str) -> Option<String> {
     let mut out = Bounded(String::new());
     write_html_fmt(&mut out, safe).ok()?;
     // fsspec takes every `href` for an entry of the folder. Text has no `<` any more.
-    Some(out.0.replace("<a href=", "<a Href="))
+    let page = out.0.replace("<a href=", "<a Href=");
+    // The policy of the page forbids styles in attributes.
+    let cell = |name: &str| (format!("<{name} style=\"text-align: "), format!("<{name} align=\""));
+    Some(["th", "td"].map(cell).iter().fold(page, |page, (from, to)| page.replace(from, to)))
 }
 
 /// Text that does not become too long.
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn markdown_is_rendered() {
-        let text = "# A *title*\n\nSome `code`, **bold**, ~~gone~~.\n\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n";
+        let text = "# A *title*\n\nSome `code`, **bold**, ~~gone~~.\n\n- [x] done\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n";
         let page = shown(text);
         for part in [
             "<h1 id=\"readme-a-title\">A <em>title</em></h1>",
@@ -178,7 +181,7 @@ mod tests {
             "<strong>bold</strong>",
             "<del>gone</del>",
             "type=\"checkbox\"",
-            "<td>2</td>",
+            "<td>1</td><td align=\"right\">2</td>",
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }

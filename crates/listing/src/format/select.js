@@ -3,7 +3,8 @@
 page.selection = (() => {
   'use strict';
   const { copy, digest, element, folder, isFolder, link, main, place, request, rows, shown, size } = page;
-  const MAX_QUERY = 24_000; // characters: a request has 32 KiB at most
+  const MAX_QUERY = 24_000; // characters: the head of a request has 32 KiB at most
+  const MAX_BODY = 2 * 1024 * 1024; // bytes: what a body of names has at most
   const canWalk = document.querySelector('.search [name=below]') !== null;
   const hasArchives = document.querySelector('.archive') !== null;
   const chosen = new Map(); // what is selected, by the link of its row
@@ -75,10 +76,22 @@ page.selection = (() => {
     // A search and a further page show only a part of the folder.
     const isWhole = these.length === rows().length && !document.querySelector('.pages, .summary a');
     if (query.length > MAX_QUERY && isWhole) query = whole;
-    if (query.length > MAX_QUERY) {
+    query.length > MAX_QUERY ? post(names, whole) : location.assign(new URL(query, folder));
+  };
+
+  // Asks for an archive by a form: what does not fit into an address fits into a body. The names are
+  // escaped already, as links are, and may be no text.
+  const post = (names, whole) => {
+    const fields = names.map((value) => element('input', { type: 'hidden', name: 'entry', value }));
+    if (names.join('\r\nentry=').length > MAX_BODY - 16) {
       throw new Error('Too many for one archive: take the whole folder, or fewer');
     }
-    location.assign(new URL(query, folder));
+    // To get the same address again must not give the whole folder.
+    const action = new URL(`${whole}&entry=`, folder);
+    const form = element('form', { method: 'post', enctype: 'text/plain', action, hidden: true }, ...fields);
+    document.body.append(form);
+    form.submit();
+    form.remove();
   };
 
   const digests = async (these) => {

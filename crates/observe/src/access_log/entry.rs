@@ -148,28 +148,56 @@ impl Default for AccessEntry {
 }
 
 impl AccessEntry {
-    /// Clears everything but the peer and keeps the memory for the connection's next request.
+    /// Clears everything and keeps the memory for another request. Each field is set by itself,
+    /// because an empty entry in its place would be copied several times.
     pub fn clear(&mut self) {
-        let Self { peer, verb, target, mechanisms, declined, referer, user_agent, fields, .. } =
-            std::mem::take(self);
-        *self = Self {
+        let Self {
+            started,
+            duration,
             peer,
+            site,
+            user,
             verb,
             target,
+            minor_version,
+            is_secure,
+            tls,
+            status,
+            received,
+            body_len,
+            part,
+            has_stored,
+            sent,
+            acknowledged,
+            is_complete,
             mechanisms,
+            calls,
+            user_space_bytes,
+            usage,
             declined,
+            cache,
+            origin_bytes,
+            waited,
+            failure,
             referer,
             user_agent,
-            ..Self::default()
-        };
-        self.verb.clear();
-        self.target.clear();
-        self.mechanisms.clear();
-        self.declined.clear();
-        self.referer.clear();
-        self.user_agent.clear();
-        self.fields = fields;
-        self.fields.clear();
+            fields,
+        } = self;
+        (*started, *duration, *waited) = (SystemTime::UNIX_EPOCH, Duration::ZERO, Duration::ZERO);
+        (*site, *user, *tls, *part) = (None, None, None, None);
+        (*cache, *failure) = (None, None);
+        (*minor_version, *status, *usage) = (1, 0, Usage::default());
+        (*is_secure, *has_stored, *is_complete) = (false, false, false);
+        (*received, *body_len, *sent, *acknowledged) = (0, 0, 0, 0);
+        (*calls, *user_space_bytes, *origin_bytes) = (0, 0, 0);
+        for text in [target, referer, user_agent] {
+            text.clear();
+        }
+        peer.clear();
+        verb.clear();
+        mechanisms.clear();
+        declined.clear();
+        fields.clear();
     }
 
     /// Returns the bytes of memory that the entry takes.

@@ -48,6 +48,9 @@ pub(crate) fn is_authority(authority: &[u8]) -> bool {
 
 /// Returns whether this is a name, or an IPv4 address: each `%` with its two digits.
 fn is_name(mut name: &[u8]) -> bool {
+    if name.iter().all(|byte| is_plain(*byte)) {
+        return true;
+    }
     while let [byte, rest @ ..] = name {
         name = match (byte, rest) {
             (b'%', [high, low, rest @ ..])
@@ -77,8 +80,24 @@ fn is_literal(inside: &[u8]) -> bool {
 
 /// Returns whether the byte may stand in a name as it is.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
+    PLAIN[usize::from(byte)]
 }
+
+/// The answer for each byte: every request has a name to check.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut marks: &[u8] = b"-._~!$&'()*+,;=";
+    while let [mark, rest @ ..] = marks {
+        plain[*mark as usize] = true;
+        marks = rest;
+    }
+    plain
+};
 
 /// Returns the host of an authority, without its port.
 #[must_use]

@@ -11,8 +11,19 @@ pub struct Destination {
     pub path: Vec<u8>,
     /// Whether it ended in a slash.
     pub is_folder: bool,
-    /// Whether an existing file may be replaced (10.6): it may unless the client forbids it.
-    pub overwrites: bool,
+    /// Whether an existing entry may be replaced (10.6).
+    pub overwrite: Overwrite,
+}
+
+/// What the client says about an existing entry at the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// It must not be replaced.
+    Forbidden,
+    /// Nothing: the field is absent, which means that it may be replaced.
+    Absent,
+    /// Explicitly that it may be replaced.
+    Allowed,
 }
 
 /// The reason why a request has no valid destination.
@@ -56,12 +67,13 @@ impl Destination {
         if value.contains(&b'?') {
             return Err(BadDestination::Query);
         }
-        let overwrites = match (request.has("overwrite"), request.single("overwrite")) {
-            (false, _) | (_, Some(b"T" | b"t")) => true,
-            (_, Some(b"F" | b"f")) => false,
+        let overwrite = match (request.has("overwrite"), request.single("overwrite")) {
+            (false, _) => Overwrite::Absent,
+            (_, Some(b"T" | b"t")) => Overwrite::Allowed,
+            (_, Some(b"F" | b"f")) => Overwrite::Forbidden,
             _ => return Err(BadDestination::Overwrite),
         };
-        Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrites })
+        Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrite })
     }
 }
 

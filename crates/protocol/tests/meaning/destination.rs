@@ -1,6 +1,6 @@
 //! Where MOVE and COPY go.
 
-use underpass_protocol::request::destination::{BadDestination, Depth, Destination};
+use underpass_protocol::request::destination::{BadDestination, Depth, Destination, Overwrite};
 
 use crate::rig::with_fields;
 
@@ -36,15 +36,15 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
 
 #[test]
 fn overwrite_and_depth_have_the_defaults_of_the_standard() {
-    let overwrites = |fields: &[&str]| {
+    let overwrite = |fields: &[&str]| {
         with_fields(&[&["Destination: /a"], fields].concat(), |request| {
-            Destination::read(request, b"").map(|to| to.overwrites)
+            Destination::read(request, b"").map(|to| to.overwrite)
         })
     };
-    assert_eq!(overwrites(&[]), Ok(true));
-    assert_eq!(overwrites(&["Overwrite: T"]), Ok(true));
-    assert_eq!(overwrites(&["Overwrite: F"]), Ok(false));
-    assert_eq!(overwrites(&["Overwrite: no"]), Err(BadDestination::Overwrite));
+    assert_eq!(overwrite(&[]), Ok(Overwrite::Absent));
+    assert_eq!(overwrite(&["Overwrite: T"]), Ok(Overwrite::Allowed));
+    assert_eq!(overwrite(&["Overwrite: F"]), Ok(Overwrite::Forbidden));
+    assert_eq!(overwrite(&["Overwrite: no"]), Err(BadDestination::Overwrite));
     let depth = |fields: &[&str]| with_fields(fields, Depth::read);
     assert_eq!(depth(&[]), Some(Depth::Infinity));
     assert_eq!(depth(&["Depth: Infinity"]), Some(Depth::Infinity));

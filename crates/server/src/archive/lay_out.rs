@@ -59,7 +59,7 @@ fn walk_folder(
     let layout = walk(&folder, &options)?;
     site.shared.metrics.folder_walk();
     let mut held = site.shared.layouts.memory.reserve(client);
-    if !held.resize(layout.memory() as u64) {
+    if !held.resize((layout.memory() + key.memory()) as u64) {
         return Err(ArchiveError::Busy);
     }
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));

@@ -25,7 +25,7 @@ pub(crate) struct LayoutKey {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) format: ArchiveFormat,
     /// The names in the folder that are archived, sorted; `None` for all of them.
-    pub(crate) only: Option<Vec<Vec<u8>>>,
+    pub(crate) only: Option<Arc<[Vec<u8>]>>,
 }
 
 impl LayoutKey {
@@ -35,13 +35,19 @@ impl LayoutKey {
         (site, path): (u64, &[u8]),
         user: Option<&Arc<str>>,
         format: ArchiveFormat,
-        only: Option<Vec<Vec<u8>>>,
+        only: Option<Arc<[Vec<u8>]>>,
     ) -> Self {
         // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
         #[allow(clippy::useless_conversion)] // types differ by target
         let (device, inode) =
             fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
         Self { site, device, inode, path: path.to_vec(), user: user.cloned(), format, only }
+    }
+
+    /// Returns the number of bytes that the names take.
+    pub(crate) fn memory(&self) -> usize {
+        let names = self.only.as_deref().unwrap_or_default();
+        names.iter().map(|name| name.len() + NAME_BYTES).sum()
     }
 }
 
@@ -127,6 +133,9 @@ impl Layouts {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The bytes that a name takes, besides its own.
+const NAME_BYTES: usize = 48;
 
 /// The number of folders that are walked at once.
 const THREADS: usize = 2;

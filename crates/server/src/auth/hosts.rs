@@ -4,6 +4,7 @@
 //!
 //! Only requests without a password are checked, since a browser keeps passwords for each name.
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use underpass_protocol::request::host;
@@ -52,7 +53,7 @@ impl Hosts {
         }
         let name = bare(authority);
         let is_known = self.has(&name);
-        (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then_some(name)
+        (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then(|| name.into_owned())
     }
 
     /// Returns whether a name is in the settings or belongs to this machine.
@@ -78,9 +79,9 @@ fn is_plain(authority: &[u8]) -> bool {
 }
 
 /// Returns the host as text, without a dot at its end.
-fn bare(authority: &[u8]) -> String {
+fn bare(authority: &[u8]) -> Cow<'_, str> {
     let host = host(authority);
-    String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host)).into_owned()
+    String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
 use crate::server::sites::site::Site;
 use crate::uploads::has_room;
-use underpass_protocol::request::destination::{Depth, Destination};
+use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
 
 /// A change that the access rules allow.
 #[derive(Debug)]
@@ -199,8 +199,10 @@ fn open_dest(
     source: &Stat,
     is_folder: bool,
 ) -> Result<DestEntry, Refusal> {
-    if to.is_folder && !is_folder {
-        return Err(Refusal::new(409, "the Destination ends in a slash, but this is no folder"));
+    let no_folder = || Refusal::new(409, "the Destination ends in a slash, but this is no folder");
+    let is_file_to_folder = to.is_folder && !is_folder;
+    if is_file_to_folder && to.overwrite != Overwrite::Allowed {
+        return Err(no_folder());
     }
     if is_folder && site.root.hides_entry(&to.path, true) {
         return Err(hidden());
@@ -208,20 +210,42 @@ fn open_dest(
     let (folder, name) = parent_of(site, &to.path)?;
     let existing = tree::stat_entry(&folder, &name)?;
     let dest = DestEntry { folder, name, existing };
+    if is_file_to_folder && !dest.is_folder() {
+        return Err(no_folder());
+    }
     let Some(existing) = &dest.existing else { return Ok(dest) };
     if tree::identity(existing) == tree::identity(source) {
         return Err(Refusal::new(403, "this is the same file or folder"));
     }
-    if !to.overwrites {
+    if to.overwrite == Overwrite::Forbidden {
         return Err(Errno::EXIST.into());
     }
-    if tree::kind(existing) == FileType::Directory {
-        if !site.settings.changes.delete {
-            return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
+    match tree::kind(existing) {
+        // Others mean the folder to put the file in: mv(1) would put it there.
+        FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
+            return Err(Refusal::new(409, "a file replaces a folder only with Overwrite: T"));
         }
-        check_contents(site, &dest.folder, &dest.name, existing, &to.path, None)?;
+        FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
+        FileType::RegularFile | FileType::Symlink => {}
+        _ => return Err(Refusal::new(409, "what is at the Destination is no file and no folder")),
     }
     Ok(dest)
+}
+
+/// Refuses to replace a folder that the client could not delete.
+fn check_removal(
+    site: &Site,
+    dest: &DestEntry,
+    existing: &Stat,
+    path: &[u8],
+) -> Result<(), Refusal> {
+    if !site.settings.changes.delete {
+        return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
+    }
+    if site.root.hides_entry(path, true) {
+        return Err(hidden());
+    }
+    check_contents(site, &dest.folder, &dest.name, existing, path, None)
 }
 
 /// Refuses a folder with an entry that no client here may see: it must not be removed, nor be moved

@@ -162,6 +162,10 @@ async fn change(
         return Err(refusal);
     }
     let leaves = matches!(what, Action::Delete(_) | Action::Move(..));
+    let replaced = match &what {
+        Action::Move(to, _) | Action::Copy(to, _) => Some(to.path.clone()),
+        Action::Delete(_) | Action::MakeFolder => None,
+    };
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
     let site = Arc::clone(ctx.site());
@@ -172,6 +176,10 @@ async fn change(
             if leaves {
                 // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
                 describe::locks(ctx.site()).forget(&target.path);
+            }
+            if let Some(path) = replaced {
+                // A folder that was there is gone, with all that was in it.
+                describe::locks(ctx.site()).forget_below(&path);
             }
             Ok(made(ctx, &changed))
         }

@@ -147,7 +147,7 @@ impl Exchange {
         let (head_len, integrity) = (head.len(), site.site.settings.integrity);
         peer.set_activity(Activity::Sending, started);
         resume::begin(worker, peer, response.download);
-        let facts = || access_entry::transfer_facts(&entry, started);
+        let facts = || access_entry::transfer_facts(&entry, peer, started);
         let sending =
             Sending::begin((worker, peer), integrity, (head, started), response.body, facts);
         let is_logged = response.is_logged;

@@ -69,6 +69,8 @@ pub(crate) struct Peer {
     has_read: Cell<bool>,
     /// Whether no attempt was made to read from it.
     is_new: Cell<bool>,
+    /// Whether it came to an address that only this machine can reach, once that was asked.
+    is_to_loopback: OnceCell<bool>,
 }
 
 /// The activity of a connection.
@@ -118,6 +120,7 @@ impl Peer {
             has_requested: Cell::new(false),
             has_read: Cell::new(false),
             is_new: Cell::new(true),
+            is_to_loopback: OnceCell::new(),
         }
     }
 
@@ -248,9 +251,11 @@ impl Peer {
 
     /// Returns whether it came to an address that only this machine can reach.
     pub(crate) fn is_to_loopback(&self) -> bool {
-        let address = getsockname(&self.socket).ok();
-        let address = address.and_then(|at| SocketAddr::try_from(at).ok());
-        address.is_some_and(|at| at.ip().to_canonical().is_loopback())
+        *self.is_to_loopback.get_or_init(|| {
+            let address = getsockname(&self.socket).ok();
+            let address = address.and_then(|at| SocketAddr::try_from(at).ok());
+            address.is_some_and(|at| at.ip().to_canonical().is_loopback())
+        })
     }
 
     /// Returns whether it comes from this machine.

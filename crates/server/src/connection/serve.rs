@@ -363,7 +363,7 @@ impl<'a> Connection<'a> {
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn send_being_written(&self, ending: &SentResponse) -> SendOutcome {
-        let facts = || access_entry::transfer_facts(&ending.entry, ending.started);
+        let facts = || access_entry::transfer_facts(&ending.entry, self.peer, ending.started);
         let head = (BEING_WRITTEN.to_vec(), ending.started);
         let at = (self.worker, self.peer);
         Sending::begin(at, Integrity::Fast, head, Body::Nothing, facts).into_slow().await

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, fstatfs};
@@ -93,7 +94,7 @@ pub fn store(
         return Ok(None);
     }
     let mut record = Record::new(file, version, digests)?;
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         record.set_at = now()?;
         fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
         let present = Version::of(file)?;
@@ -103,7 +104,8 @@ pub fn store(
         if record.is_valid_for(&present) {
             return Ok(Some(present));
         }
-        // The disk delayed the call: try again with the present time.
+        // The disk delayed the call, and may be busy for a while: try again with the present time.
+        thread::sleep(Duration::from_millis(1 << attempt));
     }
     Err(Errno::TIMEDOUT.into())
 }
@@ -230,8 +232,8 @@ const MAX_BYTES: usize = 20 + 33 + 65;
 /// The maximum time between our look at the clock and the kernel's: a bit more than a tick.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// The number of attempts to set an attribute in time.
-const ATTEMPTS: u32 = 5;
+/// The number of attempts to set an attribute in time, with half a second of pauses in all.
+const ATTEMPTS: u32 = 9;
 
 /// The nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;

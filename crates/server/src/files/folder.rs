@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::archive::lay_out::lay_out;
-use crate::archive::layouts::LayoutKey;
+use crate::archive::layouts::{FolderLayout, LayoutKey};
 use crate::archive::{self, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
@@ -17,7 +17,9 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::{Changes, SiteSettings};
-use underpass_listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
+use underpass_listing::{
+    Attributes, BadQuery, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve,
+};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Query, Target, encode_segment};
 use underpass_protocol::request::{Method, Request};
@@ -30,46 +32,57 @@ pub(crate) async fn respond(
     folder: OwnedFd,
 ) -> Response {
     let settings = ctx.settings();
-    if let Some(name) = target.query.get("archive") {
-        return match ArchiveFormat::of_name(&name).filter(|_| settings.archive) {
-            Some(format) => match selection(&target.query) {
-                Ok(only) => {
-                    let place = (ctx.site().number, &*target.path);
-                    let key = LayoutKey::of(&folder, place, ctx.user.as_ref(), format, only);
-                    archive(ctx, folder, key).await
-                }
-                Err(BadEntry) => {
-                    ctx.error(400, "entry must be a name in the folder, without slashes")
-                }
-            },
-            None => ctx.error(400, "folders can be had as ?archive=tar or ?archive=zip, if at all"),
+    if target.query.has("archive") {
+        return match selection(target.query.all("entry")) {
+            Ok(only) => archive(ctx, target, folder, only).await,
+            Err(BadEntry) => ctx.error(400, BAD_ENTRY),
         };
     }
     if !settings.listing {
         return ctx.error(403, "this folder is not listed");
     }
-    listing(ctx, target, FolderSource::Disk(folder)).await
+    match requested(ctx, target) {
+        Ok(what) => listing(ctx, ListTask { folder: FolderSource::Disk(folder), what }).await,
+        Err(fault) => ctx.error(400, &fault.to_string()),
+    }
 }
 
-/// Answers with the listing as a page, as JSON, or as plain names.
-pub(crate) async fn listing(
+/// Answers with the archive of those entries that the body of a request names, one in each field or
+/// line `entry=`, because a target takes only so many.
+pub(crate) async fn respond_to_names(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-    folder: FolderSource,
+    folder: OwnedFd,
+    body: &[u8],
 ) -> Response {
+    let lines = body.split(|byte| b"\r\n".contains(byte));
+    let names = lines.flat_map(|raw| Query { raw }.all("entry").collect::<Vec<_>>());
+    match selection(names) {
+        Ok(None) => ctx.error(400, "the body names no entry: entry=NAME in each line"),
+        Ok(only) => archive(ctx, target, folder, only).await,
+        Err(BadEntry) => ctx.error(400, BAD_ENTRY),
+    }
+}
+
+/// Returns the listing that the target asks for.
+///
+/// # Errors
+///
+/// [`BadQuery`], which is answered with 400.
+pub(crate) fn requested(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+) -> Result<ListingRequest, BadQuery> {
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
     let is_browser = is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate");
     let format = requested_format(&ctx.request, is_browser);
-    let query = match ListingQuery::read(|key| target.query.get(key), format) {
-        Ok(query) => query,
-        Err(fault) => return ctx.error(400, &fault.to_string()),
-    };
-    if query.is_walk() && matches!(folder, FolderSource::Store(_)) {
-        return ctx.error(400, "folders of a store are neither searched below nor measured");
-    }
-    let what = request(ctx, &target.path, query, is_browser);
-    let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
-    let task = ListTask { folder, what };
+    let query = ListingQuery::read(|key| target.query.get(key), format)?;
+    Ok(request(ctx, &target.path, query, is_browser))
+}
+
+/// Answers with the listing as a page, as JSON, or as plain names.
+pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Response {
+    let (is_gzipped, is_chunked) = (task.what.is_gzipped, task.what.is_chunked);
     let client = ClientNet::of(ctx.peer.address());
     let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok(listing) => listing,
@@ -113,6 +126,7 @@ pub(crate) fn request(
         is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
         is_chunked: ctx.request.minor_version > 0,
         properties: None,
+        readme: None,
     }
 }
 
@@ -177,9 +191,11 @@ fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
 /// A value of `entry` that no name in a folder can have.
 struct BadEntry;
 
-/// Returns the names in the folder that the query asks for; `None` for the whole folder.
-fn selection(query: &Query<'_>) -> Result<Option<Vec<Vec<u8>>>, BadEntry> {
-    let mut names: Vec<_> = query.all("entry").map(Cow::into_owned).collect();
+/// Sorts the names in the folder that a request asks for; `None` for the whole folder.
+fn selection<'q>(
+    names: impl Iterator<Item = Cow<'q, [u8]>>,
+) -> Result<Option<Arc<[Vec<u8>]>>, BadEntry> {
+    let mut names: Vec<_> = names.map(Cow::into_owned).collect();
     let is_name = |name: &Vec<u8>| {
         !matches!(name.as_slice(), b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b))
     };
@@ -188,33 +204,64 @@ fn selection(query: &Query<'_>) -> Result<Option<Vec<Vec<u8>>>, BadEntry> {
     }
     names.sort_unstable();
     names.dedup();
-    Ok((!names.is_empty()).then_some(names))
+    Ok((!names.is_empty()).then(|| names.into()))
 }
 
-/// Answers with the archive of a folder, or ranges of it.
-async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> Response {
-    let (format, path) = (key.format, key.path.clone());
-    let is_everything = path.is_empty() && key.only.is_none();
-    let laid_out = match ctx.shared().layouts.get(&key) {
-        Some(laid_out) => Ok(laid_out),
-        None => {
-            let client = ClientNet::of(ctx.peer.address());
-            lay_out(Arc::clone(ctx.site()), client, key, folder).await
-        }
+/// Answers with the archive of a folder or of some of its entries, or with ranges of it.
+async fn archive(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    folder: OwnedFd,
+    only: Option<Arc<[Vec<u8>]>>,
+) -> Response {
+    let name = target.query.get("archive").unwrap_or_default();
+    let format = ArchiveFormat::of_name(&name).filter(|_| ctx.settings().archive);
+    let Some(format) = format else {
+        return ctx.error(400, "folders can be had as ?archive=tar or ?archive=zip, if at all");
     };
-    let laid_out = match laid_out {
-        Ok(laid_out) => laid_out,
-        Err(error) if error.status() == 503 => return ctx.busy(503, &error.to_string()),
-        Err(error) => return ctx.error(error.status(), &error.to_string()),
-    };
+    let path = &*target.path;
+    let is_everything = path.is_empty() && only.is_none();
+    let key = LayoutKey::of(&folder, (ctx.site().number, path), ctx.user.as_ref(), format, only);
+    match laid_out(ctx, folder, key).await {
+        Ok(laid_out) => send_archive(ctx, path, (format, is_everything), &laid_out),
+        Err(refusal) => refusal,
+    }
+}
+
+/// Returns the layout of an archive, or the refusal.
+async fn laid_out(
+    ctx: &RequestContext<'_>,
+    folder: OwnedFd,
+    key: LayoutKey,
+) -> Result<Arc<FolderLayout>, Response> {
+    if let Some(laid_out) = ctx.shared().layouts.get(&key) {
+        return Ok(laid_out);
+    }
+    let client = ClientNet::of(ctx.peer.address());
+    let laid_out = lay_out(Arc::clone(ctx.site()), client, key, folder).await;
+    laid_out.map_err(|error| match error.status() {
+        503 => ctx.busy(503, &error.to_string()),
+        status => ctx.error(status, &error.to_string()),
+    })
+}
+
+/// Returns the response with an archive, or with ranges of it.
+fn send_archive(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    (format, is_everything): (ArchiveFormat, bool),
+    laid_out: &Arc<FolderLayout>,
+) -> Response {
     let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
     let file_name = [name.unwrap_or(b"files"), b".", format.name().as_bytes()].concat();
-    let etag = layout.etag();
+    // What was requested by a body is not what a GET of the same target continues.
+    let is_named = matches!(ctx.request.method, Method::Get | Method::Head);
+    let etag = if is_named { layout.etag() } else { String::new() };
     let facts = Representation {
         len: layout.len(),
         etag: &etag,
-        modified: Some(layout.modified()),
+        modified: is_named.then(|| layout.modified()),
         media_type: format.media_type(),
         coding: None,
         varies: false,
@@ -227,7 +274,7 @@ async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> R
         body.remembering(Arc::clone(&ctx.shared().checksums))
     };
     let whole = |parts, closing| {
-        let _laid_out = Arc::clone(&laid_out);
+        let _laid_out = Arc::clone(laid_out);
         Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
     };
     let sent = response::part(&plan.body, plan.status, layout.len(), true);
@@ -252,6 +299,8 @@ async fn archive(ctx: &RequestContext<'_>, folder: OwnedFd, key: LayoutKey) -> R
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
     response
 }
+
+const BAD_ENTRY: &str = "entry must be a name in the folder, without slashes";
 
 impl Resolve for Root {
     fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -422,16 +423,20 @@ impl HiddenNames {
     fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
         let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {
-            let fail = |source| ServeError::Pattern { pattern: pattern.clone(), source };
+            let fail = |why: &dyn Display| ServeError::pattern("--hide", pattern, why);
             let trimmed = pattern.trim_matches('/');
+            if trimmed.is_empty() {
+                return Err(fail(&"that hides nothing: name files or folders, such as *.log"));
+            }
             let glob = globset::GlobBuilder::new(trimmed).literal_separator(true).build();
-            let glob: Glob = glob.map_err(fail)?;
+            let glob: Glob = glob.map_err(|error| fail(error.kind()))?;
             let is_path = pattern.trim_end_matches('/').contains('/');
             sets[usize::from(is_path) + 2 * usize::from(pattern.ends_with('/'))].add(glob);
         }
         let build = |set: GlobSetBuilder| {
-            set.build()
-                .map_err(|source| ServeError::Pattern { pattern: settings.hide.join(", "), source })
+            set.build().map_err(|error| {
+                ServeError::pattern("--hide", &settings.hide.join(", "), error.kind())
+            })
         };
         let [names, paths, folder_names, folder_paths] = sets.map(build);
         Ok(Self {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use tokio::sync::{Semaphore, watch};
 use underpass_cache::FolderListing;
 use underpass_dav::request::Propfind;
-use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry};
+use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry, Readme};
 
 use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
@@ -20,26 +20,18 @@ pub(crate) enum FolderSource {
     /// A folder on disk.
     Disk(OwnedFd),
     /// A folder of an object store.
-    Store(Arc<StoreFolder>),
+    Store(Arc<FolderListing>),
 }
 
-/// A folder of an object store, as it is listed.
+/// The entries of a folder of an object store, and its README.
 #[derive(Debug)]
-pub(crate) struct StoreFolder(pub(crate) Arc<FolderListing>);
+pub(crate) struct StoreEntries<'l>(pub(crate) &'l FolderListing, pub(crate) Option<&'l Readme>);
 
-impl StoreFolder {
-    /// Returns a number that no other listing has.
-    pub(crate) fn id(&self) -> u64 {
-        self.0.id
+impl NamedEntries for StoreEntries<'_> {
+    fn readme(&self) -> Option<&Readme> {
+        self.1
     }
 
-    /// Returns the number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.0.entries.len()
-    }
-}
-
-impl NamedEntries for StoreFolder {
     fn get(&self, index: usize) -> Option<NamedEntry<'_>> {
         let entry = self.0.entries.get(index)?;
         Some(NamedEntry {
@@ -77,6 +69,8 @@ pub(crate) struct ListingRequest {
     pub(crate) is_chunked: bool,
     /// The properties that are listed, for [`Format::Multistatus`](underpass_listing::Format).
     pub(crate) properties: Option<Arc<Propfind>>,
+    /// The README of a folder of an object store, for its page.
+    pub(crate) readme: Option<Arc<Readme>>,
 }
 
 /// The values that the response head of a listing needs.

@@ -18,7 +18,7 @@ use crate::changes::dav::describe::Describer;
 use crate::files::root::is_reserved;
 use crate::listing::jobs::{
     FolderId, FolderSource, Key, ListTask, ListedFolder, ListingHead, ListingRequest,
-    ListingResult, MEMORY, PartialListing, Text,
+    ListingResult, MEMORY, PartialListing, StoreEntries, Text,
 };
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
@@ -44,7 +44,9 @@ pub(crate) async fn list(
             let id = FolderId::Disk(stat.st_dev.into(), stat.st_ino.into());
             (id, u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER))
         }
-        FolderSource::Store(folder) => (FolderId::Store(folder.id()), folder.len() <= FEW_ENTRIES),
+        FolderSource::Store(folder) => {
+            (FolderId::Store(folder.id), folder.entries.len() <= FEW_ENTRIES)
+        }
     };
     let key: Key = (id, what);
     let listings = &site.shared.listings;
@@ -274,13 +276,17 @@ fn with_listing<T>(
     let (access, user) = (&site.settings.access, user.as_deref());
     let properties = folder.request.properties.as_deref();
     let describer = properties.map(|request| Describer { site, request, user });
+    let of_store;
     let is_store = matches!(folder.source, FolderSource::Store(_));
     let (entries, reached) = match &folder.source {
         FolderSource::Disk(opened) => (
             Entries::Folder { folder: opened.as_fd(), root: &site.root },
             site.root.reached(opened).ok().flatten(),
         ),
-        FolderSource::Store(folder) => (Entries::Named(&**folder), None),
+        FolderSource::Store(listing) => {
+            of_store = StoreEntries(listing, folder.request.readme.as_deref());
+            (Entries::Named(&of_store), None)
+        }
     };
     use_it(Listing {
         entries,

@@ -1,15 +1,27 @@
 //! Answers requests for folders of an object store.
 
+use std::borrow::Cow;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use underpass_cache::{Cache, FolderFailure, FolderLookup, Key};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use underpass_cache::{
+    Cache, FolderFailure, FolderListing, FolderLookup, Key, Lookup, ObjectRequest,
+};
+use underpass_listing::Readme;
 use underpass_protocol::caching::has_passed;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::{Target, slash_redirect};
 
-use crate::auth::access;
+use crate::auth::{Right, access};
 use crate::files::folder;
-use crate::listing::jobs::{FolderSource, StoreFolder};
+use crate::files::root::is_reserved;
+use crate::listing::jobs::{FolderSource, ListTask, ListingRequest};
+use crate::routing::cache_key::key_of;
 use crate::routing::context::RequestContext;
 use crate::routing::origin::{add_cache_fields, client, refused};
 use crate::routing::response::Response;
@@ -42,21 +54,89 @@ pub(crate) async fn respond(
         return ctx.error(508, "the origin leads back to this server");
     }
     let Some(key) = cache.key(target) else { return ctx.error(414, "") };
-    let Some(FolderLookup { outcome, age, cache }) = look_up(ctx, cache, &key).await else {
+    let Some(FolderLookup { outcome, age, cache: status }) = look_up(ctx, cache, &key).await else {
         // There is no one to answer.
         return ctx.error(503, "");
     };
     let listing = match outcome {
         Ok(listing) if listing.exists => listing,
-        Ok(_) => return add_cache_fields(ctx.error(404, ""), &cache),
-        Err(FolderFailure { error, status, retry_after }) => {
-            return refused(ctx, status, &error.to_string(), retry_after, &cache);
+        Ok(_) => return add_cache_fields(ctx.error(404, ""), &status),
+        Err(FolderFailure { error, status: code, retry_after }) => {
+            return refused(ctx, code, &error.to_string(), retry_after, &status);
         }
     };
-    let source = FolderSource::Store(Arc::new(StoreFolder(listing)));
-    let mut response = folder::listing(ctx, target, source).await;
+    let mut response = match folder::requested(ctx, target) {
+        Err(fault) => ctx.error(400, &fault.to_string()),
+        Ok(what) if what.query.is_walk() => {
+            ctx.error(400, "folders of a store are neither searched below nor measured")
+        }
+        Ok(mut what) => {
+            what.readme = readme(ctx, cache, target, (&listing, &what)).await.map(Arc::new);
+            folder::listing(ctx, ListTask { folder: FolderSource::Store(listing), what }).await
+        }
+    };
     response.add_field("Age", &age.as_secs().to_string());
-    add_cache_fields(response, &cache)
+    add_cache_fields(response, &status)
+}
+
+/// Returns the README of a folder, if it belongs on the page and can be had soon. Without one in the
+/// listing the store is not asked.
+async fn readme(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+    (listing, what): (&FolderListing, &ListingRequest),
+) -> Option<Readme> {
+    if what.is_head || !Readme::is_shown(&what.query) {
+        return None;
+    }
+    let path_of = |name: &[u8]| match target.path.is_empty() {
+        true => name.to_vec(),
+        false => [&*target.path, name].join(&b'/'),
+    };
+    let is_served = |name: &[u8]| {
+        let path = path_of(name);
+        ctx.can(&path, Right::Read)
+            && !is_reserved(&path)
+            && !ctx.site().root.hides_of_origin(&path, false)
+    };
+    let files = listing.entries.iter().filter_map(|entry| Some((&*entry.name, entry.size?)));
+    let name = Readme::pick(files.filter(|(name, _)| is_served(name)))?;
+    let path = Cow::Owned(path_of(name.as_bytes()));
+    let file = Target { path, is_folder: false, ..target.clone() };
+    let key = key_of(ctx, cache, &file).ok()?;
+    let reading = timeout(README_TIME, read(cache, &key, client(ctx)));
+    let bytes = ctx.peer.while_connected(reading).await?.ok()??;
+    Some(Readme::new(name, &bytes))
+}
+
+/// Reads a short object through the cache; `None` if it is longer than a README, or not stored.
+async fn read(cache: &Cache, key: &Key, client: Option<IpAddr>) -> Option<Vec<u8>> {
+    // Not all of what may be a large object by now.
+    let range = Some(0..Readme::MAX_LEN);
+    let request = ObjectRequest { range, client, ..ObjectRequest::default() };
+    let Lookup::Entry(entry) = cache.find(key, &request).await else { return None };
+    let reader = entry.reader();
+    let mut at = 0;
+    // The length may be that of another version than the one in the listing.
+    while at < entry.len().unwrap_or(u64::MAX) {
+        let arrived = reader.wait_for(at, Readme::MAX_LEN + 1).await.ok()?;
+        if reader.pipe().is_some() || arrived > Readme::MAX_LEN {
+            return None;
+        }
+        if arrived == at {
+            break;
+        }
+        at = arrived;
+    }
+    spawn_blocking(move || {
+        let file = File::from(reader.file().try_clone().ok()?);
+        let mut bytes = vec![0; usize::try_from(at).ok()?];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        Some(bytes)
+    })
+    .await
+    .ok()?
 }
 
 /// Returns the redirect to a folder that was requested without its slash; `None` if there is no such
@@ -82,3 +162,6 @@ pub(crate) async fn redirect(
 async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &Key) -> Option<FolderLookup> {
     ctx.peer.while_connected(cache.list(key, client(ctx))).await
 }
+
+/// How long a page waits for the README of its folder.
+const README_TIME: Duration = Duration::from_secs(2);

@@ -19,15 +19,13 @@ use underpass_protocol::request::Request;
 use underpass_protocol::upload::without_tokens;
 use underpass_transport::tls;
 
-/// Creates the entry of a request.
+/// Creates the entry of a request, which has no address yet.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
     push_text(&mut entry.target, request.target, MAX_TARGET);
     entry.minor_version = request.minor_version;
-    entry.peer.clear();
-    peer.write_name(&mut entry.peer);
     entry.is_secure = peer.is_secure();
     entry.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return entry };
@@ -65,8 +63,6 @@ fn secured(facts: &tls::SessionFacts) -> Secured {
 pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
-    entry.peer.clear();
-    peer.write_name(&mut entry.peer);
     entry.is_secure = peer.is_secure();
     entry.tls = peer.session().map(|session| secured(session.facts()));
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
@@ -80,6 +76,7 @@ pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
     entry.status = 408;
     entry.failure = Some(Failure::Stalled.label());
     entry.started = SystemTime::now();
+    peer.write_name(&mut entry.peer);
     let metrics = worker.shared.metrics.worker(worker.index);
     metrics.request(entry.status, entry.duration);
     metrics.failed(Failure::Stalled.label());
@@ -132,6 +129,8 @@ pub(crate) fn finish(
         recycle(worker, entry);
         return;
     }
+    // Only now, because writing an address takes as long as finding a hot file.
+    peer.write_name(&mut entry.peer);
     entry.record(&outcome.report);
     entry.usage = entry.usage + outcome.usage;
     let pending = PendingEntry { entry, end: peer.written.get() };
@@ -198,16 +197,22 @@ pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
     let facts = TransferFacts {
         site: ctx.site().counts.clone(),
         user: ctx.user.clone(),
-        ..transfer_facts(&entry, ctx.started)
+        ..transfer_facts(&entry, ctx.peer, ctx.started)
     };
     recycle(ctx.worker, entry);
     facts
 }
 
 /// Returns the facts about a response for the register of live transfers.
-pub(crate) fn transfer_facts(entry: &AccessEntry, started: Instant) -> TransferFacts {
+pub(crate) fn transfer_facts(
+    entry: &AccessEntry,
+    client: &Peer,
+    started: Instant,
+) -> TransferFacts {
+    let mut peer = String::new();
+    client.write_name(&mut peer);
     TransferFacts {
-        peer: entry.peer.clone(),
+        peer,
         site: entry.site.clone(),
         user: entry.user.clone(),
         verb: entry.verb.clone(),

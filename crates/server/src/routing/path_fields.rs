@@ -35,7 +35,7 @@ impl PathFields {
             path_field(name, value).map_err(ServeError::Header)?;
             let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true).build();
             let glob = glob
-                .map_err(|source| ServeError::Pattern { pattern: pattern.clone(), source })?
+                .map_err(|error| ServeError::pattern("--header", pattern, error.kind()))?
                 .compile_matcher();
             let is_path = pattern.contains('/');
             let (name, value) = (name.clone(), value.trim().to_owned());

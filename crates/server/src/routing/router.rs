@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::auth::access;
+use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
 use crate::files::file;
@@ -139,6 +140,9 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         return partial(ctx, target).await;
     }
     let method = ctx.request.method;
+    if ctx.request.verb == "POST" && target.query.has("archive") && target.is_folder {
+        return archive_of_names(ctx, target).await;
+    }
     if method == Method::Other {
         return changes::refuse(ctx);
     }
@@ -212,6 +216,20 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
         Err(errno) if is_missing(errno) => missing(ctx, target).await,
         Err(errno) => ctx.refused(errno),
+    }
+}
+
+/// Answers a POST with the archive of the entries that its body names. It reads and changes nothing, so
+/// it needs the rights that a GET needs, and pages of other sites may send it as they may link here.
+async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let folder = match find(ctx, &target.path).await {
+        Ok(Resource::Folder(folder)) => folder,
+        Ok(_) => return ctx.error(404, ""),
+        Err(errno) => return ctx.refused(errno),
+    };
+    match body::read(ctx, BodyKind::Names).await {
+        Ok(body) => folder::respond_to_names(ctx, target, folder, &body).await,
+        Err(refusal) => refusal,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of a server, and the messages that it reports.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -132,12 +132,14 @@ pub enum ServeError {
     #[error("{0}")]
     Header(#[source] BadField),
     /// A pattern of names is invalid.
-    #[error("pattern {pattern}: {}", .source.kind())]
+    #[error("{option} '{pattern}': {reason}")]
     Pattern {
+        /// The option that has it.
+        option: &'static str,
         /// The pattern.
         pattern: String,
-        /// The error in the pattern.
-        source: globset::Error,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A thread or a runtime cannot be created.
     #[error("{action}: {}", in_words(.source))]
@@ -147,6 +149,13 @@ pub enum ServeError {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+impl ServeError {
+    /// Returns the error of a pattern that an option has.
+    pub(crate) fn pattern(option: &'static str, pattern: &str, reason: &dyn Display) -> Self {
+        Self::Pattern { option, pattern: pattern.to_owned(), reason: reason.to_string() }
+    }
 }
 
 /// Why sites cannot be served by one server.

@@ -124,7 +124,7 @@ impl IncompleteBody {
             ReceiveError::Cut | ReceiveError::Ended => {
                 (cut_off("reset"), Refusal::new(400, "the body ended too early"))
             }
-            ReceiveError::Stalled => {
+            ReceiveError::Stalled | ReceiveError::Late => {
                 (cut_off("timeout"), Refusal::new(408, "nothing came for too long"))
             }
             ReceiveError::Chunk(fault) => {

@@ -63,7 +63,8 @@ fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
             ("COPY", "/a", &["Destination: /full"], 204),
             ("COPY", "/a", &["Destination: /bare", "Depth: 0"], 201),
             ("COPY", "/a", &["Destination: /one", "Depth: 1"], 400),
-            ("COPY", "/a/file", &["Destination: /bare"], 204),
+            ("COPY", "/a/file", &["Destination: /bare"], 409),
+            ("COPY", "/a/file", &["Destination: /bare/", "Overwrite: T"], 204),
         ],
     );
     for name in ["b", "full"] {

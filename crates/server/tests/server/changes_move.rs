@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::changes_delete::{open_site, statuses};
 use super::rig::{FileSystem, Mounted, Site, age};
 
@@ -62,12 +64,71 @@ fn whatever_is_in_the_way_is_replaced_whole() {
             ("MOVE", "/folder", &["Destination: /full", "Overwrite: F"], 412),
             ("MOVE", "/folder", &["Destination: /full"], 204), // a folder by a folder
             ("MOVE", "/full", &["Destination: /plain"], 204),  // a file by a folder
-            ("MOVE", "/file", &["Destination: /plain"], 204),  // a folder by a file
+            // A folder by a file: only for those who say so.
+            ("MOVE", "/file", &["Destination: /plain"], 409),
+            ("MOVE", "/file", &["Destination: /plain/", "Overwrite: F"], 409),
+            ("MOVE", "/file", &["Destination: /plain", "Overwrite: T"], 204),
         ],
     );
     assert_eq!(fs::read(site.path("plain")).unwrap(), b"file");
     let left: Vec<_> = fs::read_dir(site.path("")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_file_replaces_a_folder_only_where_the_folder_could_be_deleted() {
+    let files: &[(&str, &[u8])] = &[
+        ("file", b"file"),
+        ("dir/deep/a", b"a"),
+        ("hidden/b", b"b"),
+        ("holds/secret", b"c"),
+        ("kept/d", b"d"),
+        ("rights/kept/e", b"e"),
+    ];
+    for (may_delete, verb) in [(true, "MOVE"), (true, "COPY"), (false, "COPY")] {
+        let site = open_site(files).auth(&["me:pw@/:rw,/rights/kept", "@/"]);
+        symlink("kept", site.path("alias")).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, site.path("fifo"), FileType::Fifo, mode, 0).unwrap();
+        let site = site.with(move |settings| {
+            settings.sites[0].hide = vec!["hidden/".into(), "secret".into()];
+            settings.sites[0].changes.delete = may_delete;
+        });
+        let site = site.start();
+        let before = tree(&site.path(""));
+        let (me, yes) = ("Authorization: Basic bWU6cHc=", "Overwrite: T");
+        let row = |to: &str, fields: &[&str], expected: u16| {
+            let to = format!("Destination: {to}");
+            let fields = [&[me, &to], fields].concat();
+            statuses(&site, &[(verb, "/file", &fields, expected)]);
+        };
+        row("/dir/", &[], 409);
+        row("/dir", &[], 409);
+        row("/dir/", &["Overwrite: F"], 409);
+        row("/dir", &["Overwrite: F"], 412);
+        row("/new/", &[yes], 409);
+        row("/alias/", &[yes], 409); // a link, and no folder
+        row("/fifo", &[yes], 409);
+        row("/fifo", &[], 409);
+        row("/hidden/", &[yes], 403);
+        row("/holds/", &[yes], 403);
+        row("/rights/", &[yes], 403);
+        row("/rights/kept/", &[yes], 403);
+        if !may_delete {
+            row("/dir/", &[yes], 403);
+        }
+        // What is in the folder itself, by another path.
+        let to = ["Destination: /kept/", yes, me];
+        statuses(&site, &[(verb, "/kept/d", &to, 403), (verb, "/alias/d", &to, 403)]);
+        assert_eq!(tree(&site.path("")), before);
+        if may_delete {
+            row("/dir/", &[yes], 204);
+            assert_eq!(fs::read(site.path("dir")).unwrap(), b"file");
+            assert_eq!(site.path("file").exists(), verb == "COPY");
+        }
+        let left = fs::read_dir(site.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.filter(|name| name.as_encoded_bytes().starts_with(b".")).count(), 0);
+    }
 }
 
 #[test]
@@ -185,7 +246,9 @@ fn tree(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
             if path.is_dir() && !path.is_symlink() {
                 folders.push(path.clone());
             }
-            found.push((path.clone(), fs::read(&path).unwrap_or_default()));
+            // Reading a pipe would wait for a writer.
+            let bytes = if path.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            found.push((path.clone(), bytes));
         }
     }
     found.sort();
@@ -204,7 +267,7 @@ fn a_link_does_not_take_the_place_of_what_it_leads_to() {
         &[
             ("MOVE", "/link", &["Destination: /file"], 403),
             ("MOVE", "/chain", &["Destination: /file"], 403),
-            ("MOVE", "/to", &["Destination: /folder"], 403),
+            ("MOVE", "/to", &["Destination: /folder", "Overwrite: T"], 403),
             ("MOVE", "/link", &["Destination: /other"], 204),
         ],
     );

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use super::dav::send;
 use super::rig::{Running, Site, folder, pattern, skip};
 
 fn site() -> Running {
@@ -63,6 +64,80 @@ fn the_order_and_repetition_of_names_do_not_matter_and_ranges_resume() {
     assert!(zip.status == 200 && zip.body.windows(16).any(|part| part == b"folder/other.txt"));
     assert!(!zip.body.windows(5).any(|part| part == b"large"));
     assert_ne!(site.get("/folder/?archive=tar").field("ETag"), whole.field("ETag"));
+}
+
+#[test]
+fn more_names_than_a_target_takes_are_posted() {
+    let site = site();
+    let name = |number| format!("{:+<200} {number}", "a name with % and & ");
+    fs::create_dir(site.path("many")).unwrap();
+    for number in 0..2_000 {
+        fs::write(site.path(&format!("many/{}", name(number))), "x").unwrap();
+    }
+    let escaped = |number| {
+        name(number).replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace(' ', "%20")
+    };
+    let lines: String = (0..1_999).map(|number| format!("entry={}\r\n", escaped(number))).collect();
+    assert!(lines.len() > 1 << 20);
+    let reply =
+        send(&site, "POST", "/many/?archive=zip&entry=", &["Content-Type: text/plain"], &lines);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(reply.field("Content-Disposition"), Some("attachment; filename=\"many.zip\""));
+    // It cannot be continued by the target alone.
+    assert_eq!((reply.field("ETag"), reply.field("Last-Modified")), (None, None));
+    let has =
+        |number| reply.body.windows(name(number).len()).any(|part| part == name(number).as_bytes());
+    assert!(has(0) && has(1_998) && !has(1_999));
+    let form = "entry=large&entry=a+b%2bc.txt&entry=deep&entry=link&other=secret";
+    let posted = send(&site, "POST", "/folder/?archive=tar", &[], form);
+    assert!(posted.body == site.get(CHOSEN).body);
+}
+
+#[test]
+fn a_posted_selection_has_the_rights_of_a_get() {
+    let files: &[(&str, &[u8])] = &[("open/a", b"a"), ("closed/b", b"b"), ("open/secret", b"s")];
+    let site = Site::of(files).auth(&["me:pw@/:rw", "@/open"]);
+    let site = site.with(|settings| {
+        settings.sites[0].hide = vec!["secret".to_owned()];
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
+    });
+    let site = site.start();
+    let (me, evil) = ("Authorization: Basic bWU6cHc=", "Origin: http://example.org");
+    for (target, field, body, status) in [
+        ("/open/?archive=tar", "A: 1", "entry=a", 200),
+        // As a link on another site could have it.
+        ("/open/?archive=tar", evil, "entry=a", 200),
+        ("/open/?archive=tar", "Range: bytes=0-3", "entry=a", 200),
+        ("/closed/?archive=tar", "A: 1", "entry=b", 401),
+        ("/?archive=tar", "A: 1", "entry=closed", 401),
+        ("/?archive=tar", me, "entry=closed", 200),
+        ("/open/?archive=tar", me, "entry=secret", 404),
+        ("/open/?archive=tar", me, "entry=..%2Fclosed", 400),
+        ("/open/?archive=tar", me, "entry=..", 400),
+        ("/open/?archive=rar", me, "entry=a", 400),
+        // No name is not the whole folder.
+        ("/open/?archive=tar", me, "", 400),
+        ("/open/?archive=tar&entry=a", me, "entry", 400),
+        (
+            "/open/?archive=tar",
+            me,
+            "--boundary\r\nContent-Disposition: form-data\r\n\r\na\r\n",
+            400,
+        ),
+        ("/open/?archive=tar", me, "[\"a\"]", 400),
+        ("/open/a?archive=tar", me, "entry=a", 405),
+        ("/open/a/?archive=tar", me, "entry=a", 404),
+        ("/none/?archive=tar", me, "entry=a", 404),
+        ("/open/", me, "entry=a", 405),
+    ] {
+        let reply = send(&site, "POST", target, &[field], body);
+        assert_eq!(reply.status, status, "{target} {field} {body}: {}", reply.text());
+        assert!(reply.field("Access-Control-Allow-Origin").is_none());
+    }
+    let head = ["Content-Length: 3000000", me];
+    assert_eq!(site.ask("POST", "/open/?archive=tar", &head).status, 413);
+    assert_eq!(site.get("/open/a").text(), "a");
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub enum ReceiveError {
     /// Nothing arrived for the length of the timeout.
     #[error("nothing came for too long")]
     Stalled,
+    /// Not all arrived before the deadline.
+    #[error("not all came in time")]
+    Late,
     /// More bytes arrived than are accepted.
     #[error("more came than is wanted")]
     TooLong,

@@ -10,6 +10,7 @@
 //! space anyway, and heads are read eagerly.
 
 mod error;
+mod head;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -27,6 +28,7 @@ use underpass_engine::{
 };
 use underpass_protocol::chunked::Chunked;
 
+use self::head::missing_of_head;
 use crate::tls::Session;
 
 pub use error::ReceiveError;
@@ -78,6 +80,7 @@ pub struct Incoming<'a, S> {
     /// Bytes that were read in advance.
     ahead: Vec<u8>,
     timeout: Option<Duration>,
+    deadline: Option<Instant>,
     cancel: Option<&'a AtomicBool>,
     /// Whether heads are read in large pieces, so that the beginning of the body comes with them.
     pub is_eager: bool,
@@ -95,7 +98,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
-        Self { stream, session: None, ahead, timeout, cancel, is_eager: false }
+        Self { stream, session: None, ahead, timeout, deadline: None, cancel, is_eager: false }
     }
 
     /// Receives over TLS from now on.
@@ -134,6 +137,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Sets the longest time without progress.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    /// Sets when everything that is read into memory has to be here, however steadily it comes.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// Returns whether bytes were read that have not been taken yet: they precede those of the
@@ -435,6 +443,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     fn receive(&self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         let mut last = Instant::now();
         loop {
+            if self.is_late() {
+                return Err(ReceiveError::Late);
+            }
             let outcome = match &self.session {
                 Some(session) => session.receive(self.stream.as_fd(), room),
                 None => recv(&self.stream, &mut *room, RecvFlags::DONTWAIT).map(|(_, read)| read),
@@ -461,33 +472,20 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// Waits a moment for something to read; fails if the time is up or the flag is set.
     fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
-        let limits = Limits::since(*since, self.timeout, self.cancel);
+        let limits = Limits::since(*since, self.timeout, self.cancel).no_later_than(self.deadline);
         match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {
             Ok(_) => Ok(()),
             Err(WaitError::Cancelled) => Err(ReceiveError::Cancelled),
+            Err(WaitError::TimedOut) if self.is_late() => Err(ReceiveError::Late),
             Err(WaitError::TimedOut) => Err(ReceiveError::Stalled),
         }
     }
-}
-
-/// Returns how many more bytes a head is certain to have; 0 if it is complete.
-///
-/// A head whose first line ends in CRLF is taken to end all of them so: then its end has four
-/// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, only one byte is certain.
-fn missing_of_head(head: &[u8]) -> usize {
-    const END: &[u8] = b"\r\n\r\n";
-    if head.ends_with(END) || head.ends_with(b"\n\n") {
-        return 0;
-    }
-    let first_line = head.iter().position(|byte| *byte == b'\n');
-    if first_line.is_some_and(|end| end == 0 || head[end - 1] != b'\r') {
-        return 1;
-    }
-    let begun = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
-    // Before the end of the first line is seen it may still turn out to be a bare LF.
-    if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
 }
 
 /// The number of bytes read at once by callers that accept more than they need.

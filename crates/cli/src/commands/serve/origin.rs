@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
-use underpass_client::s3::{Pages, Store};
+use underpass_client::s3::{Location, Pages, Store};
 use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
@@ -165,9 +165,8 @@ impl OriginArgs {
 /// answer may be back when the first file is asked for.
 fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
     let (credentials, tls) = (store.credentials(), tls.clone());
-    let times =
-        HttpClient { connect_timeout: PROBE_TIME, timeout: PROBE_TIME, ..Default::default() };
-    let client = HttpClient { credentials, tls, ..times };
+    let (connect_timeout, timeout) = (PROBE_TIME, PROBE_TIME);
+    let client = HttpClient { credentials, tls, connect_timeout, timeout, ..Default::default() };
     match Pages::new(None).next(&client, &store.bucket, "") {
         Err(ref error @ ClientError::Status { status, ref code, .. })
             if status == 404 || WRONG_KEYS.contains(&code.as_str()) =>
@@ -231,6 +230,7 @@ fn varying(name: &str) -> Result<String> {
 /// Returns the URL of an origin. The message about an invalid one leaves out its password.
 fn url(text: &str) -> Result<Url> {
     let fail = |why: &str| Failure::Usage(format!("--origin: {why}"));
+    Location::check(text).map_err(|bad| fail(&bad.to_string()))?;
     let url = Url::parse(text)
         .map_err(|error| fail(&format!("{error}: write http://HOST/ or https://HOST/")))?;
     if let Some(reason) = tls::MISSING.filter(|_| url.scheme() == "https") {

@@ -184,7 +184,8 @@ fn access(args: &ServeArgs, orders: Option<&Orders>, opened: &Opened) -> Result<
     add_needs(&mut access, args, opened);
     if let Some(orders) = orders {
         let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
-        roots.try_for_each(|root| orders.check_root(root))?;
+        let control = orders.control();
+        roots.try_for_each(|root| control.check_root(root))?;
         access.keys = Some(orders.folder().to_owned());
         access.ports.push(orders.port());
     }

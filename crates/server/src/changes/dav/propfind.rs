@@ -9,7 +9,7 @@ use underpass_dav::request::Propfind;
 use underpass_listing::{Describe, Format, ListingQuery};
 
 use crate::auth::access;
-use crate::changes::dav::body;
+use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::describe::{Describer, link};
 use crate::files::folder;
 use crate::files::lookup::{Resource, find};
@@ -23,7 +23,7 @@ use underpass_protocol::request::target::Target;
 /// Answers a PROPFIND. The caller must have checked the right to read, or that something below the
 /// path may be read.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let request = match body::read(ctx).await {
+    let request = match body::read(ctx, BodyKind::Xml).await {
         Ok(body) => Propfind::parse(&body),
         Err(refusal) => return refusal,
     };

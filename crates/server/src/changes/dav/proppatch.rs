@@ -12,9 +12,10 @@ use underpass_dav::property::Live;
 use underpass_dav::request::Patch;
 use underpass_dav::xml::Element;
 
+use crate::changes::body::{self, BodyKind};
+use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
-use crate::changes::dav::{body, dead_properties};
 use crate::changes::refusal::Refusal;
 use crate::files::lookup::{Resource, find};
 use crate::files::root::DiskWait;
@@ -26,7 +27,7 @@ use underpass_protocol::response::validator::parse_date;
 
 /// Answers a PROPPATCH. The caller must have checked the right to write, and the locks.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let patches = match body::read(ctx).await {
+    let patches = match body::read(ctx, BodyKind::Xml).await {
         Ok(body) => Patch::parse(&body),
         Err(refusal) => return refusal,
     };

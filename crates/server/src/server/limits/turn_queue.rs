@@ -72,7 +72,7 @@ impl Drop for Turn<'_> {
 }
 
 /// The time for turns before connections that are ready go first.
-const MAX_SPENT: Duration = Duration::from_micros(100);
+const MAX_SPENT: Duration = Duration::from_micros(50);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -106,7 +106,7 @@ pub(super) struct OriginArgs {
     #[arg(long, value_name = "URL")]
     pub(super) origin: Vec<String>,
 
-    /// Keep files of the origin in this folder, which one process uses
+    /// Keep files of the origin in this folder, which only one process can use
     #[arg(long, value_name = "DIR")]
     pub(super) cache: Option<PathBuf>,
 
@@ -118,8 +118,8 @@ pub(super) struct OriginArgs {
     #[arg(long, value_name = "SIZE|PERCENT", default_value = "5%", value_parser = min_free)]
     pub(super) cache_free: MinFree,
 
-    /// Take a file without a word about caching as fresh for this time, such as 60s [default: a
-    /// tenth of the time since it was changed]
+    /// Treat a file as fresh for this time, such as 60s, if the origin says nothing about caching
+    /// [default: a tenth of the time since it was changed]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) fresh: Option<Duration>,
 

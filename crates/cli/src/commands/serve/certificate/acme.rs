@@ -43,9 +43,17 @@ impl OrdersControl {
         names(args, self.has_default).map(OrderedNames)
     }
 
-    /// Checks that nobody is served the keys.
+    /// Checks that the keys are not in this served folder.
     pub(crate) fn check_root(&self, root: &Path) -> Result<()> {
-        check_root(&self.folder, root)
+        let root = fs::canonicalize(root).with_path(Action::Serving, root)?;
+        if !self.folder.starts_with(&root) {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "the keys of --acme would be served: {} is in {}; give another folder by --acme-state",
+            self.folder.display(),
+            root.display()
+        )))
     }
 
     /// Orders and renews certificates for these names from now on.
@@ -96,11 +104,6 @@ impl Orders {
     /// Returns the port of the authority.
     pub(crate) fn port(&self) -> u16 {
         self.directory.port_or_known_default().unwrap_or(443)
-    }
-
-    /// Checks that the keys are not in the served folder.
-    pub(crate) fn check_root(&self, root: &Path) -> Result<()> {
-        check_root(self.folder(), root)
     }
 
     /// Returns the value by which other names are given later.
@@ -168,18 +171,6 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
         false => args.tls.acme.first().cloned().or_else(of_sites),
     };
     Ok(Names { all: names, default })
-}
-
-fn check_root(keys: &Path, root: &Path) -> Result<()> {
-    let root = fs::canonicalize(root).with_path(Action::Serving, root)?;
-    if !keys.starts_with(&root) {
-        return Ok(());
-    }
-    Err(Failure::Usage(format!(
-        "the keys of --acme would be served: {} is in {}; give another folder by --acme-state",
-        keys.display(),
-        root.display()
-    )))
 }
 
 /// Prints what happened to a certificate.

@@ -22,7 +22,7 @@ pub(in crate::commands::serve) struct TlsArgs {
     pub(in crate::commands::serve) tls: Option<TlsSource>,
 
     /// Serve HTTPS with a certificate for this name from an authority, which is renewed in time; can
-    /// be repeated. The authority must reach port 443 or 80 of the name, and its terms are agreed to
+    /// be repeated. The authority must reach port 443 or 80 of the name, and you agree to its terms
     #[cfg_attr(feature = "tls", arg(long, value_name = "NAME", value_parser = underpass_acme::name))]
     #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(in crate::commands::serve) acme: Vec<String>,

@@ -35,11 +35,6 @@ impl Orders {
         match self.0 {}
     }
 
-    /// Does nothing: there are no keys.
-    pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
-        match self.0 {}
-    }
-
     /// Checks that this process can keep certificates.
     pub(crate) fn check(&self) -> Result<()> {
         match self.0 {}
@@ -75,7 +70,7 @@ impl OrdersControl {
         match self.0 {}
     }
 
-    /// Checks that nobody is served the keys.
+    /// Checks that the keys are not in this served folder.
     pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
         match self.0 {}
     }

@@ -1,4 +1,4 @@
-//! Reads the small XML bodies of requests into memory.
+//! Reads the small bodies of requests into memory: XML, and forms.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -10,22 +10,60 @@ use crate::uploads::{BodyState, CONTINUE, Received, write_interim};
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
 
+/// A kind of body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BodyKind {
+    Xml,
+    /// Names of entries.
+    Names,
+}
+
+impl BodyKind {
+    /// Returns the maximum length.
+    fn max_len(self) -> usize {
+        match self {
+            Self::Xml => 64 << 10,
+            // 2,000 names of 255 bytes, each of which is escaped, are less.
+            Self::Names => 2 << 20,
+        }
+    }
+
+    /// Returns how many bytes are held for each byte of a body: itself while it grows, and what is read
+    /// from it.
+    fn weight(self) -> usize {
+        match self {
+            Self::Xml => 2,
+            // Each name is a vector of its own, and `entry=a` a short line.
+            Self::Names => 7,
+        }
+    }
+
+    /// Returns the response to a body that is longer.
+    fn too_long(self, ctx: &RequestContext<'_>) -> Response {
+        let detail = match self {
+            Self::Xml => "the XML of a request has at most 64 KiB",
+            Self::Names => "the names of a request have at most 2 MiB",
+        };
+        ctx.error(413, detail)
+    }
+}
+
 /// Reads the body of a request; empty if it has none.
 ///
 /// # Errors
 ///
 /// The refusal, if it is too long, malformed or does not come.
-pub(crate) async fn read(ctx: &RequestContext<'_>) -> Result<Vec<u8>, Response> {
+pub(crate) async fn read(ctx: &RequestContext<'_>, kind: BodyKind) -> Result<Vec<u8>, Response> {
     let length = ctx.request.body().map_err(|fault| ctx.error(400, &fault.to_string()))?;
     match length {
         BodyLength::None | BodyLength::Length(0) => return Ok(Vec::new()),
-        BodyLength::Length(len) if len > MAX_BODY as u64 => return Err(too_long(ctx)),
+        BodyLength::Length(len) if len > kind.max_len() as u64 => return Err(kind.too_long(ctx)),
         _ => {}
     }
     ctx.peer.set_activity(Activity::Discarding, Instant::now());
     let mut received = Received::nothing(BodyState::IncompleteBody);
     let outcome = match invite(ctx, &mut received) {
-        Ok(()) => receive(ctx, length).await,
+        Ok(()) => receive(ctx, length, kind).await,
         Err(()) => Err(ctx.error(400, "the body of the request did not come")),
     };
     if outcome.is_ok() {
@@ -48,7 +86,12 @@ fn invite(ctx: &RequestContext<'_>, received: &mut Received) -> Result<(), ()> {
 }
 
 /// Receives a body, and keeps the bytes after it for the next request.
-async fn receive(ctx: &RequestContext<'_>, length: BodyLength) -> Result<Vec<u8>, Response> {
+async fn receive(
+    ctx: &RequestContext<'_>,
+    length: BodyLength,
+    kind: BodyKind,
+) -> Result<Vec<u8>, Response> {
+    let max_len = kind.max_len();
     let mut buffer = ctx.ahead.take();
     let mut body = Vec::new();
     let mut chunks = Chunked::default();
@@ -60,18 +103,21 @@ async fn receive(ctx: &RequestContext<'_>, length: BodyLength) -> Result<Vec<u8>
                 body.extend_from_slice(&buffer[..consumed]);
                 (consumed, consumed == missing)
             }
-            BodyLength::None | BodyLength::Chunked => take_chunks(&mut chunks, &buffer, &mut body)
-                .map_err(|()| ctx.error(400, "the body of the request is not chunked right"))?,
+            BodyLength::None | BodyLength::Chunked => {
+                take_chunks(&mut chunks, &buffer, &mut body, max_len)
+                    .map_err(|()| ctx.error(400, "the body of the request is not chunked right"))?
+            }
         };
         buffer.drain(..consumed);
-        if body.len() > MAX_BODY {
-            return Err(too_long(ctx));
+        if body.len() > max_len {
+            return Err(kind.too_long(ctx));
         }
         if is_all {
             ctx.ahead.set(buffer);
             return Ok(body);
         }
-        if !ctx.shared().requests.hold(&ctx.peer.requests, 2 * body.len() + READ_LEN) {
+        let held = kind.weight() * body.len() + READ_LEN;
+        if !ctx.shared().requests.hold(&ctx.peer.requests, held) {
             return Err(ctx.busy(503, "too many large requests at once; try again soon"));
         }
         if !read_more(ctx, &mut buffer).await {
@@ -86,9 +132,10 @@ fn take_chunks(
     chunks: &mut Chunked,
     buffer: &[u8],
     body: &mut Vec<u8>,
+    max_len: usize,
 ) -> Result<(usize, bool), ()> {
     let mut used = 0;
-    while used < buffer.len() && body.len() <= MAX_BODY {
+    while used < buffer.len() && body.len() <= max_len {
         let step = chunks.step(&buffer[used..]).map_err(drop)?;
         body.extend_from_slice(&buffer[used..][step.data]);
         used += step.consumed;
@@ -116,13 +163,6 @@ async fn read_more(ctx: &RequestContext<'_>, buffer: &mut Vec<u8>) -> bool {
         }
     }
 }
-
-fn too_long(ctx: &RequestContext<'_>) -> Response {
-    ctx.error(413, "the XML of a request has at most 64 KiB")
-}
-
-/// The maximum length of a body.
-const MAX_BODY: usize = 64 << 10;
 
 /// The number of bytes that one read may add.
 const READ_LEN: usize = 64 << 10;

@@ -1,0 +1,19 @@
+//! Finds the end of a head.
+
+/// Returns how many more bytes a head is certain to have; 0 if it is complete.
+///
+/// A head whose first line ends in CRLF is taken to end all of them so: then its end has four
+/// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, only one byte is certain.
+pub(super) fn missing_of_head(head: &[u8]) -> usize {
+    const END: &[u8] = b"\r\n\r\n";
+    if head.ends_with(END) || head.ends_with(b"\n\n") {
+        return 0;
+    }
+    let first_line = head.iter().position(|byte| *byte == b'\n');
+    if first_line.is_some_and(|end| end == 0 || head[end - 1] != b'\r') {
+        return 1;
+    }
+    let begun = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
+    // Before the end of the first line is seen it may still turn out to be a bare LF.
+    if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
+}
