@@ -380,6 +380,8 @@ fn wrong_words_are_told_in_one_line() {
         (vec!["a", "--rate", "0"], "at least one byte"),
         (vec!["a", "-H", "x y: z"], "letters, digits and hyphens"),
         (vec!["a", "-H", "x: a\nb"], "no line ends"),
+        (vec!["a", "-H", "Content-Length: 4"], "Content-Length is set by the client itself"),
+        (vec!["http://[fe80::1%25eth0]/a"], "an address with a zone"),
         (vec!["a", "--user", "me"], "colon"),
         (vec!["a", "--proxy", "socks5://b"], "over http"),
         (vec!["a/..%2Fb"], "no name"),

@@ -1,7 +1,11 @@
 //! URLs and fields of requests as users write them.
 
+use std::net::Ipv6Addr;
+
 use underpass_transport::tls;
-use url::Url;
+use url::{ParseError, Url};
+
+use crate::s3::Location;
 
 /// Parses a URL of `http` or `https`; without a scheme it is one of `http`.
 ///
@@ -24,6 +28,7 @@ pub fn url(text: &str) -> Result<Url, String> {
 ///
 /// A few words about what is wrong with it.
 pub fn url_or_object(text: &str) -> Result<Url, String> {
+    Location::check(text).map_err(|bad| bad.to_string())?;
     let mut address = parsed(text)?;
     match address.scheme() {
         "s3" if address.path().is_empty() => {
@@ -41,7 +46,21 @@ fn parsed(text: &str) -> Result<Url, String> {
         true => Url::parse(text),
         false => Url::parse(&format!("http://{text}")),
     };
-    parsed.map_err(|error| format!("that is no URL: {error}"))
+    parsed.map_err(|error| match error {
+        ParseError::InvalidIpv6Address if has_zone(text) => {
+            "an address with a zone, such as [fe80::1%25eth0], is not supported: use the name of the \
+             server, or an address without a zone"
+                .to_owned()
+        }
+        error => format!("that is no URL: {error}"),
+    })
+}
+
+/// Whether the host of what is no URL is an address with a zone (RFC 6874).
+fn has_zone(text: &str) -> bool {
+    let host = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    host.and_then(|(host, _)| host.split_once('%'))
+        .is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok())
 }
 
 /// Parses the URL of a proxy.
@@ -73,6 +92,37 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Parses `Name: value` as [`field`] does, for a field that users add to each request.
+///
+/// # Errors
+///
+/// A few words about what is wrong with it. Fields that frame the message, keep the connection or
+/// choose a part of the file are refused: with others than its own, a client would wait for what
+/// never comes, or take a part for the whole.
+pub fn request_field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = field(text)?;
+    match OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        true => Err(format!("{name} is set by the client itself")),
+        false => Ok((name, value)),
+    }
+}
+
+/// The fields of requests that only the client can set.
+const OWN_FIELDS: [&str; 12] = [
+    "Connection",
+    "Content-Length",
+    "Content-Range",
+    "Expect",
+    "If-Range",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "Range",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+];
+
 /// Checks a token for the header field `Authorization`.
 ///
 /// # Errors
@@ -87,6 +137,7 @@ pub fn token(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -115,6 +166,24 @@ mod tests {
         for text in ["", "a\nX: b", "a\n", "a b", "a\u{e9}"] {
             assert!(token(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_zone_is_refused_by_its_name() {
+        for text in ["http://[fe80::1%25eth0]/", "[fe80::1%eth0]:80/x", "https://[::1%251]"] {
+            assert!(url(text).unwrap_err().contains("zone"), "{text}");
+        }
+        for text in ["http://[fe80::1/%25]", "http://[x%25]/", "http://[::1]a%25"] {
+            assert!(url(text).unwrap_err().contains("no URL"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_frames_a_message_is_no_field_of_users() {
+        for text in ["content-length: 4", "Transfer-Encoding: chunked", "RANGE: bytes=0-1"] {
+            assert!(request_field(text).unwrap_err().contains("by the client itself"), "{text}");
+        }
+        assert!(request_field("Content-Type: a/b").is_ok() && field("Range: bytes=0-").is_ok());
     }
 
     #[test]

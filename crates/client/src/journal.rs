@@ -176,10 +176,7 @@ impl<S: Clone + Serialize> Journal<S> {
             }
         }
         inner.pieces.extend(after);
-        let parts = inner.safe.iter().flat_map(|safe| {
-            [safe.start..safe.end.min(range.start), safe.start.max(range.end)..safe.end]
-        });
-        inner.safe = parts.filter(|part| part.start < part.end).collect();
+        inner.safe = without(&inner.safe, range);
         let (file, pieces_at) =
             write(&self.folder, &self.name, &self.subject, &inner.pieces, &inner.safe)?;
         (inner.file, inner.pieces_at) = (file, pieces_at);
@@ -352,6 +349,15 @@ fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
         }
     }
     merged
+}
+
+/// Returns what is left of these ranges, in their order, if the bytes of another one are taken out.
+#[must_use]
+pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
+    let parts = ranges.iter().flat_map(|range| {
+        [range.start..range.end.min(removed.start), range.start.max(removed.end)..range.end]
+    });
+    parts.filter(|part| part.start < part.end).collect()
 }
 
 /// The maximum length of what is read to recognize a damaged journal.

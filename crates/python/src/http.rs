@@ -55,7 +55,8 @@ impl HttpOptions {
     pub(crate) fn settings(self, url: &Url, policy: Policy) -> PyResult<HttpSettings> {
         let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let field = |(name, value): &(String, String)| {
-            input::field(&format!("{name}: {value}")).map_err(|reason| invalid("headers", reason))
+            input::request_field(&format!("{name}: {value}"))
+                .map_err(|reason| invalid("headers", reason))
         };
         let credentials = match (&self.user, self.bearer.or_else(|| variable("UNDERPASS_BEARER"))) {
             (Some((user, password)), _) => {
@@ -109,6 +110,7 @@ impl HttpSettings {
             tls: self.tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
+            deadline: None,
             max_redirects: self.max_redirects,
             cancel: Some(cancel),
         }

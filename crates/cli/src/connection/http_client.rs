@@ -29,7 +29,7 @@ pub(crate) struct HttpClientArgs {
 
     /// Add a field to each request, such as 'Accept-Language: de'; it is not sent to other servers
     /// after a redirect
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = input::field)]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = input::request_field)]
     headers: Vec<(String, String)>,
 
     /// Read names and passwords of servers from this file [default: $NETRC or ~/.netrc]
@@ -132,6 +132,7 @@ impl HttpClientArgs {
             tls: tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
+            deadline: None,
             max_redirects: self.max_redirects,
             cancel: Some(cancel),
         })

@@ -82,6 +82,29 @@ fn parts_come_from_servers_with_the_same_tag_or_a_digest() {
 }
 
 #[test]
+fn the_one_that_lies_is_named_among_several() {
+    let (root, bad, here) = (folder(), folder(), folder());
+    let bytes = noise(LEN);
+    fs::write(root.path().join("file"), &bytes).unwrap();
+    let mut wrong = bytes.clone();
+    wrong.iter_mut().step_by(4_096).for_each(|byte| *byte ^= 1);
+    fs::write(bad.path().join("file"), &wrong).unwrap();
+    let honest: Vec<_> = (0..3).map(|_| Peer::ours(root.path())).collect();
+    let urls: Vec<_> = honest.iter().map(|peer| format!("{}file", peer.url)).collect();
+    let liar = Peer::ours(bad.path());
+    let liar = format!("{}file", liar.url);
+    let right = digest(here.path(), &urls[0]);
+    for order in [[&urls[1], &liar, &urls[2]], [&urls[1], &urls[2], &liar]] {
+        let mut args = vec!["-f", "--rate", "40M", &urls[0], "--digest", &right];
+        order.iter().for_each(|url| args.extend(["--mirror", url]));
+        let said = get(here.path(), &args).succeeded().stderr;
+        assert!(said.contains(&format!("{liar} is left out: ")), "{said}");
+        assert_eq!(said.matches("is left out").count(), 1, "{said}");
+        assert!(fs::read(here.path().join("file")).unwrap() == bytes);
+    }
+}
+
+#[test]
 fn a_server_that_fails_is_left_out() {
     let (root, here, origin) = (folder(), folder(), Origin::start());
     let bytes = noise(LEN);

@@ -97,6 +97,35 @@ fn what_differs_in_case_only_stays() {
 }
 
 #[test]
+fn names_that_differ_in_case_only_never_replace_each_other() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 128) else { return };
+    let root = folder();
+    for (path, len) in [("README", 10), ("readme", 20), ("Photos/x", 30), ("photos/X", 40)] {
+        put(root.path(), path, &noise(len), len as u64);
+    }
+    // These have journals of their own.
+    for (path, len) in [("large", 17 << 20), ("LARGE", 18 << 20)] {
+        put(root.path(), path, &noise(len), len as u64);
+    }
+    let peers = [Some(Peer::ours(root.path())), Peer::python(root.path())];
+    for peer in peers.into_iter().flatten() {
+        for (number, options) in [&["--update"][..], &["-f"], &[]].into_iter().enumerate() {
+            let here = mounted.root().join(format!("{}{number}", peer.name));
+            // A second run must not take one file for the other.
+            for round in 0..2 {
+                let dir = here.to_str().unwrap();
+                let words = ["get", "-r", &peer.url, "-d", dir];
+                let finished = run(words.iter().chain(options)).failed(1, &["lacks 3 files"]);
+                // Those that are kept may be in the way of the others before these are in theirs.
+                let reason = if options.is_empty() { "is left out" } else { "in another case" };
+                let left_out = finished.stderr.matches(reason).count();
+                assert_eq!(left_out, 3, "{} {options:?} {round}: {}", peer.name, finished.stderr);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_server_does_not_list_is_removed_and_nothing_else() {
     let (root, place) = (folder(), folder());
     put(root.path(), "keep", b"keep", 0);

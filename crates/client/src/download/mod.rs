@@ -20,8 +20,7 @@ mod version_attr;
 mod workers;
 
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
@@ -59,7 +58,7 @@ impl<'a> Downloader<'a> {
     /// dropped, with an event; if the first one fails at once, the next one takes its place.
     #[must_use]
     pub fn with_mirrors(self, mirrors: Vec<(HttpClient<'a>, Url)>) -> Self {
-        let mirror = |(client, url)| MirrorServer { client, url, is_used: AtomicBool::new(false) };
+        let mirror = |(client, url)| MirrorServer { client, url, sent: Mutex::default() };
         Self { mirrors: mirrors.into_iter().map(mirror).collect(), ..self }
     }
 
@@ -141,37 +140,32 @@ impl<'a> Downloader<'a> {
         on_event: &(dyn Fn(&Event<'_>) + Sync),
         mut moved: Report,
     ) -> Result<DownloadOutcome, Failed> {
-        let mut servers = vec![first];
-        servers.extend(mirrors.iter().map(|mirror| (&mirror.client, &mirror.url)));
-        let mut used = mirrors.iter().filter(|mirror| mirror.is_used.load(Ordering::Relaxed));
-        let used = (used.next().map(|mirror| &mirror.url), used.next());
-        let last = servers.len() - 1;
-        for (at, server) in servers.into_iter().enumerate() {
+        let (mut server, mut rest) = (first, mirrors.iter());
+        loop {
             let download = Download::new(self, server, &[], target, gauge, on_event);
-            match download.run() {
+            let mut failed = match download.run() {
                 Ok(mut done) => {
-                    if let (0, (Some(url), None)) = (at, used) {
-                        // No other server had a part in it.
-                        on_event(&Event::SourceDropped { url, error: wrong });
+                    // Those that were not asked for the whole file.
+                    if let Ok(right) = target.open() {
+                        for liar in rest.filter(|mirror| mirror.has_lied(&right)) {
+                            on_event(&Event::SourceDropped { url: &liar.url, error: wrong });
+                        }
                     }
                     done.report.add(&moved);
                     return Ok(done);
                 }
-                Err(failed)
-                    if at < last
-                        && (failed.error.is_of_source()
-                            || matches!(failed.error, DownloadError::Digest(_))) =>
-                {
-                    on_event(&Event::SourceDropped { url: server.1, error: &failed.error });
-                    moved.add(&failed.report);
-                }
-                Err(mut failed) => {
-                    failed.report.add(&moved);
-                    return Err(failed);
-                }
-            }
+                Err(failed) => failed,
+            };
+            let error = &failed.error;
+            let is_of_server = error.is_of_source() || matches!(error, DownloadError::Digest(_));
+            let Some(next) = rest.next().filter(|_| is_of_server) else {
+                failed.report.add(&moved);
+                return Err(failed);
+            };
+            on_event(&Event::SourceDropped { url: server.1, error });
+            moved.add(&failed.report);
+            server = (&next.client, &next.url);
         }
-        unreachable!("the last server either has the file or fails")
     }
 }
 

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 use underpass_engine::Policy;
 use underpass_protocol::digest::{Algorithm, Digest};
 use url::Url;
@@ -88,6 +90,15 @@ pub enum Target<'t> {
         /// The offset to begin at, if it is seekable.
         at: u64,
     },
+}
+
+impl Target<'_> {
+    /// Opens the file that was fetched; a stream cannot be read again.
+    pub(super) fn open(&self) -> Result<File, Errno> {
+        let Self::Named { folder, name, .. } = self else { return Err(Errno::SPIPE) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(folder, *name, flags, Mode::empty()).map(File::from)
+    }
 }
 
 /// The progress of a download, which other threads may read while it runs.

@@ -138,7 +138,7 @@ impl<'c> Workers<'c> {
                 (None, Some(mirror)) => self.open_mirror(&client, mirror, idle.take(), &piece),
                 (None, None) => self.open(&client, idle.take(), &piece, has_failed),
             };
-            let outcome = opened.and_then(|opened| self.fetch(me, opened, &piece));
+            let outcome = opened.and_then(|opened| self.fetch(me, mirror, opened, &piece));
             self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
             match outcome {
                 Ok(connection) => {
@@ -249,6 +249,7 @@ impl<'c> Workers<'c> {
     fn fetch<'w>(
         &self,
         me: usize,
+        mirror: Option<&Mirror<'c>>,
         opened: OpenSegment<'w>,
         piece: &Range<u64>,
     ) -> Result<Option<Connection<'w>>, DownloadError> {
@@ -287,6 +288,7 @@ impl<'c> Workers<'c> {
             );
             let bytes = received.report.bytes();
             note(bytes);
+            mirror.inspect(|it| it.server.record_sent(chunk.start..chunk.start + bytes));
             self.outcome().report.add(&received.report);
             received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
             at = chunk.start + bytes;

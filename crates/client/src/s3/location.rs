@@ -1,5 +1,6 @@
 //! Addresses of objects: `s3://bucket/key`, and the URLs that they become.
 
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{ClientError, KeysError};
@@ -50,9 +51,32 @@ pub enum BadLocation {
     /// It has a query with something else than `region`, `endpoint` and `style`.
     #[error("after ? stand region=, endpoint= and style=path or virtual; write %3F in a key")]
     Query,
+    /// A part of the key is `.` or `..`, and the key of another object would be requested.
+    #[error("a key with . or .. between slashes cannot be named")]
+    Dots,
 }
 
 impl Location {
+    /// Checks the text of an address, before a URL is made of it: that would resolve `.` and `..`,
+    /// which are parts of a key as any others.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLocation::Dots`].
+    pub fn check(text: &str) -> Result<(), BadLocation> {
+        let is_store = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3://"));
+        let path = text.split(['?', '#']).next().unwrap_or_default();
+        let is_dots = |part: &str| {
+            let bytes: Vec<u8> = percent_decode_str(part).collect();
+            matches!(&bytes[..], b"." | b"..")
+        };
+        // What follows the bucket.
+        match is_store && path.split('/').skip(3).any(is_dots) {
+            true => Err(BadLocation::Dots),
+            false => Ok(()),
+        }
+    }
+
     /// Parses `s3://bucket/key`, with `?region=`, `endpoint=` and `style=` at its end if need be.
     /// `None` if it is an address of another kind.
     ///
@@ -182,6 +206,23 @@ mod tests {
             assert_eq!(Location::parse(&url), Some(Err(wrong)), "{text}");
         }
         assert_eq!(Location::parse(&Url::parse("http://abc/k").expect("a URL")), None);
+    }
+
+    #[test]
+    fn no_key_becomes_another_one() {
+        for text in
+            ["s3://abc/..", "s3://abc/a/../b", "S3://abc/a/%2e%2E/b?style=path", "s3://abc/./"]
+        {
+            assert_eq!(Location::check(text), Err(BadLocation::Dots), "{text}");
+        }
+        for text in [
+            "s3://abc",
+            "s3://abc/a..b/.../%2e%2e%2e//",
+            "s3://abc/a?endpoint=http://h/../",
+            "http://abc/../a",
+        ] {
+            assert_eq!(Location::check(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

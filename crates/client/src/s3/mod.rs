@@ -105,6 +105,23 @@ impl Store {
     }
 }
 
+/// Returns whether a store that refuses a request with this code means the keys, the time or the region
+/// that it was signed with, and not what was requested. Not all of these have the status 403.
+#[must_use]
+pub fn is_about_signature(code: &str) -> bool {
+    matches!(
+        code,
+        "AuthorizationHeaderMalformed"
+            | "ExpiredToken"
+            | "InvalidAccessKeyId"
+            | "InvalidToken"
+            | "RequestExpired"
+            | "RequestTimeTooSkewed"
+            | "SignatureDoesNotMatch"
+            | "TokenRefreshRequired"
+    )
+}
+
 /// Returns the URL of an object of a bucket, whose key is escaped as in a URL.
 ///
 /// # Errors

@@ -405,12 +405,23 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Removes the upload from the store, as far as that is possible, and the journal.
+    /// Removes the upload from the store, and the journal. It is told if the store does not.
     fn abort(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             // Also after it was cancelled.
             let client = HttpClient { cancel: None, timeout: ABORT_TIMEOUT, ..self.client.clone() };
-            let _ = client.execute(None, &Request { method: "DELETE", fields: &[] }, &resource);
+            let request = Request { method: "DELETE", fields: &[] };
+            let removed = client.execute(None, &request, &resource).and_then(|answer| {
+                let (connection, response) = (answer.connection, answer.response);
+                // Another command may have removed it, or ended it.
+                let is_gone = response.is_success() || response.status == 404;
+                if is_gone { Ok(()) } else { Err(connection.refusal(&response)) }
+            });
+            if let Err(error) = removed {
+                let named = resource.query_pairs().find(|(name, _)| name == "uploadId");
+                let upload = named.map(|(_, id)| id).unwrap_or_default();
+                (self.on_event)(&Event::PartsLeft { upload: &upload, error: &error });
+            }
         }
         self.kept.forget();
     }

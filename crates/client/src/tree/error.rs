@@ -180,6 +180,10 @@ pub(super) fn explain(errno: Errno) -> String {
         Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
         Errno::ISDIR => "a folder of that name exists".to_owned(),
         Errno::NOTDIR => "a file is where its folder should be".to_owned(),
+        Errno::NOTUNIQ => {
+            "another file of this download has its name in another case, which this file system ignores"
+                .to_owned()
+        }
         Errno::NXIO => "a device, FIFO or socket of that name exists".to_owned(),
         Errno::LOOP => "a link is where its folder should be".to_owned(),
         errno => Plain(&errno.into()).to_string(),
@@ -213,6 +217,7 @@ pub(super) fn is_about_name(errno: Errno) -> bool {
             | Errno::NOENT // the target of a hard link that was left out
             | Errno::NOTDIR // a file where a folder should be
             | Errno::NOTEMPTY
+            | Errno::NOTUNIQ // a file of this download, whose name differs in case only
             | Errno::NXIO // a device, FIFO or socket where a file should be
             | Errno::OPNOTSUPP // links on FAT
             | Errno::XDEV // a hard link into another file system

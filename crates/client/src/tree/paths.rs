@@ -97,14 +97,6 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// Reads the umask. Calling umask(2) would change it.
-pub(super) fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let stated = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    // Not known: then every file's permissions are set.
-    stated.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
-}
-
 /// Why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -149,8 +141,11 @@ pub(super) const PARTIAL: &str = ".underpass-get.part";
 /// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 
-pub(super) const RESERVED: [&[u8]; 3] =
-    [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
+/// The name of a file that tells whether the file system ignores the case of names.
+pub(super) const PROBE: &str = ".underpass-get.case";
+
+pub(super) const RESERVED: [&[u8]; 4] =
+    [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes(), PROBE.as_bytes()];
 
 /// The maximum length of a path in bytes: a thousand folders of 256 bytes each, as our server has
 /// it.

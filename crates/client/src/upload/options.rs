@@ -8,6 +8,7 @@ use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
 use url::Url;
 
 use super::error::UploadError;
+use crate::error::ClientError;
 
 /// An upload: what is sent, and how.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +94,13 @@ pub enum Event<'e> {
     Redirected {
         /// The URL.
         to: &'e Url,
+    },
+    /// A store was asked to remove the parts of an upload that failed, and has not done so.
+    PartsLeft {
+        /// The ID of the upload.
+        upload: &'e str,
+        /// Why.
+        error: &'e ClientError,
     },
 }
 

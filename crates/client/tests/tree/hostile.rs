@@ -83,6 +83,7 @@ fn attempt(url: &Url) -> Outcome {
         tls: TlsSetup::default(),
         connect_timeout: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
+        deadline: None,
         max_redirects: 3,
         cancel: None,
     };

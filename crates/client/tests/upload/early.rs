@@ -68,6 +68,19 @@ fn the_last_words_before_a_reset_are_heard() {
     server.finish();
 }
 
+/// Uploads to a server that announces success too early and takes no more.
+fn refused_as_early(sample: &Sample, server: Scripted) {
+    let failed = sample.put(&server.url("/file")).failed();
+    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    server.finish();
+}
+
+/// Uploads to a server that announces success early and takes all.
+fn accepted(sample: &Sample, server: Scripted) {
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
 #[test]
 fn success_before_the_end_is_none_unless_the_end_is_taken() {
     let sample = Sample::of(LEN);
@@ -78,9 +91,7 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
         conn.answer("201 Created", &[]);
         conn.reset();
     });
-    let failed = sample.put(&server.url("/file")).failed();
-    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
-    server.finish();
+    refused_as_early(&sample, server);
 
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
@@ -92,8 +103,7 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
         let rest = conn.take(LEN - (1 << 20));
         assert!([begin, rest].concat() == expected);
     });
-    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
+    accepted(&sample, server);
 }
 
 #[test]
@@ -104,9 +114,7 @@ fn success_instead_of_continue_is_none_unless_the_body_is_taken() {
         conn.answer("201 Created", &[]);
         conn.reset();
     });
-    let failed = sample.put(&server.url("/file")).failed();
-    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
-    server.finish();
+    refused_as_early(&sample, server);
 
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
@@ -115,8 +123,7 @@ fn success_instead_of_continue_is_none_unless_the_body_is_taken() {
         conn.fall_silent();
         assert!(conn.take(LEN) == expected);
     });
-    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
+    accepted(&sample, server);
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn each_answer_has_its_meaning() {
             tls: TlsSetup::default(),
             connect_timeout: PATIENCE,
             timeout: PATIENCE,
+            deadline: None,
             max_redirects: 5,
             cancel: None,
         };

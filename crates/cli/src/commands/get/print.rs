@@ -1,13 +1,13 @@
 //! What `underpass get` prints.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 
 use crate::args::ShowArgs;
 use crate::output::printable::one_line;
-use crate::output::{error_line, note, print_receipt, summary, tell_json};
+use crate::output::{error_line, note, print_receipt, summary, tell_json, text};
 use underpass_receipt::{GetReceipt, Receipt};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
@@ -47,8 +47,7 @@ pub(crate) fn digests(receipt: &GetReceipt) {
         false => receipt.file.clone(),
     };
     for digest in receipt.digests() {
-        // A reader that has closed its end wants no more.
-        let _ = writeln!(std::io::stdout(), "{}  {file}", digest.value);
+        text(&format!("{}  {file}\n", digest.value));
     }
 }
 

@@ -66,7 +66,7 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         return Err(Failure::Usage(message.to_owned()));
     }
     if !args.mirror.is_empty() && items.len() > 1 {
-        let message = "--mirror is another place of one file: give one URL besides";
+        let message = "--mirror names another place of one file: give exactly one URL";
         return Err(Failure::Usage(message.to_owned()));
     }
     let is_checked = args.verify

@@ -13,6 +13,9 @@ pub(crate) fn event(event: &Event<'_>) -> Option<String> {
             let how = if *resumes { "going on from there" } else { "sending it once more" };
             format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
         }
-        _ => return None,
+        Event::PartsLeft { upload, error } => format!(
+            "the store still has parts of the upload {upload}, and was asked in vain to remove them: {error}"
+        ),
+        Event::Progress(_) => return None,
     })
 }

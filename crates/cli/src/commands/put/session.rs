@@ -202,7 +202,9 @@ impl<'s> Session<'s> {
                 if let Event::Resumed { at } = event {
                     before = *at;
                 }
-                if let Some(text) = print::event(event).filter(|_| !quiet) {
+                if let Some(text) = print::event(event)
+                    .filter(|_| !quiet || matches!(event, Event::PartsLeft { .. }))
+                {
                     output::note(&text);
                 }
             }

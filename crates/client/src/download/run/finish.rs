@@ -49,6 +49,7 @@ impl Download<'_, '_> {
         self.gauge.is_checking.store(true, Ordering::Relaxed);
         let checked = check(file, total, options, &self.offered, cancel);
         if matches!(checked, Err(DownloadError::Digest(_))) {
+            self.mirrors.iter().for_each(|mirror| mirror.keep_digests(file));
             // There is nothing in it that could be resumed.
             self.start_over()?;
         }

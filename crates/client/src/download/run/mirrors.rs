@@ -4,9 +4,13 @@
 //! digest of the whole is known and compared at the end. A server that fails or has something else
 //! is asked no more.
 
+use std::fs::File;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use underpass_protocol::digest::{Algorithm, Digest};
+use underpass_transport::digest::compute;
 use url::Url;
 
 use crate::download::interpret::Version;
@@ -17,8 +21,49 @@ use crate::http::{HttpClient, Response};
 pub(in crate::download) struct MirrorServer<'c> {
     pub(in crate::download) client: HttpClient<'c>,
     pub(in crate::download) url: Url,
-    /// Whether a piece was requested from it that may be in the file.
-    pub(in crate::download) is_used: AtomicBool,
+    /// What it has sent.
+    pub(in crate::download) sent: Mutex<Vec<SentRange>>,
+}
+
+/// A range of the file that a server has sent.
+#[derive(Debug)]
+pub(in crate::download) struct SentRange {
+    range: Range<u64>,
+    /// The digest of what was sent, once the file was found to be wrong.
+    digest: Option<Digest>,
+}
+
+impl MirrorServer<'_> {
+    /// Records a range of the file that came from this server.
+    pub(in crate::download) fn record_sent(&self, range: Range<u64>) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        match sent.iter_mut().find(|each| each.range.end == range.start) {
+            _ if range.is_empty() => {}
+            Some(each) => each.range.end = range.end,
+            None => sent.push(SentRange { range, digest: None }),
+        }
+    }
+
+    /// Computes the digest of what it has sent, before the wrong file is discarded.
+    pub(in crate::download) fn keep_digests(&self, file: &File) {
+        for sent in &mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner) {
+            sent.digest = digest_of(file, &sent.range);
+        }
+    }
+
+    /// Whether something that it has sent is not in the file that is right.
+    pub(in crate::download) fn has_lied(&self, right: &File) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.iter().any(|SentRange { range, digest }| {
+            let sent = digest.as_ref();
+            sent.is_some_and(|sent| digest_of(right, range).is_some_and(|right| right != *sent))
+        })
+    }
+}
+
+/// Returns the digest of a range; `None` if it cannot be read, which blames nobody.
+fn digest_of(file: &File, range: &Range<u64>) -> Option<Digest> {
+    compute(file, range.clone(), &[Algorithm::Sha256], |_| true).ok()?.digests.pop()
 }
 
 /// The servers of one round of requests.
@@ -91,7 +136,6 @@ impl<'c> Sources<'c> {
 impl Mirror<'_> {
     /// Records the version of the first piece: all others must be of the same.
     pub(in crate::download) fn record_version(&self, response: &Response) {
-        self.server.is_used.store(true, Ordering::Relaxed);
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         *version = version.take().or_else(|| Version::of(response));
     }

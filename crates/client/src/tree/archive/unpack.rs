@@ -14,7 +14,7 @@ use super::destination::Destination;
 use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
 use super::stream::{Stream, receive_options};
 use crate::http::OpenResponse;
-use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs, errno};
+use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs};
 use crate::tree::error::{TreeError, explain, is_about_name, local};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::paths::{Refusal, as_path, check_target, relative};
@@ -343,11 +343,11 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
         DestFolder::set_exact_attributes(atomic.file(), Some(large.mode), Some(large.modified))
             .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
-        match atomic.commit(self.destination.dest.existing()) {
+        match self.destination.dest.commit(&large.path, atomic) {
             Ok(()) => self.tree.done.files += 1,
-            Err(error) => {
+            Err(errno) => {
                 let _ = self.destination.dest.remove_partial(&large.path);
-                self.failed("naming", &large.path, errno(&error))?;
+                self.failed("naming", &large.path, errno)?;
             }
         }
         self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);

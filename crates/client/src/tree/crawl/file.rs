@@ -16,7 +16,7 @@ use super::worker::Worker;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::OpenResponse;
-use crate::tree::dest::{DestFolder, IfExists, errno};
+use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
@@ -91,8 +91,10 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         };
         let downloader =
             Downloader::new(client, options).with_rate_limit(Arc::clone(&tree.rate_limit));
-        let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
-        let done = match outcome {
+        let fetched = dest.name(path, || {
+            Ok::<_, Errno>(downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {}))
+        });
+        let done = match fetched.map_err(failed)? {
             Ok(done) => done,
             Err(failed) => {
                 self.done.report.add(&failed.report);
@@ -115,10 +117,10 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         let is_here = match (facts.size, facts.modified) {
             (Some(size), Some(modified)) => dest.has(path, size, modified)?,
             _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
-            _ => dest
-                .stat(path)?
-                .map_or(Ok(()), |stat| dest.refuse_special(&stat))
-                .map(|()| false)?,
+            _ => match dest.stat(path)? {
+                Some(stat) => dest.refuse_to_replace(path, &stat).map(|()| false)?,
+                None => false,
+            },
         };
         if is_here {
             self.done.here += 1;
@@ -204,8 +206,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
             dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
         }
-        let existing = dest.existing();
-        atomic.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
+        dest.commit(path, atomic).map_err(failed("naming".into()))?;
         self.done.files += 1;
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         // A body without a length ended with the connection.

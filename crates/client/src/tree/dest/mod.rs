@@ -3,6 +3,9 @@
 //! The kernel opens every folder of a path beneath the target and never through a link
 //! (openat2(2)); what is created has a single name in such a folder.
 
+mod links; // symbolic and hard ones
+mod placed; // names that differ in case only
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -11,15 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
-    linkat, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat,
+    futimens, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 use underpass_engine::{Report, buffered};
 use underpass_sys::open_beneath;
 
-use super::paths::{PARTIAL, umask};
+use self::placed::PlacedFiles;
+use super::paths::PARTIAL;
 use super::write_log::WriteLog;
 use crate::download::keep_mode;
 
@@ -62,6 +66,8 @@ pub(super) struct DestFolder {
     log: Option<WriteLog>,
     /// The folder of an older archive; files that are the same are moved from it.
     old: Option<Box<DestFolder>>,
+    /// What was put in its place.
+    placed: PlacedFiles,
     /// The umask.
     umask: u32,
     /// The folder that was used last. Members of one folder follow each other.
@@ -72,12 +78,14 @@ impl DestFolder {
     pub(super) fn new(root: OwnedFd, if_exists: IfExists, old: Option<OwnedFd>) -> Self {
         let old = old.map(|old| Box::new(Self::new(old, IfExists::Ours, None)));
         Self {
+            placed: PlacedFiles::of(&root),
             root,
             if_exists,
             trusts: true,
             log: None,
             old,
-            umask: umask(),
+            // Not known: then every file's permissions are set.
+            umask: atomic_file::umask().unwrap_or(0o777),
             last: Mutex::new(None),
         }
     }
@@ -201,7 +209,9 @@ impl DestFolder {
             // these need no temporary names.
             let made = self.within(path, |parent, name| {
                 let file = File::from(create(parent, name, mode)?);
-                fill(&file)
+                fill(&file)?;
+                self.placed.insert(path, &fstat(&file)?);
+                Ok(())
             });
             if made != Err(Errno::EXIST) {
                 return made.map(|()| DestOutcome::New);
@@ -212,8 +222,31 @@ impl DestFolder {
         }
         let atomic = self.create_temporary(path, mode)?;
         fill(atomic.file())?;
-        atomic.commit(self.existing()).map_err(|error| errno(&error))?;
+        self.commit(path, atomic)?;
         Ok(DestOutcome::New)
+    }
+
+    /// Gives a complete file its name.
+    pub(super) fn commit(&self, path: &[u8], file: AtomicFile) -> Result<(), Errno> {
+        self.name(path, || file.commit(self.existing()).map_err(|error| errno(&error)))
+    }
+
+    /// Gives a file its name by `make`, unless that replaces another file of this download, whose name
+    /// differs in case only.
+    pub(super) fn name<T, E: From<Errno>>(
+        &self,
+        path: &[u8],
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let Some(_naming) = self.placed.begin_naming() else { return make() };
+        if let Some(there) = self.stat(path)? {
+            self.placed.check(path, &there)?;
+        }
+        let made = make()?;
+        if let Some(there) = self.stat(path)? {
+            self.placed.insert(path, &there);
+        }
+        Ok(made)
     }
 
     /// Creates a temporary file, which disappears with this process unless it gets its name.
@@ -328,8 +361,17 @@ impl DestFolder {
                 && stat.st_mtime == modified.0
                 && stat.st_mtime_nsec as u32 == modified.1
         };
-        match self.stat(path)? {
-            Some(stat) if self.is_complete(&stat) && is_same(&stat) => return Ok(true),
+        // What is found here counts as named, too.
+        let naming = self.placed.begin_naming();
+        let found = self.stat(path)?;
+        if let Some(stat) = &found {
+            self.placed.check(path, stat)?;
+        }
+        match found {
+            Some(stat) if self.is_complete(&stat) && is_same(&stat) => {
+                self.placed.insert(path, &stat);
+                return Ok(true);
+            }
             Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 return Err(Errno::ISDIR);
             }
@@ -337,18 +379,27 @@ impl DestFolder {
             Some(stat) => self.refuse_special(&stat)?,
             None => {}
         }
+        drop(naming);
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
         // It may have been a file where now a folder is, and whatever else: then it is not there.
         if !matches!(old.stat(path), Ok(Some(stat)) if is_same(&stat)) {
             return Ok(false);
         }
-        old.within(path, |from, name| {
-            self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
+        self.name(path, || {
+            old.within(path, |from, name| {
+                self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
+            })
         })
     }
 
+    /// Refuses to replace what this download has made by another name, and what is no file.
+    pub(super) fn refuse_to_replace(&self, path: &[u8], here: &Stat) -> Result<(), Errno> {
+        self.placed.check(path, here)?;
+        self.refuse_special(here)
+    }
+
     /// Refuses to replace a device, FIFO or socket that is not of this download.
-    pub(super) fn refuse_special(&self, here: &Stat) -> Result<(), Errno> {
+    fn refuse_special(&self, here: &Stat) -> Result<(), Errno> {
         match FileType::from_raw_mode(here.st_mode) {
             FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
             _ if self.if_exists == IfExists::Ours => Ok(()),
@@ -386,73 +437,6 @@ impl DestFolder {
             // fchmodat(2) would follow a link that was put there meanwhile.
             fchmod(open_beneath(parent.as_fd(), name, flags)?, Mode::from_raw_mode(mode))
         })
-    }
-
-    /// Creates a symbolic link.
-    pub(super) fn make_link(
-        &self,
-        path: &[u8],
-        target: &[u8],
-        modified: (i64, u32),
-    ) -> Result<DestOutcome, Errno> {
-        self.within(path, |parent, name| {
-            let set_time =
-                |name: &[u8]| utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
-            match symlinkat(target, parent, name) {
-                Err(Errno::EXIST) => {}
-                made => return made.and_then(|()| set_time(name)).map(|()| DestOutcome::New),
-            }
-            if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
-                return set_time(name).map(|()| DestOutcome::Same);
-            }
-            self.create_replacement((parent, name), |hidden| {
-                symlinkat(target, parent, hidden)?;
-                set_time(hidden)
-            })?;
-            renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
-        })
-    }
-
-    /// Creates a hard link.
-    pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<DestOutcome, Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let file = open_beneath(self.root.as_fd(), target, flags)?;
-        let stat = rustix::fs::fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Errno::PERM);
-        }
-        // By the descriptor: the name may have become another one meanwhile.
-        let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-        self.within(path, |parent, name| {
-            match linkat(CWD, &from, parent, name, AtFlags::SYMLINK_FOLLOW) {
-                Err(Errno::EXIST) => {}
-                made => return made.map(|()| DestOutcome::New),
-            }
-            let here = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
-                return Ok(DestOutcome::Same);
-            }
-            self.create_replacement((parent, name), |hidden| {
-                linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
-            })?;
-            renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
-        })
-    }
-
-    /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
-    fn create_replacement(
-        &self,
-        (parent, name): (&OwnedFd, &[u8]),
-        make: impl FnOnce(&[u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        if self.if_exists == IfExists::Stays {
-            return Err(Errno::EXIST);
-        }
-        self.refuse_special(&statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
-        match unlinkat(parent, PARTIAL, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => make(PARTIAL.as_bytes()),
-            Err(errno) => Err(errno),
-        }
     }
 
     /// Sets what is known of a folder in which nothing is made any more.

@@ -1,0 +1,89 @@
+//! What a download has put in its place, on a file system that ignores the case of names: there the
+//! names of two files may lead to one.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{self, fold_case};
+
+use crate::tree::paths::PROBE;
+
+/// What a download has made or found. Where case matters there is none.
+#[derive(Debug)]
+pub(super) struct PlacedFiles {
+    files: Option<Mutex<KnownFiles>>,
+    hasher: RandomState,
+    /// Held while a file gets its name.
+    naming: Mutex<()>,
+}
+
+/// Files with a hash of the path of each.
+#[derive(Debug, Default)]
+struct KnownFiles {
+    /// By device and inode.
+    by_inode: HashMap<(u64, u64), u64>,
+    /// By a hash of the path in one case: what the kernel remembers of a name may be older than the
+    /// file that has it.
+    by_name: HashMap<u64, u64>,
+}
+
+impl PlacedFiles {
+    pub(super) fn of(folder: &OwnedFd) -> Self {
+        Self {
+            files: ignores_case(folder).then(Mutex::default),
+            hasher: RandomState::new(),
+            naming: Mutex::default(),
+        }
+    }
+
+    /// Has others who name a file wait, where that matters.
+    pub(super) fn begin_naming(&self) -> Option<MutexGuard<'_, ()>> {
+        self.files.as_ref()?;
+        Some(self.naming.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Checks that what is at a path was not put there under another one.
+    pub(super) fn check(&self, path: &[u8], there: &Stat) -> Result<(), Errno> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.hasher.hash_one(path);
+        let known = [
+            files.by_inode.get(&(there.st_dev, there.st_ino)),
+            files.by_name.get(&self.hasher.hash_one(fold_case(path))),
+        ];
+        match known.into_iter().flatten().any(|known| *known != own) {
+            true => Err(Errno::NOTUNIQ),
+            false => Ok(()),
+        }
+    }
+
+    /// Remembers what is at a path.
+    pub(super) fn insert(&self, path: &[u8], there: &Stat) {
+        let Some(files) = &self.files else { return };
+        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.hasher.hash_one(path);
+        files.by_name.entry(self.hasher.hash_one(fold_case(path))).or_insert(own);
+        // A file with several names may be there under each of them.
+        if there.st_nlink == 1 {
+            files.by_inode.insert((there.st_dev, there.st_ino), own);
+        }
+    }
+}
+
+/// Whether names in a folder lead to the same file whatever their case. Where nothing can be made it
+/// does not matter.
+fn ignores_case(folder: &OwnedFd) -> bool {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let made = openat(folder, PROBE, flags, Mode::RUSR | Mode::WUSR);
+    if !matches!(made, Ok(_) | Err(Errno::EXIST)) {
+        return false;
+    }
+    let outcome = atomic_file::ignores_case(folder, PROBE.as_bytes());
+    // One that stays is empty, and the next download removes it.
+    let _ = unlinkat(folder, PROBE, AtFlags::empty());
+    outcome == Some(true)
+}
