@@ -152,7 +152,7 @@ impl From<CacheErrorKind> for CacheError {
 impl From<ClientError> for CacheError {
     fn from(error: ClientError) -> Self {
         let kind = match error {
-            ClientError::Stalled => CacheErrorKind::TimedOut,
+            ClientError::Stalled | ClientError::Late => CacheErrorKind::TimedOut,
             ClientError::Closed | ClientError::Network { action: NetworkAction::Receiving, .. } => {
                 CacheErrorKind::CutOff
             }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -14,7 +14,7 @@ use underpass_client::journal::Journal;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::ranges::RangeSet;
-use crate::store::Head;
+use crate::store::{Head, MAX_PAGE};
 
 /// One version of an object.
 #[derive(Debug)]
@@ -26,7 +26,6 @@ pub(crate) struct Generation {
     /// `None` if the version is not stored, or not any more.
     journal: Mutex<Option<Journal<Head>>>,
     state: Mutex<GenerationState>,
-    readers: AtomicUsize,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
     /// Whether none of it is stored.
@@ -93,7 +92,6 @@ impl Generation {
             head: Mutex::new(Arc::new(head)),
             journal: Mutex::new(journal),
             state: Mutex::new(state),
-            readers: AtomicUsize::new(0),
             is_dirty: AtomicBool::new(false),
             is_relayed: false,
         }
@@ -109,7 +107,6 @@ impl Generation {
             head: Mutex::new(Arc::new(head)),
             journal: Mutex::new(None),
             state: Mutex::new(state),
-            readers: AtomicUsize::new(0),
             is_dirty: AtomicBool::new(false),
             is_relayed: true,
         }
@@ -150,6 +147,11 @@ impl Generation {
         !self.state().fills.is_empty()
     }
 
+    /// Returns whether it is read or filled.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state().is_busy()
+    }
+
     /// Returns how many fills have failed before a reader starts.
     pub(crate) fn failures(&self) -> u64 {
         if self.is_relayed { 0 } else { self.state().failures.0 }
@@ -157,13 +159,12 @@ impl Generation {
 
     /// Returns the number of readers.
     pub(crate) fn readers(&self) -> usize {
-        self.readers.load(Ordering::Relaxed)
+        self.state().pins.len()
     }
 
-    /// Adds a reader; returns its number. No byte of the file leaves it as long as it is there, unless
-    /// [`pin`](Self::pin) says that it reads less.
+    /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves, unless
+    /// [`pin`](Self::pin) limits what it reads.
     pub(crate) fn enter(&self) -> u64 {
-        self.readers.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.next_reader += 1;
         let number = state.next_reader;
@@ -185,8 +186,6 @@ impl Generation {
         if let Some(index) = state.pins.iter().position(|(number, _)| *number == reader) {
             state.pins.swap_remove(index);
         }
-        drop(state);
-        self.readers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns whether a range of the file has to stay, because it is read or filled.
@@ -202,9 +201,9 @@ impl Generation {
     /// Removes a range from the file, which gives its room back; returns whether the rest may go too:
     /// nothing is left, or it would be of no use. `None` if the range is pinned by now.
     ///
-    /// A hole is read as zeros. So its bytes are not present any more before it is made, which is
-    /// decided under the lock under which readers come: those that are here read other bytes,
-    /// and no later one gets these before they have come again.
+    /// A hole is read as zeros. So the bytes are marked as missing before the hole is made, under the
+    /// lock under which readers are added: those that are here read other bytes, and later ones wait
+    /// until these bytes have been fetched again.
     ///
     /// # Errors
     ///
@@ -460,9 +459,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;
-
-/// The size of a page, or a multiple of it, on every machine.
-const MAX_PAGE: u64 = 64 << 10;
 
 /// The maximum read-ahead for sequential readers, in bytes.
 const MAX_AHEAD: u64 = 64 << 20;

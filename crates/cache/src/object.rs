@@ -113,9 +113,10 @@ impl Object {
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.pending.is_none()
-            && state.current.as_ref().is_none_or(|current| {
-                current.readers() == 0 && !current.is_filling() && Arc::strong_count(current) == 1
-            })
+            && state
+                .current
+                .as_ref()
+                .is_none_or(|current| !current.is_busy() && Arc::strong_count(current) == 1)
     }
 }
 

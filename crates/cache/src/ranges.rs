@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use underpass_client::journal;
+
 /// Ranges that neither overlap nor touch, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet(Vec<Range<u64>>);
@@ -22,10 +24,7 @@ impl RangeSet {
 
     /// Removes a range.
     pub(crate) fn remove(&mut self, range: &Range<u64>) {
-        let parts = self.0.iter().flat_map(|known| {
-            [known.start..known.end.min(range.start), known.start.max(range.end)..known.end]
-        });
-        self.0 = parts.filter(|part| part.start < part.end).collect();
+        self.0 = journal::without(&self.0, range);
     }
 
     /// Returns the ranges in ascending order.

@@ -323,9 +323,9 @@ impl Cache {
         cache: CacheStatus,
         request: &ObjectRequest,
     ) -> Box<CacheEntry> {
-        // Of a large object each reader says which extents it uses.
+        // The readers of a large object report which extents they use.
         if !is_divided(generation.len()) {
-            self.shared.quota.touch(&Unit::of(object.key.digest(), None, 0));
+            self.shared.quota.touch(&Unit::whole(object.key.digest()));
         }
         let head = generation.head();
         let freshness = head.freshness(&self.shared.options.rules);
@@ -411,15 +411,18 @@ impl CacheEntry {
     }
 }
 
-/// Scans the folder once, and then syncs new bytes for as long as the cache exists.
+/// Scans the folder once, and then keeps it within its quota and syncs new bytes for as long as the
+/// cache exists.
 fn maintain(shared: &Weak<Shared>) {
     if let Some(shared) = shared.upgrade() {
         shared.folder.scan(&mut |digest, units| shared.quota.add_existing(&digest, units));
+        shared.shrink();
     }
     loop {
         std::thread::sleep(SAVE_INTERVAL);
         let Some(shared) = shared.upgrade() else { return };
         shared.restore_folder();
+        shared.shrink();
         let generations = shared.generations();
         drop(shared);
         generations.iter().for_each(|generation| generation.save());

@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Says that only these bytes will be read: other extents of a large object may leave the file.
+    /// Limits the reader to these bytes: other extents of a large object may be evicted.
     pub fn narrow(&self, range: &Range<u64>) {
         if is_divided(self.generation.len()) {
             self.generation.pin(self.number, range);

@@ -236,8 +236,8 @@ impl Fill {
     }
 
     /// Returns whether the bytes of a response may be added to what is stored for all clients: it has
-    /// the same entity tag, also if that is a weak one and the version is known by its date, and does
-    /// not say by now that it is for one client.
+    /// the same entity tag, even a weak one beside a version known by its date, and has not become
+    /// private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
         !self.generation.head().is_denied_by(response)

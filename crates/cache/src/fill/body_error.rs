@@ -22,7 +22,7 @@ pub(super) fn error_of(error: ReceiveError, is_relay: bool) -> CacheError {
             _ => CacheErrorKind::Disk,
         },
         ReceiveError::Chunk(_) | ReceiveError::TooLong => CacheErrorKind::InvalidResponse,
-        ReceiveError::Stalled => CacheErrorKind::TimedOut,
+        ReceiveError::Stalled | ReceiveError::Late => CacheErrorKind::TimedOut,
         _ => CacheErrorKind::CutOff,
     };
     kind.with_source(error)

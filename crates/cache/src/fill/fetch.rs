@@ -10,6 +10,7 @@ use underpass_client::Response;
 use underpass_client::download::interpret::{
     FileRequest, Interpretation, Version, interpret_response,
 };
+use underpass_client::s3::is_about_signature;
 use underpass_protocol::caching::{Use, may_store};
 use underpass_transport::incoming::BodyFraming;
 
@@ -113,7 +114,7 @@ impl Fetch<'_> {
                 let mut newer = Head::clone(&head);
                 newer.freshen(&answer.response, self.requested);
                 if may_store(200, &newer.fields, &self.shared.options.vary_on).is_err() {
-                    // It is for all clients no more: each gets an answer of its own.
+                    // It may no longer be shared: each client gets its own response.
                     self.shared.remove(self.object().key.digest());
                     return self.fetch_new(None);
                 }
@@ -218,6 +219,9 @@ impl Fetch<'_> {
             }
             401 | 407 => self.failed(CacheErrorKind::AccessDenied),
             403 if received.has_secrets => self.failed(CacheErrorKind::AccessDenied),
+            400 if received.answer.connection.refusal_code().is_some_and(is_about_signature) => {
+                self.failed(CacheErrorKind::AccessDenied);
+            }
             300..=399 if received.has_secrets => self.failed(CacheErrorKind::Redirected),
             304 => self.failed(CacheErrorKind::InvalidResponse),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {

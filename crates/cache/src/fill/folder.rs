@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use underpass_client::s3::{Listed, Pages};
+use underpass_client::s3::{Listed, Pages, is_about_signature};
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
@@ -75,6 +75,9 @@ impl From<ClientError> for FolderFailure {
         let retry_after = error.retry_after();
         let (kind, status) = match error {
             ClientError::Status { status: 401 | 403, .. } | ClientError::Keys(_) => {
+                (Some(CacheErrorKind::AccessDenied), None)
+            }
+            ClientError::Status { ref code, .. } if is_about_signature(code) => {
                 (Some(CacheErrorKind::AccessDenied), None)
             }
             ClientError::Status { status: status @ (429 | 500..), .. } => {

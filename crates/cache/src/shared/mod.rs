@@ -302,6 +302,13 @@ impl Shared {
         Err(CacheErrorKind::NoRoom.into())
     }
 
+    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others may
+    /// have filled the disk.
+    pub(crate) fn shrink(&self) {
+        // Where nothing can be evicted now, the next call tries again.
+        let _ = self.reserve(0);
+    }
+
     /// Evicts objects of at least this many bytes, because the disk is fuller than expected. Returns
     /// whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
@@ -317,8 +324,8 @@ impl Shared {
         left < before
     }
 
-    /// Evicts an object, or an extent of one that is in memory. What nobody has asked for lately is
-    /// not, and leaves as a whole.
+    /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
+    /// evicted as a whole.
     fn evict_one(&self, unit: &Unit) {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.map(|current| current.evict(&unit.range(current.len())));
@@ -334,10 +341,7 @@ impl Shared {
     /// Returns whether a unit is being filled or read, so that removing it would free no space now.
     fn is_pinned(&self, unit: &Unit) -> bool {
         let current = self.current(&unit.digest);
-        current.is_some_and(|current| match is_divided(current.len()) {
-            true => current.is_pinned(&unit.range(current.len())),
-            false => current.is_filling() || current.readers() > 0,
-        })
+        current.is_some_and(|current| current.is_pinned(&unit.range(current.len())))
     }
 
     /// Returns the version of an object that is in memory.

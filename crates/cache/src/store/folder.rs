@@ -2,9 +2,11 @@
 //! beside it.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::iter::once;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +14,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, mkdirat, openat, statat,
-    unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, ftruncate,
+    mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 
 use super::head::{Head, millis};
-use super::unit::{Unit, is_divided, units};
+use super::unit::{MAX_PAGE, Unit, is_divided, units};
 use crate::error::OpenError;
 use crate::key::Digest;
 
@@ -201,48 +203,31 @@ impl Folder {
         head.body = format!("{}.{number:016x}", hex(digest));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(shard, head.body.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        lock_body(&file);
         ftruncate(&file, head.size.unwrap_or(0))?;
         head.inode = fstat(&file)?.st_ino;
         Ok(file.into())
     }
 
-    /// Opens an object that an earlier process has stored, with the contents of its journal.
+    /// Opens a stored object that is not in memory, with the contents of its journal.
     pub(crate) fn load(
         &self,
         digest: &Digest,
         key: &str,
     ) -> Option<(StoredFile, JournalContents<Head>)> {
         let shard = self.shard(digest).ok()?;
-        let contents = journal::read::<Head>(&shard, name(digest).as_ref())?;
-        let opened = self.open_body(&shard, &contents, key);
-        let Some(file) = opened else {
+        let read = || journal::read::<Head>(&shard, name(digest).as_ref());
+        let opened = open_body(&shard, read()?.subject.body.as_ref());
+        opened.iter().for_each(lock_body);
+        // Only now no other thread writes to its journal.
+        let contents = read()?;
+        let Some(file) = opened.filter(|file| is_usable(file, &contents, key)) else {
             self.remove(digest);
             return None;
         };
-        let again = journal::read::<Head>(&shard, name(digest).as_ref())?;
-        let journal = Journal::resume(shard, name(digest).as_ref(), again).ok()?;
-        Some((StoredFile { file, journal }, contents))
-    }
-
-    fn open_body(
-        &self,
-        shard: &OwnedFd,
-        contents: &JournalContents<Head>,
-        key: &str,
-    ) -> Option<File> {
-        let head = &contents.subject;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = File::from(openat(shard, head.body.as_str(), flags, Mode::empty()).ok()?);
-        let found = file.metadata().ok()?;
-        // Without a length it was not complete, and without a version no other bytes fit to it.
-        let size = head.size?;
-        let is_whole = match contents.present.as_slice() {
-            [] => size == 0,
-            [all] => *all == (0..size),
-            _ => false,
-        };
-        let is_same = found.ino() == head.inode && found.len() == size && head.key == key;
-        (is_same && (is_whole || head.version.is_some())).then_some(file)
+        discard_unlisted(&file, &contents.present);
+        let journal = Journal::resume(shard.try_clone().ok()?, name(digest).as_ref(), read()?);
+        Some((StoredFile { file, journal: journal.ok()? }, contents))
     }
 
     /// Removes an object. Its readers have it open.
@@ -268,29 +253,44 @@ impl Folder {
         is_it
     }
 
-    /// Calls `note` with each stored object, its units and their sizes on the disk, and removes files that
-    /// terminated processes have left.
-    pub(crate) fn scan(&self, note: &mut Note<'_>) {
+    /// Calls `on_object` with each stored object, its units and their sizes on the disk, and removes
+    /// files that terminated processes have left.
+    pub(crate) fn scan(&self, on_object: &mut OnObject<'_>) {
         let objects = self.path.join(OBJECTS);
         let Ok(shards) = fs::read_dir(objects) else { return };
         for shard in shards.flatten() {
             let Ok(files) = fs::read_dir(shard.path()) else { continue };
             for file in files.flatten() {
-                self.scan_file(&shard.path(), &file, note);
+                self.scan_file(&shard.path(), &file, on_object);
             }
         }
     }
 
-    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, note: &mut Note<'_>) {
+    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, on_object: &mut OnObject<'_>) {
         let name_of_file = file.file_name();
         let Some((digest, number)) = parse(&name_of_file) else { return };
         let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
-        let named = journal::read::<Head>(&shard, name(&digest).as_ref());
-        let named = named.filter(|named| *named.subject.body == *name_of_file);
+        let read = || {
+            let named = journal::read::<Head>(&shard, name(&digest).as_ref());
+            named.filter(|named| *named.subject.body == *name_of_file)
+        };
+        let mut named = read();
+        if number < self.first
+            && let (Ok(found), Some(contents)) = (file.metadata(), &named)
+            && has_unlisted(&found, &contents.present)
+            && let Some(file) = open_body(&shard, &name_of_file)
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            // Bytes that have come since the journal was read are listed now.
+            named = read();
+            named.iter().for_each(|contents| discard_unlisted(&file, &contents.present));
+        }
         match (file.metadata(), named) {
             (Ok(found), Some(named)) => match named.subject.size {
-                size if is_divided(size) => note(digest, &units(&digest, size, &named.present)),
-                _ => note(digest, &[(Unit::of(&digest, None, 0), found.blocks() * 512)]),
+                size if is_divided(size) => {
+                    on_object(digest, &units(&digest, size, &named.present))
+                }
+                _ => on_object(digest, &[(Unit::whole(&digest), found.blocks() * 512)]),
             },
             // A file of this process may get its journal in a moment.
             _ if number >= self.first => {}
@@ -314,8 +314,60 @@ impl Folder {
     }
 }
 
+fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Some(openat(shard, name, flags, Mode::empty()).ok()?.into())
+}
+
+/// Locks the file of an object for as long as it is open. An object that leaves memory writes its
+/// journal once more: whoever opens it again waits for that, because two journals of one file would
+/// contradict each other.
+fn lock_body(file: &impl AsFd) {
+    // Without locks on this file system that is still very unlikely.
+    while flock(file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
+}
+
+/// Returns whether a file has what its journal says of an object.
+fn is_usable(file: &File, contents: &JournalContents<Head>, key: &str) -> bool {
+    let head = &contents.subject;
+    // Without a length it was not complete, and without a version no other bytes fit to it.
+    let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
+    let is_whole = match contents.present.as_slice() {
+        [] => size == 0,
+        [all] => *all == (0..size),
+        _ => false,
+    };
+    let is_same = found.ino() == head.inode && found.len() == size && head.key == key;
+    is_same && (is_whole || head.version.is_some())
+}
+
+/// Returns whether a file takes more room than what its journal lists.
+fn has_unlisted(found: &Metadata, present: &[Range<u64>]) -> bool {
+    let listed: u64 = present.iter().map(|range| range.end - range.start).sum();
+    found.blocks() * 512 > listed.saturating_add(MIN_UNLISTED)
+}
+
+/// Gives back the room of bytes that the journal does not list: what a power failure has made
+/// uncertain, and an extent whose eviction was interrupted. Nobody else may have the file open.
+fn discard_unlisted(file: &File, present: &[Range<u64>]) {
+    let Some(found) = file.metadata().ok().filter(|found| has_unlisted(found, present)) else {
+        return;
+    };
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let end = found.len().next_multiple_of(MAX_PAGE);
+    let mut at = 0;
+    for range in present.iter().cloned().chain(once(end..end)) {
+        let hole = at..range.start / MAX_PAGE * MAX_PAGE;
+        if hole.start < hole.end {
+            // It only costs room.
+            let _ = fallocate(file, flags, hole.start, hole.end - hole.start);
+        }
+        at = range.end.next_multiple_of(MAX_PAGE);
+    }
+}
+
 /// Is called with a stored object, its units and their bytes.
-type Note<'n> = dyn FnMut(Digest, &[(Unit, u64)]) + 'n;
+type OnObject<'n> = dyn FnMut(Digest, &[(Unit, u64)]) + 'n;
 
 /// Returns the name of an object's journal.
 fn name(digest: &Digest) -> String {
@@ -345,6 +397,10 @@ fn parse(name: &OsStr) -> Option<(Digest, u64)> {
     Some((bytes, number))
 }
 
+/// How many bytes more than the journal lists a file may take: those of a fill that was killed, and
+/// what file systems keep for themselves.
+const MIN_UNLISTED: u64 = 1 << 20;
+
 const LOCK: &str = "lock";
 
 const FORMAT: &str = "format";
@@ -353,3 +409,46 @@ const OBJECTS: &str = "objects";
 
 /// The contents of the file `format`.
 const VERSION: &str = "underpass cache 1";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::single_range_in_vec_init)] // a list of ranges is what is meant
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_opened_again_after_its_last_journal_was_written() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(&place.path().join("cache")).unwrap();
+        let (digest, now) = ([7; 32], millis(SystemTime::now()));
+        let head = Head {
+            key: "/a".to_owned(),
+            body: String::new(),
+            inode: 0,
+            version: None,
+            size: Some(10),
+            fields: Vec::new(),
+            requested: now,
+            received: now,
+        };
+        let stored = folder.create(&digest, head).unwrap();
+        let body = stored.journal.subject().body.clone();
+        let shard = folder.shard(&digest).unwrap();
+        let try_lock = || {
+            let file = open_body(&shard, body.as_ref()).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive)
+        };
+        assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+        std::thread::scope(|scope| {
+            let loading = scope.spawn(|| folder.load(&digest, "/a").unwrap());
+            // What an object writes that leaves memory counts.
+            let piece = stored.journal.begin(&(0..10));
+            stored.journal.record_progress(piece, 10);
+            drop(stored);
+            let (again, contents) = loading.join().unwrap();
+            assert_eq!(contents.present, [0..10]);
+            assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+            drop(again);
+        });
+        assert_eq!(try_lock(), Ok(()));
+    }
+}

@@ -9,4 +9,4 @@ mod unit;
 pub(crate) use folder::{Folder, Restored};
 pub(crate) use head::{Head, is_forwarded, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded};
-pub(crate) use unit::{Unit, is_divided, units};
+pub(crate) use unit::{MAX_PAGE, Unit, is_divided, units};

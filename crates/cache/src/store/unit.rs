@@ -13,6 +13,11 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
+    /// Returns the unit of an object that is not divided.
+    pub(crate) fn whole(digest: &Digest) -> Self {
+        Self { digest: *digest, extent: 0 }
+    }
+
     /// Returns the unit of an object of this length that has the byte `at`.
     pub(crate) fn of(digest: &Digest, len: Option<u64>, at: u64) -> Self {
         let extent = if is_divided(len) { at / EXTENT } else { 0 };
@@ -58,6 +63,9 @@ pub(crate) fn units<'r>(
     }
     units
 }
+
+/// The size of a page, or a multiple of it, on every machine.
+pub(crate) const MAX_PAGE: u64 = 64 << 10;
 
 /// The length of an extent: what a fill without readers brings at least.
 const EXTENT: u64 = 64 << 20;

@@ -9,18 +9,8 @@ use serde_json::Value;
 use crate::node::Node;
 use crate::rig::{folder, noise, run, until};
 use crate::scripted_origin::{Asked, Gate, Origin, Sending};
-use crate::serve::node;
-use crate::store::{Store, command};
-
-const ADDRESS: &str = "s3://bucket/sub";
-
-/// A node in front of a store of our own.
-fn before(origin: &Origin, args: &[&str]) -> Node {
-    let here = folder();
-    let mut all = vec!["serve", "--origin", ADDRESS];
-    all.extend(args);
-    node(command(&origin.url(), here.path(), &all), folder())
-}
+use crate::serve::{ADDRESS, before, node};
+use crate::store::Store;
 
 /// A page of a listing: objects, folders, and the token of the next page.
 fn page(keys: &[&str], folders: &[&str], next: Option<&str>) -> String {

@@ -244,3 +244,23 @@ fn a_digest_that_the_store_has_is_checked_on_request() {
         assert_eq!(here.path().join("x").exists(), is_right);
     }
 }
+
+#[test]
+fn a_key_with_dots_is_not_taken_for_another_one() {
+    let object = Object::new(noise(1000), "one");
+    let store =
+        Origin::new(move |asked: &Asked, sending: &mut Sending| object.send(asked, sending));
+    let here = folder();
+    for args in [
+        &["get", "s3://bucket/a/../x"][..],
+        &["get", "-r", "s3://bucket/a/%2e%2E/"],
+        &["put", "file", "s3://bucket/./x"],
+        &["serve", "--origin", "s3://bucket/a/..", "--cache", "cache"],
+        &["doctor", "--origin", "s3://bucket/a/../x"],
+    ] {
+        fs::write(here.path().join("file"), "x").unwrap();
+        let finished = Running::start(command(&store.url(), here.path(), args)).finish();
+        finished.failed(2, &["a key with . or .. between slashes cannot be named"]);
+    }
+    assert_eq!(store.asked().len(), 0);
+}

@@ -14,5 +14,6 @@ mod folders;
 mod get;
 mod keys;
 mod put;
+mod readme;
 mod serve;
 mod store;

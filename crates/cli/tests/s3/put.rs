@@ -125,6 +125,16 @@ impl Taken {
     }
 }
 
+/// Uploads the file that [`with_a_large_file`] makes.
+const IN_PARTS: [&str; 6] = ["put", "file", "s3://bucket/x", "-j", "2", "--json"];
+
+/// Makes a folder with a file of 40 MiB, and returns its bytes too.
+fn with_a_large_file() -> (tempfile::TempDir, Vec<u8>) {
+    let (here, bytes) = (folder(), noise(40 << 20));
+    fs::write(here.path().join("file"), &bytes).unwrap();
+    (here, bytes)
+}
+
 #[test]
 fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     let (taken, gate) = (Taken::default(), Gate::default());
@@ -135,11 +145,8 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
         }
         store.answer(asked, sending);
     });
-    let here = folder();
-    let bytes = noise(40 << 20);
-    fs::write(here.path().join("file"), &bytes).unwrap();
-    let args = ["put", "file", "s3://bucket/x", "-j", "2", "--json"];
-    let mut running = Running::start(command(&origin.url(), here.path(), &args));
+    let (here, bytes) = with_a_large_file();
+    let mut running = Running::start(command(&origin.url(), here.path(), &IN_PARTS));
     // The third one follows the first acknowledgement; the second one may be on its way.
     until("a third part", || {
         let asked = origin.asked();
@@ -148,7 +155,7 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     running.child.kill().unwrap();
     running.finish();
     gate.open();
-    let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+    let finished = Running::start(command(&origin.url(), here.path(), &IN_PARTS)).finish();
     let receipt = finished.succeeded().receipt();
     // The part that was on its way may have arrived.
     let number = |name: &str| receipt[name].as_u64().unwrap();
@@ -158,7 +165,7 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     assert!(taken.done.lock().unwrap().take() == Some(bytes));
     assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
     // Its journal is gone: the next upload is another one.
-    Running::start(command(&origin.url(), here.path(), &args)).finish().succeeded();
+    Running::start(command(&origin.url(), here.path(), &IN_PARTS)).finish().succeeded();
     assert_eq!(taken.begun.load(Ordering::Relaxed), 2);
 }
 
@@ -178,16 +185,13 @@ fn a_part_that_was_not_acknowledged_is_sent_again() {
         }
         store.answer(asked, sending);
     });
-    let here = folder();
-    let bytes = noise(40 << 20);
-    fs::write(here.path().join("file"), &bytes).unwrap();
-    let args = ["put", "file", "s3://bucket/x", "-j", "2", "--json"];
-    let mut running = Running::start(command(&origin.url(), here.path(), &args));
+    let (here, bytes) = with_a_large_file();
+    let mut running = Running::start(command(&origin.url(), here.path(), &IN_PARTS));
     until("three parts", || taken.parts.lock().unwrap().len() == 3);
     running.child.kill().unwrap();
     running.finish();
     gate.open();
-    Running::start(command(&origin.url(), here.path(), &args)).finish().succeeded();
+    Running::start(command(&origin.url(), here.path(), &IN_PARTS)).finish().succeeded();
     assert!(taken.done.lock().unwrap().take() == Some(bytes));
     assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
 }
@@ -307,4 +311,25 @@ fn the_own_object_is_known_after_a_lost_answer() {
     put_together("404 No", true, "of-another-2", &[]).failed(1, &["404"]);
     // Nothing was lost, so it cannot be ours.
     put_together("404 No", false, WHOLE_TAG, &[]).failed(1, &["404"]);
+}
+
+#[test]
+fn parts_that_the_store_does_not_remove_are_told() {
+    let here = folder();
+    fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+    for (status, is_told) in [("204 Gone", false), ("404 No", false), ("403 No", true)] {
+        let taken = Taken::default();
+        let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
+            "DELETE" => sending.answer(&format!("HTTP/1.1 {status}"), b""),
+            "PUT" => Taken::xml(sending, "400 No", "<Error><Code>EntityTooLarge</Code></Error>"),
+            _ => taken.answer(asked, sending),
+        });
+        for more in [&[][..], &["-q"]] {
+            let args = [&["put", "file", "s3://bucket/x"], more].concat();
+            let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+            let is_there = finished.stderr.contains("still has parts of the upload u/1&");
+            assert_eq!(is_there, is_told, "{status}: {}", finished.stderr);
+            finished.failed(1, &["EntityTooLarge"]);
+        }
+    }
 }

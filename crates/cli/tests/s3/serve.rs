@@ -17,7 +17,15 @@ pub fn node(mut command: std::process::Command, cache: tempfile::TempDir) -> Nod
     Node { cache, server }
 }
 
-const ADDRESS: &str = "s3://bucket/sub";
+pub const ADDRESS: &str = "s3://bucket/sub";
+
+/// A node in front of a store of our own.
+pub fn before(origin: &Origin, args: &[&str]) -> Node {
+    let here = folder();
+    let mut all = vec!["serve", "--origin", ADDRESS];
+    all.extend(args);
+    node(command(&origin.url(), here.path(), &all), folder())
+}
 
 #[test]
 fn objects_of_a_store_are_kept_and_served() {
@@ -101,6 +109,35 @@ fn a_store_that_refuses_for_certain_is_reported_at_the_start() {
             finished.failed(1, &["--origin s3://bucket/sub", &format!("({code})")]);
         } else {
             assert_eq!(node(command, cache).get("/x").status / 100, 5);
+        }
+    }
+}
+
+#[test]
+fn a_refused_signature_is_no_fault_of_a_client() {
+    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let code = asked.path.rsplit(['/', '=']).next().unwrap().trim_end_matches("%2F");
+        let code = code.trim_start_matches("sub%2F").to_owned();
+        let status = if code == "RequestTimeTooSkewed" { 403 } else { 400 };
+        let body = format!("<Error><Code>{code}</Code><Message>of bucket</Message></Error>");
+        let head = format!("HTTP/1.1 {status} No\nContent-Type: application/xml");
+        sending.answer(&head, body.as_bytes());
+    });
+    let node = before(&store, &[]);
+    for (code, status) in [
+        ("ExpiredToken", 502),
+        ("InvalidToken", 502),
+        ("AuthorizationHeaderMalformed", 502),
+        ("RequestTimeTooSkewed", 502),
+        ("KeyTooLongError", 400),
+    ] {
+        let reply = node.get(&format!("/{code}"));
+        assert_eq!(reply.status, status, "{code}: {}", reply.head);
+        assert_eq!(reply.cache().contains("origin-denied"), status == 502, "{code}");
+        let folder = node.get(&format!("/{code}/"));
+        assert_eq!(folder.cache().contains("origin-denied"), status == 502, "{}", folder.head);
+        for reply in [reply, folder] {
+            assert!(!String::from_utf8_lossy(&reply.body).contains("bucket"), "{code}");
         }
     }
 }

@@ -1,11 +1,16 @@
 //! Objects larger than the room: parts of them leave for others.
 
+use std::fs;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use crate::budget::used;
 use crate::node::Node;
+use crate::restarts::files;
 use crate::rig::{noise, until};
 use crate::scripted_origin::{Object, Origin};
 
@@ -85,6 +90,86 @@ fn what_is_read_while_parts_leave_stays_right() {
     });
     assert!(node.metric("evicted_total") >= 2, "{}", node.metric("evicted_total"));
     assert!(used(&node) < 141 * MIB as u64, "{}", used(&node));
+}
+
+/// Changes the journals as if they were of another run of the machine: only what was synced counts.
+fn another_boot(cache: &Path) {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    for path in files(cache, ".json") {
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+    }
+}
+
+#[test]
+fn room_that_no_journal_lists_is_given_back() {
+    let args = ["--cache-size", "140M"];
+    let object = Object::new(bytes(230), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    for is_asked_for in [false, true] {
+        let mut node = Node::new(&origin.url(), &args);
+        check(&node, &bytes, 0..100 * MIB);
+        until("bytes on the disk", || used(&node) >= 99 * MIB as u64);
+        node.server.child.kill().unwrap();
+        node.server.child.wait().unwrap();
+        another_boot(node.cache.path());
+        let node = Node::on(node.cache, &origin.url(), &args);
+        if is_asked_for {
+            check(&node, &bytes, 110 * MIB..229 * MIB);
+        }
+        until("room", || used(&node) < if is_asked_for { 141 } else { 101 } * MIB as u64);
+        check(&node, &bytes, 0..10 * MIB);
+        check(&node, &bytes, 60 * MIB..130 * MIB);
+        until("room", || used(&node) < 141 * MIB as u64);
+    }
+}
+
+#[test]
+fn nodes_killed_while_parts_leave_keep_no_wrong_byte() {
+    let kills: usize = std::env::var("UNDERPASS_KILLS").map_or(3, |text| text.parse().unwrap());
+    let args = ["--cache-size", "140M"];
+    let object = Object::new(bytes(256), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let mut node = Node::new(&origin.url(), &args);
+    let (mut evicted, mut moment) = (0, u64::from(std::process::id()));
+    for kill in 0..kills {
+        // Held while a client connects, so that the node is there.
+        let is_over = Mutex::new(false);
+        moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                for part in [0, 2, 1, 3].into_iter().cycle() {
+                    let (start, end) = (part * 64 * MIB, (part * 64 + 60) * MIB);
+                    let client = match *is_over.lock().unwrap() {
+                        true => return,
+                        false => {
+                            let range = format!("Range: bytes={start}-{}", end - 1);
+                            node.client("GET", "/a", &[&range])
+                        }
+                    };
+                    let reply = client.finish();
+                    assert!(bytes[start..end].starts_with(&reply.body), "kill {kill}: {part}");
+                }
+            });
+            until("an eviction", || node.metric("evicted_total") > 0);
+            thread::sleep(Duration::from_millis((moment >> 33) % 500));
+            evicted += node.metric("evicted_total");
+            *is_over.lock().unwrap() = true;
+            let id = node.server.child.id().to_string();
+            assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
+            reader.join().unwrap();
+        });
+        node = node.again(&origin.url(), &args);
+        until("room", || used(&node) < 142 * MIB as u64);
+        for start in (0..256).step_by(8) {
+            check(&node, &bytes, start * MIB..(start + 1) * MIB + 7);
+        }
+    }
+    println!("{kills} kills, {evicted} extents evicted before them");
+    until("fills that have ended", || node.metric("reserved_bytes") == 0);
+    assert!(used(&node) < 142 * MIB as u64, "{}", used(&node));
 }
 
 #[test]

@@ -35,6 +35,12 @@ impl Node {
         Self { cache, server }
     }
 
+    /// A node on a folder that somebody else removes.
+    #[allow(dead_code)] // not in all tests with nodes
+    pub fn at(cache: &Path, origin: &str, args: &[&str]) -> Self {
+        Self { cache: folder(), server: start(underpass(), cache, origin, args) }
+    }
+
     /// Ends the node at once, and starts another one on its folder.
     pub fn again(mut self, origin: &str, args: &[&str]) -> Self {
         self.server.child.kill().unwrap();

@@ -18,7 +18,7 @@ const LEN: usize = 6 << 20;
 const MIB: usize = 1 << 20;
 
 /// The files beneath a folder of a cache that end in this.
-fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
+pub fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
     let shards = fs::read_dir(cache.join("objects")).unwrap();
     let files = shards.flat_map(|shard| fs::read_dir(shard.unwrap().path()).unwrap());
     let paths = files.map(|file| file.unwrap().path());

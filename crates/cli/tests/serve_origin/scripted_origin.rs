@@ -68,8 +68,11 @@ impl Sending<'_> {
 
     /// Sends a part of a body.
     pub fn body(&mut self, bytes: &[u8]) {
-        if self.stream.write_all(bytes).is_ok() {
-            self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let len = bytes.len() as u64;
+        // Counted first, because the client may have them all before the call returns.
+        self.sent.fetch_add(len, Ordering::Relaxed);
+        if self.stream.write_all(bytes).is_err() {
+            self.sent.fetch_sub(len, Ordering::Relaxed);
         }
     }
 

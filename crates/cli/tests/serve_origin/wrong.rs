@@ -1,7 +1,10 @@
 //! Answers that no origin should send: none of them gets into the cache.
 
+use std::ffi::OsStr;
+use std::fs;
+
 use crate::node::{End, Node};
-use crate::rig::noise;
+use crate::rig::{folder, noise, run, until};
 use crate::scripted_origin::{Object, Origin};
 
 const MIB: usize = 1 << 20;
@@ -79,21 +82,77 @@ fn a_body_that_is_shorter_than_it_says_is_never_taken_for_the_whole() {
 
 #[test]
 fn heads_that_contradict_themselves_are_refused() {
+    let flood = "HTTP/1.1 103 Early\n\n".repeat(101) + "HTTP/1.1 200 OK\nContent-Length: 5";
+    let long = format!("HTTP/1.1 200 OK\nContent-Length: 5\nX: {}", "a".repeat(64 << 10));
+    let many = format!("HTTP/1.1 200 OK\nContent-Length: 5{}", "\nX: y".repeat(128));
     for head in [
         "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
+        "HTTP/1.1 200 OK\nContent-Length: +5",
+        "HTTP/1.1 200 OK\nContent-Length: -5",
+        "HTTP/1.1 200 OK\nContent-Length: 5\nTransfer-Encoding: chunked",
+        "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nContent-Length: 15",
         "HTTP/1.1 200 OK\nTransfer-Encoding: gzip",
+        "HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked",
+        "HTTP/1.1 200 OK\nContent-Length: 5\nX: a\n b",
+        "HTTP/1.1 200 OK\nContent-Length: 5\nX: a\rY: b",
+        "HTTP/1.1 000 OK\nContent-Length: 5",
+        "HTTP/1.1 101 Other\nUpgrade: other",
         "HTTP/1.1 206 Partial\nContent-Range: bytes 0-4/5\nContent-Length: 5",
         "SSH-2.0-scripted_origin",
+        &flood,
+        &long,
+        &many,
     ] {
+        let sent = head.to_owned();
         let origin = Origin::new(move |_, sending| {
-            sending.head(head);
-            sending.body(b"hello");
+            sending.head(&sent);
+            // Whichever way it is read, it is there.
+            sending.body(b"5\r\nhello\r\n0\r\n\r\n");
             sending.closes = true;
         });
         let node = Node::new(&origin.url(), &[]);
         let reply = node.get("/a");
-        assert_eq!(reply.status, 502, "{head}: {}", reply.head);
+        let start = &head[..head.len().min(99)];
+        assert_eq!(reply.status, 502, "{start}: {}", reply.head);
+        assert_eq!(node.metric("objects"), 0, "{start}");
+        let here = folder();
+        let (url, got) = (format!("{}a", origin.url()), here.path().join("got"));
+        let words = ["get", &url, "--retries", "0", "-o"].map(OsStr::new);
+        run(words.into_iter().chain([got.as_os_str()])).failed(1, &["invalid response"]);
+        assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "{start}");
     }
+}
+
+#[test]
+fn chunks_that_are_none_are_no_end_of_a_body() {
+    let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(20_000));
+    for body in [
+        &long,
+        "5\nhello\n0\n\n",
+        "5\r\nhello0\r\n\r\n",
+        "+5\r\nhello\r\n0\r\n\r\n",
+        "5 x\r\nhello\r\n0\r\n\r\n",
+        "FFFFFFFFFFFFFFFFF\r\nhello",
+        "5\r\nhello\r\n0\r\n",
+    ] {
+        let sent = body.to_owned();
+        let origin = Origin::new(move |_, sending| {
+            sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=9");
+            sending.body(sent.as_bytes());
+            sending.closes = true;
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        let start = &body[..body.len().min(99)];
+        assert!(reply.status == 502 || reply.end == End::Reset, "{start}: {}", reply.head);
+        until("a body that is dropped", || node.metric("objects") == 0);
+    }
+    // An extension means nothing to us.
+    let origin = Origin::new(|_, sending| {
+        sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=9");
+        sending.body(b"5;a=b; c=\"d\"\r\nhello\r\n0\r\nX: y\r\n\r\n");
+    });
+    Node::new(&origin.url(), &[]).get("/a").is(200, b"hello");
 }
 
 #[test]

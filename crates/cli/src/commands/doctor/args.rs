@@ -35,12 +35,12 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", requires = "origin")]
     pub(super) origin_cacert: Option<PathBuf>,
 
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+
     #[command(flatten)]
     pub(super) store: StoreArgs,
-
-    /// Print the findings as one JSON object
-    #[arg(long, help_heading = "Options")]
-    pub(super) json: bool,
 }
 
 impl DoctorArgs {

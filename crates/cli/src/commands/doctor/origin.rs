@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
-use underpass_client::s3::Store;
+use underpass_client::s3::{Location, Store};
 use underpass_client::{Credentials, HttpClient, TlsSetup, Url};
 use underpass_diagnose::doctor::{Finding, FindingState};
 use underpass_transport::tls::Trust;
@@ -20,6 +20,7 @@ use crate::failure::{Failure, Result};
 /// Examines the origin of a URL, and the folder of a cache if there is one.
 pub(super) fn examine(args: &DoctorArgs, text: &str) -> Result<Vec<Finding>> {
     let fail = |why: String| Failure::Usage(format!("--origin: {why}"));
+    Location::check(text).map_err(|bad| fail(bad.to_string()))?;
     let url =
         Url::parse(text).map_err(|error| fail(format!("{error}: write https://HOST/FILE")))?;
     if !matches!(url.scheme(), "http" | "https" | "s3") {
