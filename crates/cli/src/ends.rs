@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use underpass_copy::permissions;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::hint::Action;
-use underpass_engine::{Kind, Sink, Source};
+use underpass_engine::{Kind, Sink, Source, was_closed};
 
 use crate::failure::{Failure, Result, WithPath};
 use crate::signals::interruptible;
@@ -41,7 +41,7 @@ impl Input {
             return Ok(Self { file, path: path.to_owned(), at: 0, shares_cursor: false });
         }
         let path = PathBuf::from("standard input");
-        let file = private(io::stdin().as_fd(), OpenOptions::new().read(true));
+        let file = standard(&io::stdin(), OpenOptions::new().read(true));
         let file = file.with_path("opening", &path)?;
         let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
         Ok(Self { file, path, at, shares_cursor: true })
@@ -171,7 +171,7 @@ impl Target {
 
     fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
-        let file = private(io::stdout().as_fd(), OpenOptions::new().write(true));
+        let file = standard(&io::stdout(), OpenOptions::new().write(true));
         let file = file.with_path("opening", &path)?;
         let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
         Ok(Self { path, place: OpenTarget::Open { file, at } })
@@ -291,6 +291,15 @@ fn open(path: &Path, how: &OpenOptions, cancel: &AtomicBool) -> io::Result<File>
 fn blocking(file: File) -> io::Result<File> {
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+/// Opens a standard stream; one that was closed when the program began is an error, as it is /dev/null
+/// now.
+fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
+    match was_closed(stream) {
+        true => Err(Errno::BADF.into()),
+        false => private(stream.as_fd(), how),
+    }
 }
 
 /// Opens a new descriptor for a standard stream, whose flags no other process shares: a transfer

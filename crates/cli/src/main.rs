@@ -22,7 +22,8 @@ use cli::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
-    match Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
+    let done = Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run);
+    match done.and_then(|code| output::all_printed().map(|()| code)) {
         Ok(code) => code,
         Err(failure) => output::failure(&failure),
     }

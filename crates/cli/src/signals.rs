@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -15,10 +16,17 @@ use signal_hook::flag;
 /// Returns a flag that the first SIGINT or SIGTERM sets; the second one ends the process at once.
 pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
     let cancel = Arc::new(AtomicBool::new(false));
+    // A signal that arrives before all is registered would be lost, so it waits until then.
+    let blocked: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+    let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK);
     for signal in [SIGINT, SIGTERM] {
         // Both fail only for signals that cannot be caught, which these can.
         let _ = flag::register_conditional_shutdown(signal, 1, Arc::clone(&cancel));
         let _ = flag::register(signal, Arc::clone(&cancel));
+    }
+    if let Ok(before) = before {
+        // It fails only for values that are no masks.
+        let _ = before.thread_set_mask();
     }
     cancel
 }

@@ -7,6 +7,8 @@ mod rig;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use rig::{folder, names, noise_file, run};
 
@@ -33,7 +35,8 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
         (&["send", file, ":80"], 2, &["names no host"]),
         (&["send", file, &taken, "--range", "1000-"], 2, &["--range", "outside", "1000 bytes"]),
         (&["send", "/proc/version", &taken, "--range", "0-1"], 2, &["--range", "size"]),
-        (&["send", file, &taken, "--congestion", "nonsense"], 2, &["nonsense", "reno"]),
+        (&["send", file, "127.0.0.1:1", "--congestion", "nonsense"], 2, &["nonsense", "reno"]),
+        (&["recv", "127.0.0.1:1", "x", "--congestion", "nonsense"], 2, &["nonsense", "reno"]),
         (&["send", file, "--listen", &taken], 1, &["listening on", &taken, "in use", "port"]),
         (&["recv", "--listen", &taken, &at("new")], 1, &["listening on", "in use"]),
         (&["recv", "--listen", "127.0.0.1:0", &at("none/new")], 1, &["creating", "No such file"]),
@@ -126,11 +129,54 @@ fn a_failed_transfer_prints_its_receipt_too() {
     assert_eq!(receipt["declined"][0]["mechanism"], "reflink");
 }
 
-fn reflinks(folder: &std::path::Path) -> bool {
+fn reflinks(folder: &Path) -> bool {
     let (from, to) = (folder.join("r1"), folder.join("r2"));
     fs::write(&from, "x").unwrap();
     let done = run(["cp", "--mechanism", "reflink", from.to_str().unwrap(), to.to_str().unwrap()]);
     fs::remove_file(from).unwrap();
     let _ = fs::remove_file(to);
     done.code() == Some(0)
+}
+
+/// Runs a command of the shell with our program as `$0`.
+fn shell(here: &Path, command: &str) -> (Option<i32>, String) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command, env!("CARGO_BIN_EXE_underpass")]).current_dir(here);
+    let output = shell.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_goes_to_a_closed_stream_is_an_error() {
+    let here = folder();
+    fs::write(here.path().join("f"), "bytes").unwrap();
+    for (command, words) in [
+        ("exec $0 cp f - >&-", "opening standard output: Bad file descriptor"),
+        ("exec $0 cp - g <&-", "opening standard input: Bad file descriptor"),
+        ("exec $0 cp --json f h >&-", "writing standard output: Bad file descriptor"),
+    ] {
+        let (code, told) = shell(here.path(), command);
+        assert_eq!(code, Some(1), "{command}: {told}");
+        assert!(told.contains(words), "{command}: {told}");
+    }
+    // Where nothing is printed or read, nothing is missing.
+    for command in
+        ["exec $0 cp f i >&- <&- 2>&-", "exec $0 cp f - >/dev/null", "exec $0 cp - j </dev/null"]
+    {
+        assert_eq!(shell(here.path(), command).0, Some(0), "{command}");
+    }
+}
+
+#[test]
+fn receipts_and_names_that_cannot_be_printed_are_an_error() {
+    let here = folder();
+    fs::write(here.path().join("f"), "bytes").unwrap();
+    for command in ["cp --json f a", "cp -v f b", "--print-manpage"] {
+        let (code, told) = shell(here.path(), &format!("exec $0 {command} >/dev/full"));
+        assert_eq!(code, Some(1), "{command}: {told}");
+        assert!(told.contains("writing standard output: No space left on device"), "{told}");
+        let (code, told) = shell(here.path(), &format!("($0 {command}; echo $? >&2) | true"));
+        assert_eq!(code, Some(0), "{told}");
+    }
+    assert_eq!(names(here.path()), ["a", "b", "f"]);
 }

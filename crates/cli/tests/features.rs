@@ -1,10 +1,29 @@
 //! What the program lacks when it is built without one of its features, and says about it.
+//!
+//! `scripts/features` runs all of these tests with a program that has no features, which `UNDERPASS_WITHOUT_FEATURES`
+//! names: the libraries of the tests need not be compiled for it.
 
 #![allow(clippy::unwrap_used)]
 
 mod rig;
 
-use rig::run;
+use std::env;
+use std::process::{Command, Stdio};
+
+use rig::{Finished, Running};
+
+/// Runs the program to its end.
+fn run<'a>(words: impl IntoIterator<Item = &'a str>) -> Finished {
+    let mut command =
+        env::var_os("UNDERPASS_WITHOUT_FEATURES").map_or_else(rig::underpass, Command::new);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(command).finish()
+}
+
+/// Whether the program has a feature that this test was compiled with.
+fn has(feature: bool) -> bool {
+    feature && env::var_os("UNDERPASS_WITHOUT_FEATURES").is_none()
+}
 
 /// Checks that a command is in the help exactly if its feature was built, and is unknown otherwise.
 fn is_there(command: &str, is_built: bool) {
@@ -20,8 +39,8 @@ fn is_there(command: &str, is_built: bool) {
 
 #[test]
 fn a_command_that_was_left_out_is_unknown() {
-    is_there("bench", cfg!(feature = "bench"));
-    is_there("explain", cfg!(feature = "explain"));
+    is_there("bench", has(cfg!(feature = "bench")));
+    is_there("explain", has(cfg!(feature = "explain")));
     is_there("doctor", true);
 }
 
@@ -42,15 +61,19 @@ fn options_of_tls_are_there_if_it_was_built() {
     ] {
         let help = run([command, "--help"]).succeeded().text();
         for option in options {
-            assert_eq!(help.contains(option), cfg!(feature = "tls"), "{command} {option}: {help}");
+            assert_eq!(
+                help.contains(option),
+                has(cfg!(feature = "tls")),
+                "{command} {option}: {help}"
+            );
         }
     }
     let manual = run(["--print-manpage"]).succeeded().text();
-    assert_eq!(manual.contains("https://host/"), cfg!(feature = "tls"), "{manual}");
+    assert_eq!(manual.contains("https://host/"), has(cfg!(feature = "tls")), "{manual}");
 }
 
 #[test]
-#[cfg(not(feature = "tls"))]
+#[ignore = "scripts/features runs it"]
 fn https_is_refused_with_the_reason() {
     let folder = rig::folder();
     let (file, cache) = (folder.path().join("file"), folder.path().join("cache"));
@@ -61,7 +84,7 @@ fn https_is_refused_with_the_reason() {
         &["put", file, "https://localhost:1/"],
         &["serve", "--origin", "https://localhost:1/", "--cache", cache],
     ] {
-        let finished = run(words).failed(2, &["was built without TLS"]);
+        let finished = run(words.iter().copied()).failed(2, &["was built without TLS"]);
         assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     }
     run(["serve", "--tls", "self"]).failed(2, &["--tls"]);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rig::{Running, folder, names, underpass, until};
+use rig::{Running, folder, names, skip, traced, underpass, until};
 
 /// Whether a process has a handler for SIGINT.
 fn catches_interrupts(pid: u32) -> bool {
@@ -49,6 +49,31 @@ fn interrupt(mut command: Command, signal: &str, place: &Path, left: &[&str]) {
     let finished = running.finish().failed(1, &["cancelled"]);
     assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
     assert_eq!(names(place), left, "{words}");
+}
+
+#[test]
+fn a_signal_that_arrives_while_its_handler_is_set_is_not_lost() {
+    let folder = folder();
+    let (trace, to) = (folder.path().join("trace"), folder.path().join("to"));
+    let endless = |options: &[&str]| {
+        let mut command = traced(&trace, options);
+        command.args(["cp", "/dev/zero"]).arg(&to);
+        command
+    };
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("strace is missing");
+    }
+    // Which call of rt_sigaction(2) sets the handler.
+    let mut command = traced(&trace, &["-e", "trace=rt_sigaction"]);
+    command.args(["cp", "/dev/null"]).arg(&to);
+    Running::start(command).finish().succeeded();
+    until("its trace", || fs::read_to_string(&trace).is_ok_and(|text| text.contains("SIGTERM, {")));
+    let text = fs::read_to_string(&trace).unwrap();
+    let calls = text.lines().filter(|line| line.contains("rt_sigaction("));
+    let at = 1 + calls.take_while(|line| !line.contains("(SIGINT, {")).count();
+    let inject = format!("inject=rt_sigaction:signal=SIGINT:when={at}");
+    let running = Running::start(endless(&["-e", "trace=rt_sigaction", "-e", &inject]));
+    running.finish().failed(1, &["cancelled"]);
 }
 
 fn words(words: &[&str]) -> Command {

@@ -5,11 +5,22 @@
 
 use std::fs;
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use underpass_engine::socket::avoid_pacing_on_loopback;
 
 use super::address::Stream;
 use crate::failure::{Failure, Result};
+
+/// Checks, before anything is opened or connected, whether the requested algorithm can be used.
+pub(crate) fn check(asked: &str) -> Result<()> {
+    if asked == "auto" {
+        return Ok(());
+    }
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None);
+    let socket = socket
+        .map_err(|errno| Failure::System { action: "creating a socket", source: errno.into() })?;
+    sockopt::set_tcp_congestion(&socket, asked).map_err(|_| unknown(asked))
+}
 
 /// Sets the requested algorithm, or a better one if that is certain, and returns the one in use;
 /// `None` for a unix stream.

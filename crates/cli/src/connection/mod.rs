@@ -8,7 +8,7 @@ mod stream_tls;
 mod tls_trust;
 
 pub(crate) use address::{Address, Stream, meet};
-pub(crate) use congestion::choose as choose_congestion;
+pub(crate) use congestion::{check as check_congestion, choose as choose_congestion};
 pub(crate) use http_client::HttpClientArgs;
 pub(crate) use store::StoreArgs;
 pub(crate) use stream_tls::{StreamTls, StreamTlsArgs, end as end_stream};

@@ -1,18 +1,21 @@
 //! Lines on standard error, receipts and generated texts on standard output.
 
-use std::io::Write;
+use std::io::{Error, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::ErrorKind;
 use indicatif::{BinaryBytes, HumanCount};
-use underpass_engine::Declined;
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+use underpass_engine::{Declined, was_closed};
 use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
 use crate::args::ShowArgs;
-use crate::failure::{Failure, clap_message};
+use crate::failure::{Failure, WithPath, clap_message};
 use crate::receipt::{Alphabet, explained};
 use underpass_receipt::{DeclineReceipt, Receipt};
 
@@ -52,8 +55,7 @@ pub(crate) fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {
-        // A reader that has gone away wants no more.
-        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
+        text(&format!("{}\n", printable::json(&json)));
     }
 }
 
@@ -118,8 +120,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// Prints a text that ends with a line feed on standard output.
 pub(crate) fn text(text: &str) {
-    // A reader that has gone away wants no more.
-    let _ = write!(std::io::stdout(), "{text}");
+    bytes(text.as_bytes());
 }
 
 /// Prints where a peer can connect: always, for there may be no other way to know the port.
@@ -134,9 +135,31 @@ pub(crate) fn pin(pin: Pin) {
 
 /// Prints what was generated, as it is, on standard output.
 pub(crate) fn bytes(bytes: &[u8]) {
-    // A reader that has gone away wants no more.
-    let _ = std::io::stdout().write_all(bytes);
+    let mut stdout = std::io::stdout();
+    let written = match was_closed(&stdout) {
+        true => Err(Errno::BADF.into()),
+        false => stdout.write_all(bytes).and_then(|()| stdout.flush()),
+    };
+    if let Err(error) = written {
+        LOST.get_or_init(|| error);
+    }
 }
+
+/// Returns the failure of what was to be printed on standard output. A reader that has gone away wants
+/// no more, which is none.
+pub(crate) fn all_printed() -> Result<(), Failure> {
+    match LOST.get() {
+        Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            let source =
+                error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error);
+            Err(source).with_path(Action::Writing, "standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why something could not be printed on standard output.
+static LOST: OnceLock<Error> = OnceLock::new();
 
 /// Returns a value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
@@ -162,8 +185,7 @@ pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {
-        // A reader that has gone away wants no more.
-        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
+        text(&format!("{}\n", printable::json(&json)));
     }
 }
 

@@ -88,12 +88,30 @@ pub struct Running {
 impl Running {
     /// Starts a command.
     pub fn start(mut command: Command) -> Self {
-        Self::watch(command.spawn().unwrap(), String::new(), false)
+        let mut child = command.spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        Self::read(child, String::new(), errors, String::new())
     }
 
-    /// Starts a command that says where it serves, or listens, and waits until it does.
+    /// Starts a command that says where it serves, or listens, and waits until it does. The port of one
+    /// that is started again may belong to a connection of another test for a moment.
     pub fn listening(mut command: Command) -> Self {
-        Self::watch(command.spawn().unwrap(), String::new(), true)
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let mut child = command.spawn().unwrap();
+            let mut errors = BufReader::new(child.stderr.take().unwrap());
+            let mut said = String::new();
+            errors.read_line(&mut said).unwrap();
+            if said.contains("Address already in use") && Instant::now() < deadline {
+                child.wait().unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                continue;
+            }
+            let line = said.trim();
+            let at = line.strip_prefix("listening on ");
+            let at = at.or_else(|| line.split_once(" at ").map(|(_, at)| at));
+            return Self::read(child, at.unwrap_or_default().to_owned(), errors, said);
+        }
     }
 
     /// The most memory that the process has had resident so far, in KiB; `None` once it has ended.
@@ -104,19 +122,6 @@ impl Running {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         peak.trim().trim_end_matches(" kB").parse().ok()
-    }
-
-    fn watch(mut child: Child, mut address: String, listens: bool) -> Self {
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        if listens {
-            errors.read_line(&mut said).unwrap();
-            let line = said.trim();
-            let at =
-                line.strip_prefix("listening on ").or_else(|| Some(line.split_once(" at ")?.1));
-            address = at.unwrap_or_default().to_owned();
-        }
-        Self::read(child, address, errors, said)
     }
 
     /// A process that has said where it listens, and more.

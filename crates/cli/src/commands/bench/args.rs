@@ -44,8 +44,8 @@ pub(crate) enum ScenarioArgs {
     Serve(Box<ServeArgs>),
     /// Measure what one good client gets from the file server among thousands of bad ones
     Hostile(Box<HostileArgs>),
-    /// Caches in front of an origin: a crowd, hits, ranges, a scan; beside nginx, Varnish, Squid
-    /// and Traffic Server
+    /// Measure caches in front of an origin by a crowd, hits, ranges and a scan, compared with nginx,
+    /// Varnish, Squid and Traffic Server
     Origin(OriginArgs),
     /// Measure throughput, processor time and memory of the file server by connections and file size
     Scale(ScaleArgs),

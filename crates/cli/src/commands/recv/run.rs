@@ -11,7 +11,7 @@ use underpass_engine::{Report, Source, Transfer, socket};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
-use crate::connection::{Address, Stream, StreamTls, choose_congestion, meet};
+use crate::connection::{Address, Stream, StreamTls, check_congestion, choose_congestion, meet};
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
@@ -22,6 +22,7 @@ use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 /// Receives the stream.
 pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let (from, path) = places(args)?;
+    check_congestion(&args.stream.congestion)?;
     let show = args.movement.show;
     let listen = args.listen.as_ref();
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.policy())?;

@@ -14,7 +14,7 @@ use underpass_transport::tls::Session;
 
 use super::args::SendArgs;
 use super::range::ByteRange;
-use crate::connection::{Stream, StreamTls, choose_congestion, end_stream, meet};
+use crate::connection::{Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet};
 use crate::ends::Input;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Meter};
@@ -24,6 +24,7 @@ use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 /// Sends the stream.
 pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
+    check_congestion(&args.stream.congestion)?;
     let cancel = signals::cancel_flag();
     let input = Input::open(&args.file, &cancel)?;
     let source = select(&input, args.range)?;
