@@ -33,6 +33,8 @@ pub enum CacheErrorKind {
     Redirected,
     /// The origin sent nothing for too long.
     TimedOut,
+    /// No TLS with the origin: its certificate is not trusted, or the handshake failed.
+    Tls,
     /// A folder of the origin has more entries than are listed.
     TooManyEntries,
     /// The origin cannot be reached.
@@ -53,7 +55,8 @@ impl CacheErrorKind {
             | Self::Changed
             | Self::AccessDenied
             | Self::ServerError
-            | Self::Redirected => 502,
+            | Self::Redirected
+            | Self::Tls => 502,
             Self::Busy | Self::Disk => 503,
             Self::NoRoom | Self::TooManyEntries => 507,
             Self::CutOff | Self::TimedOut | Self::Unreachable => 504,
@@ -74,6 +77,7 @@ impl CacheErrorKind {
             Self::ServerError => "origin-failed",
             Self::Redirected => "origin-redirects",
             Self::TimedOut => "origin-timeout",
+            Self::Tls => "origin-tls",
             Self::TooManyEntries => "too-many-entries",
             Self::Unreachable => "origin-unreachable",
         }
@@ -81,7 +85,10 @@ impl CacheErrorKind {
 
     /// Returns whether a retry may succeed.
     pub(crate) fn is_transient(self) -> bool {
-        matches!(self, Self::CutOff | Self::ServerError | Self::TimedOut | Self::Unreachable)
+        matches!(
+            self,
+            Self::CutOff | Self::ServerError | Self::TimedOut | Self::Tls | Self::Unreachable
+        )
     }
 }
 
@@ -98,6 +105,7 @@ impl fmt::Display for CacheErrorKind {
             Self::NoRoom => "there is no room for it in the cache",
             Self::Redirected => "the origin redirects elsewhere",
             Self::TimedOut => "the origin did not answer in time",
+            Self::Tls => "there is no secure connection to the origin",
             Self::TooManyEntries => "this folder has more entries than this server lists",
             Self::Unreachable => "the origin cannot be reached",
         })
@@ -155,6 +163,12 @@ impl From<ClientError> for CacheError {
             ClientError::Stalled | ClientError::Late => CacheErrorKind::TimedOut,
             ClientError::Closed | ClientError::Network { action: NetworkAction::Receiving, .. } => {
                 CacheErrorKind::CutOff
+            }
+            ClientError::Tls { .. } => CacheErrorKind::Tls,
+            ClientError::Network { action: NetworkAction::Handshaking, ref source, .. }
+                if source.kind() != io::ErrorKind::TimedOut =>
+            {
+                CacheErrorKind::Tls
             }
             ClientError::Network { .. } | ClientError::Cancelled => CacheErrorKind::Unreachable,
             ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {

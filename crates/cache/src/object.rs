@@ -31,6 +31,8 @@ pub(crate) struct ObjectState {
     pub(crate) private_until: Option<Instant>,
     /// The time until which requests are relayed, because the quota has no space for the object.
     pub(crate) no_room_until: Option<Instant>,
+    /// The time until which the stale version is used, because the origin asks for a pause.
+    pub(crate) pause_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
     /// How often it was purged: a fetch that was in progress must not store what it brings.

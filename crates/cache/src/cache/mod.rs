@@ -176,28 +176,20 @@ impl Cache {
     /// Uses the current state of an object, and starts a fetch if that is not enough.
     fn look_up(&self, object: &Arc<Object>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
-        let is_fresh = |response: &&Arc<BufferedResponse>| {
-            response.is_fresh()
-                && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
-        };
-        if let Some(response) = state.response.as_ref().filter(is_fresh) {
+        if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
-            return LookupStep::Done(Box::new(Lookup::Response {
-                response: Arc::clone(response),
-                cache,
-            }));
+            return LookupStep::Done(Box::new(Lookup::Response { response, cache }));
         }
         let current = state.current.clone().filter(|current| current.broken().is_none());
         let usage = current.as_ref().map(|current| self.shared.usage(&object.key, current));
         let bypasses_disk =
             request.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
+        let is_paused = state.pause_until.is_some_and(|until| Instant::now() < until);
         let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
         match (current, usage) {
             (Some(current), Some(Use::Fresh)) => {
                 drop(state);
-                let cache = CacheStatus::default();
-                let entry = self.entry(object, current, cache, request);
-                return LookupStep::Done(Box::new(Lookup::Entry(entry)));
+                return self.entry_now(object, current, None, request);
             }
             (Some(current), Some(Use::WhileRevalidating)) => {
                 let permit = self.shared.clients.acquire(request.client);
@@ -208,10 +200,14 @@ impl Cache {
                     let request = ObjectRequest { range: None, ..request.clone() };
                     self.start_fetch(object, pending, &request, permit);
                 }
-                let detail = Some("revalidating");
-                let cache = CacheStatus { detail, ..CacheStatus::default() };
-                let entry = self.entry(object, current, cache, request);
-                return LookupStep::Done(Box::new(Lookup::Entry(entry)));
+                return self.entry_now(object, current, Some("revalidating"), request);
+            }
+            (Some(current), _)
+                if is_paused && self.shared.is_usable_on_error(&object.key, &current) =>
+            {
+                drop(state);
+                let detail = Some(CacheErrorKind::ServerError.label());
+                return self.entry_now(object, current, detail, request);
             }
             (None, _) if bypasses_disk || is_private && state.pending.is_some() => {
                 drop(state);
@@ -242,6 +238,23 @@ impl Cache {
             self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
         }
         LookupStep::Wait(pending, true)
+    }
+
+    /// Returns whether a response without an object answers later requests.
+    fn is_reusable(&self, object: &Object, response: &BufferedResponse) -> bool {
+        response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
+    }
+
+    /// Answers from a version without asking the origin.
+    fn entry_now(
+        &self,
+        object: &Arc<Object>,
+        current: Arc<Generation>,
+        detail: Option<&'static str>,
+        request: &ObjectRequest,
+    ) -> LookupStep {
+        let cache = CacheStatus { detail, ..CacheStatus::default() };
+        LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
     }
 
     /// Starts a fetch on another thread.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
@@ -18,7 +18,7 @@ use super::body_error::error_of;
 use super::growth::Growth;
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
-use super::request::{fields, file_request};
+use super::request::{file_request, send};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::object::Object;
@@ -45,6 +45,8 @@ pub(super) struct Fill {
     report: Report,
     /// The sink of a relay; `None` for a fill of the disk.
     writer: Option<RelayWriter>,
+    /// How long the origin asks to wait.
+    retry_after: Option<Duration>,
 }
 
 /// Fills a hole of a version. The fill was registered under this number.
@@ -122,6 +124,7 @@ impl Fill {
             origin: String::new(),
             report: Report::default(),
             writer: None,
+            retry_after: None,
         }
     }
 
@@ -163,7 +166,8 @@ impl Fill {
                 && self.generation.len().is_some()
                 && self.generation.broken().is_none();
             // Retries are few: an origin that stays unreachable is not waited for long.
-            let wait = backoff.next(None).filter(|_| may_resume);
+            let wait = backoff.next(self.retry_after.take());
+            let wait = wait.filter(|wait| may_resume && *wait <= MAX_RETRY_WAIT);
             match wait {
                 Some(wait) => drop(sleep(wait, &NO_CANCEL)),
                 None => {
@@ -193,13 +197,11 @@ impl Fill {
         let version = self.generation.version().cloned().map(|version| (version, len));
         let range = Some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, version.clone());
-        let lines = fields(&request, &self.shared.origins.id, &self.cdn_loop);
-        let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Counters::add(&self.shared.counters.requests, 1);
-        let received = self.shared.origins.send(&self.object.key, &lines, true);
+        let received = send(&self.shared, &self.object.key, (&request, &[]), &self.cdn_loop, true);
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
+        self.retry_after = response.retry_after(SystemTime::now());
         match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
             Interpretation::Part { .. } | Interpretation::Whole { .. }
                 if !self.may_add(response) =>
@@ -207,7 +209,7 @@ impl Fill {
                 Err(self.changed())
             }
             Interpretation::Part { range, .. }
-                if framed_len(&received).is_some() && response.coding().is_none() =>
+                if received.framed_len().is_some() && response.coding().is_none() =>
             {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
@@ -217,7 +219,7 @@ impl Fill {
             Interpretation::Changed if response.status == 200 => {
                 let same = version.as_ref().map(|(version, _)| version);
                 let is_same = Version::of(response).as_ref() == same;
-                if is_same && framed_len(&received) == len && self.may_add(response) {
+                if is_same && received.framed_len() == len && self.may_add(response) {
                     // The origin ignores ranges: the bytes that are present are discarded.
                     self.generation.set_no_ranges();
                     self.discard(&mut received.answer.connection, self.rest.start)?;
@@ -456,14 +458,6 @@ impl Drop for Fill {
     }
 }
 
-/// Returns the length of a response's body, if its head says it.
-fn framed_len(received: &OriginResponse) -> Option<u64> {
-    match received.answer.response.framing {
-        BodyFraming::Length(len) => Some(len),
-        BodyFraming::Chunked | BodyFraming::UntilEnd => None,
-    }
-}
-
 /// Returns whether a body that was read up to this offset was read completely.
 fn is_at_end(response: &Response, end: u64) -> bool {
     let range = response.fields.text("content-range").unwrap_or_default();
@@ -479,6 +473,9 @@ const NO_CANCEL: [&AtomicBool; 0] = [];
 
 /// The maximum number of attempts without progress after the first.
 const MAX_RETRIES: u32 = 3;
+
+/// The maximum time that an origin can ask to wait before a body is resumed.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a body without a length is passed on past the disk after it has proved too large for it.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);

@@ -18,7 +18,7 @@ use super::body::{Fill, relay};
 use super::buffered::BufferedResponse;
 use super::origins::{OriginFailure, OriginResponse};
 use super::relay::Relay;
-use super::request::{ObjectRequest, fields, file_request};
+use super::request::{ObjectRequest, file_request, send};
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
 use crate::object::{FetchGuard, FetchOutcome, Object};
@@ -89,11 +89,7 @@ impl Fetch<'_> {
         request: &FileRequest,
         more: &[(&'static str, String)],
     ) -> Result<OriginResponse, OriginFailure> {
-        let mut lines = fields(request, &self.shared.origins.id, &self.wanted.cdn_loop);
-        lines.extend_from_slice(more);
-        let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Counters::add(&self.shared.counters.requests, 1);
-        self.shared.origins.send(&self.object().key, &lines, false)
+        send(self.shared, &self.object().key, (request, more), &self.wanted.cdn_loop, false)
     }
 
     /// Validates the stored version.
@@ -205,13 +201,11 @@ impl Fetch<'_> {
                     drop(received);
                     self.fetch_new(None);
                 }
-                _ => self.handle_failure(
-                    OriginFailure {
-                        error: CacheErrorKind::InvalidResponse.into(),
-                        retry_after: None,
-                    },
-                    None,
-                ),
+                Err(error) => {
+                    self.shared.origin_failed(&self.object().key, &received.base, &error);
+                    self.failed(CacheErrorKind::InvalidResponse);
+                }
+                Ok(_) => self.failed(CacheErrorKind::InvalidResponse),
             },
             404 | 410 => {
                 self.shared.remove(self.object().key.digest());
@@ -225,6 +219,8 @@ impl Fetch<'_> {
             300..=399 if received.has_secrets => self.failed(CacheErrorKind::Redirected),
             304 => self.failed(CacheErrorKind::InvalidResponse),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
+                let pause = retry_after.map(|asked| Instant::now() + asked.min(MAX_PAUSE));
+                self.object().state().pause_until = pause;
                 self.handle_failure(
                     OriginFailure { error: CacheErrorKind::ServerError.into(), retry_after },
                     current,
@@ -409,6 +405,9 @@ impl Fetch<'_> {
         Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
     }
 }
+
+/// The maximum time that an origin can ask to be left alone while a stale version is used.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long an object is relayed after it could not be stored.
 const NO_ROOM_TIME: Duration = Duration::from_secs(1);

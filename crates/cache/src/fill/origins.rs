@@ -10,6 +10,7 @@ use underpass_client::{
     ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
 };
 use underpass_client::{Credentials, Proxies};
+use underpass_transport::incoming::BodyFraming;
 
 use super::folder::{FolderFailure, FolderListing, read_folder};
 use super::redirects::{RedirectHost, follow};
@@ -60,6 +61,19 @@ pub(crate) struct OriginResponse {
     pub(super) has_secrets: bool,
 }
 
+impl OriginResponse {
+    /// Returns the length of the body, if the head says it.
+    pub(super) fn framed_len(&self) -> Option<u64> {
+        match self.answer.response.framing {
+            BodyFraming::Length(len) => Some(len),
+            BodyFraming::Chunked | BodyFraming::UntilEnd => None,
+        }
+    }
+}
+
+/// What is told of an origin that does not answer: its URL without credentials, and why.
+pub(super) type OnFailure<'n> = dyn Fn(&str, &ClientError) + 'n;
+
 /// The error if no origin has answered, and the time to wait before the next attempt.
 #[derive(Debug)]
 pub(super) struct OriginFailure {
@@ -107,12 +121,14 @@ impl Origins {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Sends a request to the origins in turn until one answers without a server error.
+    /// Sends a request to the origins in turn until one answers without a server error; `note` is told
+    /// the URL of each one that does not answer, and why.
     pub(super) fn send(
         &self,
         key: &Key,
         fields: &[(&str, &str)],
         is_resumed: bool,
+        note: &OnFailure<'_>,
     ) -> Result<OriginResponse, OriginFailure> {
         let elsewhere = Request { method: "GET", fields };
         let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
@@ -159,6 +175,7 @@ impl Origins {
                     }
                 }
                 Err(error) => {
+                    note(&server.shown, &error);
                     let wait = if is_unreachable(&error) { server.failed() } else { FIRST_WAIT };
                     failure = OriginFailure { error: error.into(), retry_after: Some(wait) };
                 }
@@ -168,11 +185,13 @@ impl Origins {
     }
 
     /// Reads what is in a folder, whose key ends in a slash, from the first object store that answers
-    /// without a server error; `requests` is counted up for each page.
+    /// without a server error; `requests` is counted up for each page, and `note` is told the URL of
+    /// each one that does not list it, and why.
     pub(crate) fn list(
         &self,
         folder: &Key,
         requests: &AtomicU64,
+        note: &OnFailure<'_>,
     ) -> Result<FolderListing, FolderFailure> {
         let mut failure = FolderFailure::from(CacheErrorKind::Unreachable);
         for (origin, server) in self.origins.iter().enumerate() {
@@ -194,6 +213,7 @@ impl Origins {
                     return listing.ok_or(CacheErrorKind::TooManyEntries.into());
                 }
                 Err(error) => {
+                    note(&server.shown, &error);
                     let wait = is_unreachable(&error).then(|| server.failed());
                     failure = error.into();
                     failure.retry_after = failure.retry_after.or(wait);

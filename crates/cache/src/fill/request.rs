@@ -5,6 +5,10 @@ use std::ops::Range;
 
 use underpass_client::download::interpret::{FileRequest, Version};
 
+use super::origins::{OriginFailure, OriginResponse};
+use crate::key::Key;
+use crate::shared::{Counters, Shared};
+
 /// What a client requests of an object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectRequest {
@@ -38,12 +42,24 @@ pub(super) fn file_request(
     FileRequest { range, version, ..FileRequest::default() }
 }
 
-/// Returns the fields of a request; `own` is the identifier of this server.
-pub(super) fn fields(
-    asked: &FileRequest,
-    own: &str,
+/// Sends a request for an object to the origins, with more fields; `is_resumed` if it continues a body.
+pub(super) fn send(
+    shared: &Shared,
+    key: &Key,
+    (request, more): (&FileRequest, &[(&'static str, String)]),
     cdn_loop: &str,
-) -> Vec<(&'static str, String)> {
+    is_resumed: bool,
+) -> Result<OriginResponse, OriginFailure> {
+    let mut lines = fields(request, &shared.origins.id, cdn_loop);
+    lines.extend_from_slice(more);
+    let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Counters::add(&shared.counters.requests, 1);
+    let note = |origin: &str, error: &_| shared.origin_failed(key, origin, error);
+    shared.origins.send(key, &lines, is_resumed, &note)
+}
+
+/// Returns the fields of a request; `own` is the identifier of this server.
+fn fields(asked: &FileRequest, own: &str, cdn_loop: &str) -> Vec<(&'static str, String)> {
     let cdn_loop = if cdn_loop.is_empty() { own.to_owned() } else { format!("{cdn_loop}, {own}") };
     let mut fields = vec![("CDN-Loop", cdn_loop), ("Via", "1.1 underpass".to_owned())];
     if let Some(range) = asked.range_field() {

@@ -18,6 +18,7 @@ use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
+use underpass_client::ClientError;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
 
@@ -77,6 +78,15 @@ pub enum CacheEvent<'e> {
     /// The disk does not take new objects, but not because it is full: it may have become read-only.
     /// Reported once, and again after it has taken some.
     CannotStore(&'e io::Error),
+    /// An origin has not answered a request, or with something that is no response.
+    OriginFailed {
+        /// The URL of the origin, without credentials.
+        origin: &'e str,
+        /// The path that was requested.
+        key: &'e str,
+        /// Why.
+        error: &'e ClientError,
+    },
 }
 
 /// What one fill did.
@@ -189,6 +199,11 @@ impl Shared {
             Counters::add(&self.counters.failed, 1);
         }
         self.notify(&CacheEvent::Filled(report));
+    }
+
+    /// Reports that an origin has not answered a request.
+    pub(crate) fn origin_failed(&self, key: &Key, origin: &str, error: &ClientError) {
+        self.notify(&CacheEvent::OriginFailed { origin, key: key.as_str(), error });
     }
 
     fn notify(&self, event: &CacheEvent<'_>) {

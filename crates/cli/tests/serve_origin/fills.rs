@@ -245,9 +245,10 @@ fn many_objects_are_filled_at_once() {
     until("all objects are in the cache", || node.metric("objects") == 40);
 }
 
-/// A certificate for this machine and its key.
-fn certificate(folder: &Path) -> (String, String) {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+/// A certificate for these names and its key.
+pub fn certificate(folder: &Path, names: &[&str]) -> (String, String) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     fs::write(path("cert.pem"), made.cert.pem()).unwrap();
     fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
@@ -258,7 +259,7 @@ fn certificate(folder: &Path) -> (String, String) {
 fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
     let (files, keys) = (folder(), folder());
     noise_file(files.path(), "a", LEN);
-    let (certificate, key) = certificate(keys.path());
+    let (certificate, key) = certificate(keys.path(), &["127.0.0.1"]);
     let mut command = underpass();
     command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
     let origin = Running::listening({

@@ -1,10 +1,11 @@
 //! When the origin is asked again, and what happens when it does not answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::node::{Node, Reply, until_stored};
-use crate::rig::until;
+use crate::rig::{noise, until};
 use crate::scripted_origin::{Object, Origin};
 
 fn object(lines: &str) -> Object {
@@ -210,6 +211,80 @@ fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
         }
         assert_eq!(node.metric("objects"), 0);
     }
+}
+
+#[test]
+fn an_origin_that_asks_for_a_pause_gets_one_while_a_stale_version_is_used() {
+    for (line, asked_again) in [("Retry-After: 600", 1), ("X: y", 3)] {
+        let object = object("Cache-Control: max-age=0");
+        let origin = Origin::new(move |asked, sending| match asked.field("if-none-match") {
+            Some(_) => sending.answer(&format!("HTTP/1.1 429 Too Many Requests\n{line}"), b"no"),
+            None => object.send(asked, sending),
+        });
+        let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+        node.get("/a").is(200, b"hello");
+        until_stored(&node, 5);
+        for _ in 0..3 {
+            let stale = node.get("/a");
+            stale.is(200, b"hello");
+            assert!(stale.cache().contains("detail=origin-failed"), "{}", stale.cache());
+        }
+        assert_eq!(origin.asked().len(), 1 + asked_again, "{line}");
+        // Other files are asked for all the same, and what must be validated is.
+        node.get("/b").is(200, b"hello");
+        assert_eq!(node.ask("POST", "/.underpass/expire?prefix=/a", &[]).status, 200);
+        assert_eq!(node.get("/a").status, 429);
+    }
+}
+
+#[test]
+fn too_many_requests_are_passed_on_with_and_without_a_time() {
+    for line in ["Retry-After: 7", "Retry-After: Sun, 01 Jan 2040 00:00:00 GMT", "X: y"] {
+        let origin = Origin::new(move |_, sending| {
+            sending.answer(&format!("HTTP/1.1 429 Too Many Requests\n{line}"), b"slower");
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        reply.is(429, b"slower");
+        let (name, value) = line.split_once(": ").unwrap();
+        assert_eq!(reply.field(name), Some(value));
+        assert_eq!(reply.field("retry-after").is_some(), name != "X");
+        assert_eq!(node.metric("objects"), 0);
+        // It is about one request, and the origin is asked for the next one.
+        assert_eq!(node.get("/a").status, 429);
+        assert_eq!(origin.asked().len(), 2);
+    }
+}
+
+#[test]
+fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
+    let object = Object::new(noise(200_000), "a");
+    let bytes = object.bytes.clone();
+    let count = AtomicUsize::new(0);
+    let refused = Mutex::new(None);
+    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => {
+            let (head, body) = object.answer(asked);
+            sending.head(&head);
+            sending.body(&body[..100_000]);
+            sending.closes = true;
+        }
+        1 => {
+            *refused.lock().unwrap() = Some(Instant::now());
+            sending.answer("HTTP/1.1 429 Too Many Requests\nRetry-After: 3", b"");
+        }
+        _ => {
+            // Too early, and the body ends without the rest.
+            let at = refused.lock().unwrap().unwrap();
+            match at.elapsed() >= Duration::from_secs(3) {
+                true => object.send(asked, sending),
+                false => sending.answer("HTTP/1.1 404 No", b""),
+            }
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    assert_eq!(origin.asked().len(), 3);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod rig;
 
 mod budget;
+mod connecting;
 mod extents;
 mod fills;
 mod freshness;

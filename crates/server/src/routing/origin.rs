@@ -89,20 +89,15 @@ pub(crate) async fn respond(
         let Some(found) = found else { break };
         match found {
             Lookup::Response { response, cache } => {
-                return relay_response(ctx, &target.path, &response, &cache);
+                let response = relay_response(ctx, &target.path, &response, &cache);
+                return waited(response, began, &cache);
             }
             Lookup::Failed { error, retry_after, cache } => {
-                return failed(ctx, error, retry_after, &cache);
+                return waited(failed(ctx, error, retry_after, &cache), began, &cache);
             }
             Lookup::Entry(entry) => match serve_connected(ctx, &target.path, &entry).await {
                 None => break,
-                Some(Ok(mut response)) => {
-                    let is_hit = entry.cache.forward.is_none();
-                    if let Some(facts) = response.cache.as_mut().filter(|_| !is_hit) {
-                        facts.waited = began.elapsed();
-                    }
-                    return response;
-                }
+                Some(Ok(response)) => return waited(response, began, &entry.cache),
                 Some(Err(error)) => match error.kind() {
                     // Nothing was sent, so the new version can be.
                     CacheErrorKind::Changed => {}
@@ -111,13 +106,24 @@ pub(crate) async fn respond(
                     CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
                         request.is_relayed = true;
                     }
-                    _ => return failed(ctx, error, None, &entry.cache),
+                    _ => {
+                        let response = failed(ctx, error, None, &entry.cache);
+                        return waited(response, began, &entry.cache);
+                    }
                 },
             },
         }
     }
     let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
     failed(ctx, CacheErrorKind::Changed.into(), None, &cache)
+}
+
+/// Notes how long the origin was waited for, unless it was not needed.
+fn waited(mut response: Response, began: Instant, cache: &CacheStatus) -> Response {
+    if let Some(facts) = response.cache.as_mut().filter(|_| cache.forward.is_some()) {
+        facts.waited = began.elapsed();
+    }
+    response
 }
 
 /// Returns the client or its network, whose fetches are bounded; `None` on this machine.

@@ -227,6 +227,15 @@ pub enum ServerEvent {
         /// What the system says.
         error: String,
     },
+    /// An origin has not answered a request of the cache.
+    OriginFailed {
+        /// The path at the origin.
+        target: String,
+        /// The URL of the origin, without credentials.
+        origin: String,
+        /// The reason.
+        reason: String,
+    },
     /// A response was aborted because of its file; the client has seen a reset.
     Failed {
         /// The requested path.

@@ -146,6 +146,14 @@ impl Shared {
                 let (folder, error) = (folder.to_owned(), error.to_string());
                 self.report(ServerEvent::CannotStore { folder, error });
             }
+            CacheEvent::OriginFailed { origin, key, error } => {
+                let (origin, target) = ((*origin).to_owned(), (*key).to_owned());
+                self.report(ServerEvent::OriginFailed {
+                    target,
+                    origin,
+                    reason: error.to_string(),
+                });
+            }
             _ => {}
         }
     }

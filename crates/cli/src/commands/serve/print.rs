@@ -150,6 +150,12 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         ServerEvent::Failed { target, reason } => {
             note(&format!("{target}: {reason}; the client saw a reset"))
         }
+        ServerEvent::OriginFailed { target, origin, reason } => {
+            // The reason names the options of clients.
+            let reason = reason.replace(", or its key with --pin", "");
+            let reason = reason.replace("--cacert", "--origin-cacert");
+            note(&format!("{target} from {origin}: {reason}"))
+        }
         // Each message has its words above; one that has none yet is not for people.
         _ => {}
     }
