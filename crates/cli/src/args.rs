@@ -3,8 +3,9 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
+use underpass_copy::ExcludePattern;
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use underpass_engine::{NotASize, Size};
@@ -183,6 +184,11 @@ pub(crate) fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
         })
     });
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Algorithm>())
+}
+
+/// A pattern of what is left out.
+pub(crate) fn pattern() -> impl TypedValueParser<Value = ExcludePattern> {
+    OsStringValueParser::new().try_map(|glob| ExcludePattern::new(&glob))
 }
 
 /// A size that moves something.

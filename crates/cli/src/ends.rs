@@ -130,8 +130,10 @@ impl Target {
                 Existing::Replace
             }
             Ok(found) if found.file_type().is_socket() => {
-                let message = format!("{} is a socket: write unix:{0}", path.display());
-                return Err(Failure::Usage(message));
+                return Err(Failure::value(
+                    path.display(),
+                    "write unix: before the path of a socket",
+                ));
             }
             Ok(_) => {
                 let file = open(&path, OpenOptions::new().write(true), cancel);

@@ -1,5 +1,6 @@
 //! The failure of a command: its line, its hint and its exit code.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::num::{IntErrorKind, ParseIntError};
@@ -8,7 +9,6 @@ use std::path::PathBuf;
 use underpass_client::environment::EnvironmentError;
 use underpass_copy::{CopyError, Refusal};
 use underpass_diagnose::doctor::DoctorError;
-use underpass_engine::Error;
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
 use underpass_sandbox::SandboxError;
@@ -61,14 +61,32 @@ pub(crate) enum Failure {
         /// What was being moved, such as `sending disk.img`.
         what: String,
         /// Why, with the engine's report.
-        source: Error,
+        source: underpass_engine::Error,
         /// What was done before it failed.
         receipt: Box<Receipt>,
         /// What of the receipt is printed.
         show: ShowArgs,
     },
-    /// The command makes no sense.
-    Usage(String),
+    /// What was typed, or stands in the environment or a file of options, makes no sense.
+    Usage(Box<dyn Error + Send + Sync>),
+}
+
+/// The errors of what was typed; each command has its own.
+pub(crate) trait UsageError: Error + Send + Sync + 'static {}
+
+impl<E: UsageError> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Usage(Box::new(error))
+    }
+}
+
+/// A value of an option, a variable or a file is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {reason}")]
+struct WrongValue {
+    place: String,
+    #[source]
+    reason: Box<dyn Error + Send + Sync>,
 }
 
 /// What commands return.
@@ -85,8 +103,16 @@ impl Failure {
         Self::Failed { line, hint: error.hint(), exit_code: 1 }
     }
 
+    /// Creates the failure of a wrong value; `place` is the option, the variable or the line that has it.
+    pub(crate) fn value(
+        place: impl fmt::Display,
+        reason: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Usage(Box::new(WrongValue { place: place.to_string(), reason: reason.into() }))
+    }
+
     /// Creates the failure of a transfer, with its receipt.
-    pub(crate) fn transfer(what: String, source: Error, show: ShowArgs) -> Self {
+    pub(crate) fn transfer(what: String, source: underpass_engine::Error, show: ShowArgs) -> Self {
         let mut receipt = Box::new(Receipt::from(source.report()));
         receipt.error = Some(source.to_string());
         Self::Transfer { what, source, receipt, show }
@@ -101,7 +127,7 @@ impl Failure {
             }
             // The command line was right: this is a failed copy, not wrong usage.
             error @ CopyError::Refused(Refusal::Exists { .. }) => Self::line(error.to_string()),
-            CopyError::Refused(refusal) => Self::Usage(refusal.to_string()),
+            CopyError::Refused(refusal) => Self::Usage(refusal.into()),
             error => Self::hinted(error.to_string(), &error),
         }
     }
@@ -137,7 +163,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arguments(error) => f.write_str(&clap_message(error)),
-            Self::Failed { line, .. } | Self::Usage(line) => f.write_str(line),
+            Self::Failed { line, .. } => f.write_str(line),
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))
             }
@@ -149,6 +175,7 @@ impl fmt::Display for Failure {
             }
             Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
+            Self::Usage(error) => error.fmt(f),
         }
     }
 }
@@ -159,7 +186,7 @@ impl From<EnvironmentError> for Failure {
             EnvironmentError::Netrc { path, source } => {
                 Self::Path { action: Action::Reading, path, source }
             }
-            error => Self::Usage(error.to_string()),
+            error => Self::Usage(error.into()),
         }
     }
 }
@@ -167,7 +194,7 @@ impl From<EnvironmentError> for Failure {
 impl From<DoctorError> for Failure {
     fn from(error: DoctorError) -> Self {
         match error {
-            DoctorError::Unsuitable(why) => Self::Usage(why.to_string()),
+            DoctorError::Unsuitable(why) => Self::Usage(why.into()),
             error => Self::hinted(error.to_string(), &error),
         }
     }
@@ -185,10 +212,11 @@ impl From<ServeError> for Failure {
             ServeError::Listen { address, source } => {
                 Self::Network { action: "listening on", address, source }
             }
-            ServeError::Sites(why) => Self::Usage(why.to_string()),
-            ServeError::Header(fault) => Self::Usage(format!("--header: {fault}")),
+            ServeError::Header(fault) => Self::value("--header", fault),
             ServeError::Io { action, source } => Self::System { action, source },
-            pattern @ ServeError::Pattern { .. } => Self::Usage(pattern.to_string()),
+            error @ (ServeError::Pattern { .. } | ServeError::Sites(_)) => {
+                Self::Usage(error.into())
+            }
             ServeError::Root { path, source } => {
                 Self::Path { action: Action::Serving, path, source }
             }
@@ -203,14 +231,14 @@ impl From<SandboxError> for Failure {
             SandboxError::Unreadable { path, source } => {
                 Self::Path { action: Action::Serving, path, source }
             }
-            error => Self::Usage(format!("--user {error}")),
+            error => Self::value("--user", error),
         }
     }
 }
 
 /// Returns the message of the parser about a number, and a clearer one.
 fn number_fault(error: &clap::Error) -> Option<(String, String)> {
-    let source = std::error::Error::source(error)?;
+    let source = error.source()?;
     let words = source.to_string();
     if let Some((number, range)) = words.split_once(" is not in ")
         && let Some((least, most)) = range.split_once("..=")

@@ -46,8 +46,11 @@ impl CopyArgs {
     /// Converts the arguments to options, which are those of the program.
     fn options(&self) -> PyResult<CopyOptions> {
         let policy = policy(self.mechanism.as_deref())?;
-        let exclude = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
-        let exclude = exclude.collect::<Result<_, _>>().map_err(|error| invalid("exclude", error));
+        let pattern = |glob: &OsString| {
+            let wrong = |error| invalid("exclude", format!("'{}': {error}", glob.display()));
+            ExcludePattern::new(glob).map_err(wrong)
+        };
+        let exclude = self.exclude.iter().map(pattern).collect::<PyResult<_>>();
         let defaults = CopyOptions::default();
         Ok(CopyOptions {
             recursive: self.tree,

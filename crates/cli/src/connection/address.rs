@@ -18,7 +18,7 @@ use underpass_engine::wait::{Limits, WaitError};
 
 use underpass_transport::tls::Pin;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, UsageError};
 use crate::output;
 use crate::signals::interruptible;
 
@@ -35,6 +35,27 @@ pub(crate) enum Address {
     /// `unix:PATH`.
     Unix(PathBuf),
 }
+
+/// Why a stream cannot be as the options ask for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StreamError {
+    #[error("congestion control '{asked}' is not available; this system allows: auto {available}")]
+    Congestion { asked: String, available: String },
+    #[error("--tls is for streams over TCP: a unix socket does not leave this machine")]
+    LocalTls,
+    #[error("no address was given")]
+    NoAddress,
+    #[error("'{0}' names no host to connect to")]
+    NoHost(Address),
+    #[error("--tls-cert is for the side that listens")]
+    NotListening,
+    #[error("certificates and pins are for streams with --tls")]
+    NotTls,
+    #[error("--cacert, --insecure and --pin are for the side that connects")]
+    NotConnecting,
+}
+
+impl UsageError for StreamError {}
 
 /// The text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +100,7 @@ impl Address {
                 interruptible(cancel, move || UnixStream::connect(path).map(Stream::Unix))
             }
             Self::Tcp { host, .. } if host.is_empty() => {
-                return Err(Failure::Usage(format!("'{self}' names no host to connect to")));
+                return Err(StreamError::NoHost(self.clone()).into());
             }
             Self::Tcp { host, port } => {
                 interruptible(cancel, move || connect_tcp(&host, port).map(Stream::Tcp))
@@ -119,7 +140,7 @@ pub(crate) fn meet(
     let address = match (to, listen) {
         (Some(to), _) => return to.connect(cancel),
         (None, Some(listen)) => listen,
-        (None, None) => return Err(Failure::Usage("no address was given".to_owned())),
+        (None, None) => return Err(StreamError::NoAddress.into()),
     };
     let listener = address.listen()?;
     output::listening(&listener.address());

@@ -8,7 +8,7 @@ use std::fs;
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use underpass_engine::socket::avoid_pacing_on_loopback;
 
-use super::address::Stream;
+use super::address::{Stream, StreamError};
 use crate::failure::{Failure, Result};
 
 /// Checks, before anything is opened or connected, whether the requested algorithm can be used.
@@ -34,11 +34,8 @@ pub(crate) fn choose(stream: &Stream, asked: &str) -> Result<Option<String>> {
 }
 
 /// Returns the failure of one that this system does not have, or that may not be set.
-pub(crate) fn unknown(asked: &str) -> Failure {
+fn unknown(asked: &str) -> Failure {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
-    let available = available.unwrap_or_default();
-    Failure::Usage(format!(
-        "congestion control '{asked}' is not available; this system allows: auto {}",
-        available.trim()
-    ))
+    let available = available.unwrap_or_default().trim().to_owned();
+    StreamError::Congestion { asked: asked.to_owned(), available }.into()
 }

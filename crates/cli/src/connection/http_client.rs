@@ -141,17 +141,17 @@ impl HttpClientArgs {
     /// Returns the credentials of the arguments, the environment or a netrc file.
     fn credentials(&self, url: &Url) -> Result<Credentials> {
         if let Some(both) = &self.user {
-            let (user, password) = both.split_once(':').ok_or_else(|| {
-                let message = "--user NAME:PASSWORD needs a colon between the two";
-                Failure::Usage(message.to_owned())
-            })?;
+            // Not a parser of clap, whose message would have the value.
+            let wrong =
+                || Failure::value("--user NAME:PASSWORD", "a colon between the two is missing");
+            let (user, password) = both.split_once(':').ok_or_else(wrong)?;
             return Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() });
         }
         if let Some(token) = &self.bearer {
             return Ok(Credentials::Bearer(token.clone()));
         }
         if let Some(token) = variable("UNDERPASS_BEARER") {
-            let wrong = |reason| Failure::Usage(format!("UNDERPASS_BEARER: {reason}"));
+            let wrong = |reason| Failure::value("UNDERPASS_BEARER", reason);
             return Ok(Credentials::Bearer(input::token(&token).map_err(wrong)?));
         }
         match self.no_netrc {

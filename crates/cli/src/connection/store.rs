@@ -36,7 +36,7 @@ impl StoreArgs {
     /// Opens the store of an address; `None` if it is none of a store.
     pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
         let Some(location) = Location::parse(url) else { return Ok(None) };
-        let location = location.map_err(|why| Failure::Usage(format!("{}: {why}", shown(url))))?;
+        let location = location.map_err(|why| Failure::value(shown(url), why))?;
         let mut options = environment::store(!self.s3_unsigned)?;
         options.endpoint = self.s3_endpoint.clone().or(options.endpoint);
         options.region = self.s3_region.clone().or(options.region);

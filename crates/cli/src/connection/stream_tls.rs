@@ -14,7 +14,7 @@ use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
 };
 
-use super::address::{Address, Stream};
+use super::address::{Address, Stream, StreamError};
 use super::tls_trust::{TlsTrustArgs, uses_kernel};
 use crate::failure::{Failure, Result};
 
@@ -56,27 +56,26 @@ impl StreamTlsArgs {
         listen: Option<&Address>,
         policy: Policy,
     ) -> Result<Option<StreamTls>> {
-        let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
         if !self.tls {
             return match self.trust.is_given() || self.tls_cert.is_some() {
-                true => usage("certificates and pins are for streams with --tls"),
+                true => Err(StreamError::NotTls.into()),
                 false => Ok(None),
             };
         }
         match (to, listen) {
             (Some(Address::Unix(_)), _) | (_, Some(Address::Unix(_))) => {
-                usage("--tls is for streams over TCP: a unix socket does not leave this machine")
+                Err(StreamError::LocalTls.into())
             }
             (Some(Address::Tcp { host, .. }), _) => {
                 if self.tls_cert.is_some() {
-                    return usage("--tls-cert is for the side that listens");
+                    return Err(StreamError::NotListening.into());
                 }
                 let connector = self.trust.setup(policy)?.connector().map_err(Failure::line)?;
                 Ok(Some(StreamTls::Connects(connector.for_streams(), host.clone())))
             }
             (None, _) => {
                 if self.trust.is_given() {
-                    return usage("--cacert, --insecure and --pin are for the side that connects");
+                    return Err(StreamError::NotConnecting.into());
                 }
                 let (identity, is_known) = self.identity()?;
                 let pin = (!is_known).then(|| identity.pin());

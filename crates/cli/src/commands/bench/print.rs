@@ -12,7 +12,7 @@ use underpass_bench::{self as bench, Observer, Record, Screen};
 use underpass_engine::hint::Action;
 
 use crate::ends::{Overwrite, Target};
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Result, UsageError, WithPath};
 
 /// The progress of a run, on standard error if that is a terminal. It is drawn between samples.
 #[derive(Debug, Default)]
@@ -90,13 +90,22 @@ pub(super) fn write_charts(
         records.iter().flat_map(|(name, record)| bench::charts(name, record)).collect();
     for (index, (name, _)) in files.iter().enumerate() {
         if files[..index].iter().any(|(other, _)| other == name) {
-            return Err(Failure::Usage(format!(
-                "two records would both write {name}: show them one after the other into two folders"
-            )));
+            return Err(ShowError::SameChart(name.clone()).into());
         }
     }
     files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, cancel))
 }
+
+/// Why records cannot be shown together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ShowError {
+    #[error("--html - and --markdown - cannot both be standard output")]
+    OutputTwice,
+    #[error("two records would both write {0}: show them one after the other into two folders")]
+    SameChart(String),
+}
+
+impl UsageError for ShowError {}
 
 /// Columns of a line where standard output is not a terminal.
 const WIDTH: usize = 100;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
-use super::print::{self, ProgressLine};
+use super::print::{self, ProgressLine, ShowError};
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -48,8 +48,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
 fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
     let is_stdout = |path: &Option<_>| path.as_deref() == Some(Path::new("-"));
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
-        let message = "--html - and --markdown - cannot both be standard output".to_owned();
-        return Err(Failure::Usage(message));
+        return Err(ShowError::OutputTwice.into());
     }
     let records = args.records.iter().map(|path| Record::load(path));
     let records = records.collect::<bench::Result<Vec<_>>>()?;
@@ -88,7 +87,7 @@ fn compare(args: &CompareArgs) -> Result<()> {
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
-            BenchError::Usage(why) => Self::Usage(why.to_string()),
+            BenchError::Usage(why) => Self::Usage(why.into()),
             error => Self::hinted(error.to_string(), &error),
         }
     }

@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use underpass_copy::{Backup, CopyOptions, ExcludePattern, Follow, LinkKind, default_jobs};
+use underpass_copy::{CopyOptions, ExcludePattern, Follow, LinkKind, default_jobs};
 use underpass_engine::{Mechanism, Policy};
 
 use super::abbreviated::Abbreviated;
 use super::backup::BackupArgs;
 use super::context::ContextArgs;
 use super::order::{OrderedOptions, Preserved, Update};
-use crate::args::{MoveArgs, When};
-use crate::failure::{Failure, Result};
+use super::usage::CpError;
+use crate::args::{MoveArgs, When, pattern};
+use crate::failure::Result;
 
 /// What can be typed after `cp`.
 #[derive(Debug, Args)]
@@ -75,7 +76,7 @@ pub(crate) struct CpArgs {
     pub(super) context: ContextArgs,
 
     /// Copy mode, times and what -p and --preserve name, and no bytes
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["resume", "verify"])]
     pub(crate) attributes_only: bool,
 
     /// Choose which existing files are replaced; without WHEN those that are older than their
@@ -98,18 +99,18 @@ pub(crate) struct CpArgs {
 
     /// Replace what has the name of a copy, whatever it is: links themselves, and files that are not
     /// writable
-    #[arg(long)]
+    #[arg(long, conflicts_with = "in_place")]
     remove_destination: bool,
 
     #[command(flatten)]
     backup: BackupArgs,
 
     /// Make hard links instead of copies
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = COPIES_ALONE, conflicts_with = "symbolic_link")]
     link: bool,
 
     /// Make symbolic links instead of copies
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = COPIES_ALONE)]
     symbolic_link: bool,
 
     /// Follow all symbolic links
@@ -129,12 +130,12 @@ pub(crate) struct CpArgs {
     pub(crate) strip_trailing_slashes: bool,
 
     /// Put each source into the target folder under its whole path, and make the folders above it
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["no_target_directory", "resume"])]
     pub(crate) parents: bool,
 
     /// Remove from the target of each folder what the folder does not have, after everything was
     /// copied without an error
-    #[arg(long)]
+    #[arg(long, conflicts_with = "parents")]
     delete: bool,
 
     /// Stay on the file system of each source; mount points become empty folders
@@ -142,8 +143,8 @@ pub(crate) struct CpArgs {
     pub(crate) one_file_system: bool,
 
     /// Leave out entries whose name matches, or whose path if GLOB has a slash; can be repeated
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) exclude: Vec<std::ffi::OsString>,
+    #[arg(long, value_name = "GLOB", value_parser = pattern())]
+    pub(crate) exclude: Vec<ExcludePattern>,
 
     /// Share the blocks of the originals: auto (where possible), always (or fail) or never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
@@ -180,7 +181,7 @@ pub(crate) struct CpArgs {
     pub(crate) jobs: Option<NonZeroUsize>,
 
     /// Print a line for each thing that is copied
-    #[arg(short, long, overrides_with = "quiet")]
+    #[arg(short, long, overrides_with = "quiet", conflicts_with = "json")]
     pub(crate) verbose: bool,
 
     /// Print what would be copied, and copy nothing
@@ -224,7 +225,7 @@ impl CpArgs {
     ///
     /// # Errors
     ///
-    /// If two options contradict each other, or `--exclude` was given what is no pattern.
+    /// If two options contradict each other.
     pub(super) fn options(&self) -> Result<CopyOptions> {
         let recursive = self.recursive || self.archive;
         let backup = self.backup.backup()?;
@@ -235,10 +236,9 @@ impl CpArgs {
         };
         let default = if recursive && !self.link { Follow::Never } else { Follow::Always };
         let policy = self.movement.policy();
-        self.refuse_contradictions(policy)?;
-        self.refuse_unlike_copies(backup.as_ref())?;
-        let patterns = self.exclude.iter().map(|glob| ExcludePattern::new(glob));
-        let exclude = patterns.collect::<std::result::Result<_, _>>();
+        if let Some(error) = self.contradiction(policy, backup.is_some()) {
+            return Err(error.into());
+        }
         let OrderedOptions { preserve, hard_links, follow, .. } = self.ordered;
         Ok(CopyOptions {
             recursive,
@@ -251,7 +251,7 @@ impl CpArgs {
             interactive: self.ordered.interactive,
             force: self.force,
             one_file_system: self.one_file_system,
-            exclude: exclude.map_err(|error| Failure::Usage(format!("--exclude {error}")))?,
+            exclude: self.exclude.clone(),
             reflink: self.reflink.into(),
             sparse: self.sparse.into(),
             verify: self.verify.map(Into::into),
@@ -273,85 +273,29 @@ impl CpArgs {
         })
     }
 
-    /// Refuses what contradicts links instead of copies, backups, and trees as mirrors.
-    fn refuse_unlike_copies(&self, backup: Option<&Backup>) -> Result<()> {
-        let makes_links = self.link || self.symbolic_link;
+    /// Returns what of these options contradicts others.
+    fn contradiction(&self, policy: Policy, has_backup: bool) -> Option<CpError> {
         let OrderedOptions { no_clobber, refuse_existing, .. } = self.ordered;
-        let is_folder = self.recursive || self.archive;
+        let shares =
+            matches!(policy, Policy::Require(Mechanism::CopyFileRange | Mechanism::Reflink));
         let refused = [
-            (self.delete && !is_folder, "--delete is for folders: add -r"),
+            (self.delete && !self.recursive && !self.archive, CpError::DeleteWithoutFolders),
+            (self.delete && has_backup, CpError::DeleteWithBackup),
+            (has_backup && self.in_place, CpError::BackupInPlace),
+            (has_backup && (no_clobber || refuse_existing), CpError::BackupWithoutReplacement),
+            (self.reflink != When::Auto && policy != Policy::Auto, CpError::ReflinkTwice),
             (
-                self.delete && self.parents,
-                "--delete and --parents do not go together: copy each folder by itself",
+                self.reflink == When::Always && self.sparse != When::Auto,
+                CpError::HolesOfSharedBlocks { instead: "one of --reflink and --sparse" },
             ),
             (
-                self.delete && backup.is_some(),
-                "--delete would remove the files that --backup keeps",
-            ),
-            (
-                self.parents && self.no_target_directory,
-                "--parents puts sources into a folder, and -T names a file",
-            ),
-            (
-                self.parents && self.resume,
-                "--parents and --resume do not go together: copy each folder by itself",
-            ),
-            (self.link && self.symbolic_link, "-l and -s: a link is either hard or symbolic"),
-            (makes_links && self.resume, "--resume is for copies, and -l and -s make links"),
-            (
-                makes_links && self.verify.is_some(),
-                "--verify is for copies, and -l and -s make links",
-            ),
-            (
-                makes_links && self.attributes_only,
-                "--attributes-only is for copies, and -l and -s make links",
-            ),
-            (makes_links && self.in_place, "--in-place is for copies, and -l and -s make links"),
-            (
-                backup.is_some() && self.in_place,
-                "--in-place writes into the files that --backup would keep",
-            ),
-            (
-                backup.is_some() && (no_clobber || refuse_existing),
-                "--backup is for files that are replaced, and -n and --update=none replace none",
-            ),
-            (
-                self.remove_destination && self.in_place,
-                "--in-place writes into the files that --remove-destination would remove",
+                self.sparse == When::Never && shares,
+                CpError::HolesOfSharedBlocks {
+                    instead: "--sparse never, or choose another --mechanism",
+                },
             ),
         ];
-        match refused.into_iter().find(|(is_refused, _)| *is_refused) {
-            Some((_, message)) => usage(message),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses options that contradict each other.
-    fn refuse_contradictions(&self, policy: Policy) -> Result<()> {
-        if self.verbose && self.movement.show.json {
-            return usage("-v and --json both print on standard output: leave out one of them");
-        }
-        if self.attributes_only && (self.resume || self.verify.is_some()) {
-            return usage(
-                "--attributes-only copies no bytes that --resume and --verify could read",
-            );
-        }
-        if self.reflink != When::Auto && policy != Policy::Auto {
-            return usage(
-                "--reflink and --mechanism, --prefer or --no-zero-copy say the same thing",
-            );
-        }
-        if self.reflink == When::Always && self.sparse != When::Auto {
-            return usage(
-                "a copy that shares blocks has the holes of its original: leave out one of --reflink and --sparse",
-            );
-        }
-        if self.sparse == When::Never && shares_blocks(policy) {
-            return usage(
-                "a copy that shares blocks has the holes of its original: leave out --sparse never, or choose another --mechanism",
-            );
-        }
-        Ok(())
+        refused.into_iter().find_map(|(is_refused, error)| is_refused.then_some(error))
     }
 
     /// Returns which words are sources, and which is the target.
@@ -366,11 +310,11 @@ impl CpArgs {
         match self.words.split_last() {
             Some((target, sources)) if !sources.is_empty() => {
                 if self.no_target_directory && sources.len() > 1 {
-                    return usage("-T takes one source and its new name");
+                    return Err(CpError::SeveralSources.into());
                 }
                 Ok((self.sources(sources), target))
             }
-            _ => usage("name what to copy, and where to"),
+            _ => Err(CpError::Incomplete.into()),
         }
     }
 
@@ -390,17 +334,10 @@ fn stripped(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// Whether the only mechanism that is allowed is one that may share blocks.
-fn shares_blocks(policy: Policy) -> bool {
-    matches!(policy, Policy::Require(Mechanism::CopyFileRange | Mechanism::Reflink))
-}
-
 /// Whether a path is `-`, which is standard input or output.
 pub(super) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Fails because of what was typed.
-pub(super) fn usage<T>(message: &str) -> Result<T> {
-    Err(Failure::Usage(message.to_owned()))
-}
+/// What is impossible for links.
+const COPIES_ALONE: [&str; 4] = ["attributes_only", "in_place", "resume", "verify"];

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use underpass_copy::{Backup, BackupControl};
 
 use super::abbreviated::{Abbreviated, find};
-use crate::failure::{Failure, Result};
+use super::usage::CpError;
+use crate::failure::Result;
 
 /// The options about backups.
 #[derive(Debug, Args)]
@@ -82,10 +83,5 @@ fn of_environment() -> Result<Control> {
     };
     let known = value.to_str().and_then(find::<Control>);
     let known = known.and_then(|known| Control::from_str(known.get_name(), false).ok());
-    known.ok_or_else(|| {
-        Failure::Usage(format!(
-            "VERSION_CONTROL is '{}': it can be none, numbered, existing or simple",
-            value.display()
-        ))
-    })
+    Ok(known.ok_or(CpError::Control(value))?)
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::failure::{Failure, Result};
+use super::usage::CpError;
+use crate::failure::Result;
 use crate::output;
 
 /// The options about the context of copies.
@@ -32,9 +33,7 @@ impl ContextArgs {
             return Ok(());
         }
         if Path::new("/sys/fs/selinux/enforce").exists() {
-            let message =
-                "-Z and --context are for kernels without SELinux: use chcon or restorecon here";
-            return Err(Failure::Usage(message.to_owned()));
+            return Err(CpError::Context.into());
         }
         if matches!(self.context, Some(Some(_))) {
             output::note("--context is ignored: the kernel has no SELinux");

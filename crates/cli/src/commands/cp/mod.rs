@@ -10,6 +10,7 @@ mod print;
 mod quote;
 mod run;
 mod stream;
+mod usage;
 
 pub(crate) use args::CpArgs;
 pub(crate) use run::run;

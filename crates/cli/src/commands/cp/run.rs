@@ -10,8 +10,9 @@ use rustix::fs::{FileType, Mode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use underpass_copy::{CopyOptions, CopyTarget};
 
-use super::args::{CpArgs, is_dash, usage};
+use super::args::{CpArgs, is_dash};
 use super::observer::Observer;
+use super::usage::CpError;
 use super::{print, stream};
 use crate::failure::{Failure, Result};
 use crate::output::{Meter, short_path};
@@ -29,10 +30,10 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         return stream::run(args, &options, from, &to);
     }
     if sources.iter().any(|from| is_dash(from)) {
-        return usage("- is standard input: copy it alone, and name a file for it");
+        return Err(CpError::InputWithOthers.into());
     }
     if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
-        return usage("--parents puts sources into a folder: name one that exists");
+        return Err(CpError::ParentsWithoutFolder.into());
     }
     let target_path = target;
     let own_backup = own_backup(args, &mut options, sources, target);
@@ -102,10 +103,10 @@ fn stream_target(
         return Ok(None);
     }
     if options.recursive && has_dash {
-        return usage("-r and - do not go together: pack a folder with tar");
+        return Err(CpError::TreeAsStream.into());
     }
     if is_dash(from) && found == Some(FileType::Directory) {
-        return usage(&format!("{} is a folder: name a file in it", target.display()));
+        return Err(CpError::InputToFolder(target).into());
     }
     Ok(Some(target))
 }

@@ -13,9 +13,10 @@ use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
 
-use super::args::{CpArgs, is_dash, usage};
+use super::args::{CpArgs, is_dash};
 use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
+use super::usage::CpError;
 use crate::args::When;
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
@@ -60,7 +61,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     };
     let target = create(path, overwrite, &cancel)?;
     if path == Path::new("-") && show.json {
-        return usage("--json prints on standard output, where the bytes go: name a file");
+        return Err(CpError::OutputTwice.into());
     }
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = Meter::new(show, &output::short_path(named));
@@ -94,9 +95,7 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
         return Ok(true);
     }
     if !input.has_name() {
-        return usage(
-            "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file",
-        );
+        return Err(CpError::AnswersFromSource.into());
     }
     ask(path, cancel).with_path("asking about", path)
 }
@@ -147,7 +146,7 @@ fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()>
         (args.in_place && is_file, "--in-place"),
     ];
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, word)) => usage(&format!("{word} is for files: here bytes come or go only once")),
+        Some((_, word)) => Err(CpError::NotForStreams(word).into()),
         None => Ok(()),
     }
 }
@@ -177,7 +176,7 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
             false => path.display().to_string(),
         };
         let (from, to) = (name(from, "standard input"), name(to, "standard output"));
-        return usage(&format!("{from} and {to} are the same file"));
+        return Err(CpError::SameFile { from, to }.into());
     }
     Ok(())
 }

@@ -74,10 +74,10 @@ fn host(text: &str) -> Result<Target> {
         Ok(Address::Tcp { host, .. }) => host,
         Ok(Address::Unix(_)) => return Ok(Target::Unix),
         Err(_) if is_number || !text.contains(':') => bare.to_owned(),
-        Err(error) => return Err(Failure::Usage(format!("--to {text}: {error}"))),
+        Err(error) => return Err(Failure::value(format_args!("--to {text}"), error)),
     };
     match host.is_empty() {
-        true => Err(Failure::Usage("--to names no host and no file".to_owned())),
+        true => Err(Failure::value("--to", "it names no host and no file")),
         false => Ok(Target::Host(host)),
     }
 }

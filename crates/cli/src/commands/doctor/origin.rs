@@ -19,12 +19,12 @@ use crate::failure::{Failure, Result};
 
 /// Examines the origin of a URL, and the folder of a cache if there is one.
 pub(super) fn examine(args: &DoctorArgs, text: &str) -> Result<Vec<Finding>> {
-    let fail = |why: String| Failure::Usage(format!("--origin: {why}"));
-    Location::check(text).map_err(|bad| fail(bad.to_string()))?;
+    let wrong = |why: String| Failure::value("--origin", why);
+    Location::check(text).map_err(|bad| wrong(bad.to_string()))?;
     let url =
-        Url::parse(text).map_err(|error| fail(format!("{error}: write https://HOST/FILE")))?;
+        Url::parse(text).map_err(|error| wrong(format!("{error}: write https://HOST/FILE")))?;
     if !matches!(url.scheme(), "http" | "https" | "s3") {
-        return Err(fail(format!("the scheme {} is not supported", url.scheme())));
+        return Err(wrong(format!("the scheme {} is not supported", url.scheme())));
     }
     let trust = Trust { authorities: args.origin_cacert.clone(), ..Trust::default() };
     let tls = TlsSetup::new(trust);

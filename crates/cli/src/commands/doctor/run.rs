@@ -26,7 +26,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         };
     }
     if args.store != StoreArgs::default() {
-        return Err(Failure::Usage("the options of stores need --origin s3://BUCKET/".to_owned()));
+        return Err(Failure::value("options of stores", "they need --origin s3://BUCKET/"));
     }
     let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
     match args.json {

@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Wanted>> {
         false => text = fs::read_to_string(path).with_path("reading", path)?,
     }
     parse(&text).map_err(|(number, why)| {
-        Failure::Usage(format!("--manifest {}: line {number}: {why}", path.display()))
+        Failure::value(format_args!("--manifest {}: line {number}", path.display()), why)
     })
 }
 

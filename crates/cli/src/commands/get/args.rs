@@ -1,14 +1,14 @@
 //! The options of `underpass get`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use underpass_client::{Url, input};
+use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
 
-use crate::args::{EngineArgs, ShowArgs, algorithm, rate};
+use crate::args::{EngineArgs, ShowArgs, algorithm, pattern, rate};
 use crate::connection::HttpClientArgs;
 
 /// The options of `get`.
@@ -66,13 +66,13 @@ pub(crate) struct GetArgs {
 
     /// With -r, fetch only files that match; without a slash the name is compared, otherwise the
     /// path below the folder
-    #[arg(long, value_name = "GLOB", requires = "recursive")]
-    pub(crate) include: Vec<OsString>,
+    #[arg(long, value_name = "GLOB", value_parser = pattern(), requires = "recursive")]
+    pub(crate) include: Vec<ExcludePattern>,
 
     /// With -r, leave out files and folders that match, also what --include matches; a slash at
     /// the end matches folders alone
-    #[arg(long, value_name = "GLOB", requires = "recursive")]
-    pub(crate) exclude: Vec<OsString>,
+    #[arg(long, value_name = "GLOB", value_parser = pattern(), requires = "recursive")]
+    pub(crate) exclude: Vec<ExcludePattern>,
 
     /// Use up to N connections [default: by size; 1 for servers on this machine]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]

@@ -12,11 +12,12 @@ use underpass_client::download::{IfExists, Target, name_of};
 
 use super::args::GetArgs;
 use super::list::Item;
+use super::usage::GetError;
 use underpass_engine::hint::Action;
 
 use crate::ends::{self, Overwrite};
-use crate::failure::{Failure, Result, WithPath};
-use underpass_receipt::EndKind;
+use crate::failure::{Result, WithPath};
+use underpass_receipt::{EndKind, shown};
 
 /// The destination of a download.
 #[derive(Debug)]
@@ -40,14 +41,10 @@ impl Destination {
         match &args.output {
             Some(path) if is_stream(path) => {
                 if args.update {
-                    let path = path.display();
-                    let message = format!("--update compares with a file, which {path} is not");
-                    return Err(Failure::Usage(message));
+                    return Err(GetError::UpdateOfStream(path.clone()).into());
                 }
                 if args.show.json && path == Path::new("-") {
-                    let message =
-                        "--json prints on standard output, where the bytes go: name a FILE";
-                    return Err(Failure::Usage(message.to_owned()));
+                    return Err(GetError::OutputTwice.into());
                 }
                 Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
             }
@@ -85,9 +82,7 @@ impl Destination {
 
     /// Creates the destination of a file at this path.
     fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| Failure::Usage(format!("{} is no name for a file", path.display())))?;
+        let name = path.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -127,9 +122,8 @@ impl Destination {
 fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsString> {
     let is_named = name_of(url).is_some() && !is_vague(url);
     let suggested = if is_named { None } else { suggested() };
-    suggested
-        .or_else(|| name_of(url))
-        .ok_or_else(|| Failure::Usage(format!("{url} ends in no name for a file: use -o FILE")))
+    let name = suggested.or_else(|| name_of(url));
+    Ok(name.ok_or_else(|| GetError::Nameless(shown(url)))?)
 }
 
 /// Returns whether the path of a URL does not tell what is fetched: it is that of a folder, or of a

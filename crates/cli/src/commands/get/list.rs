@@ -48,10 +48,8 @@ fn items(source: impl Read, path: &Path, most: u64) -> Result<Vec<Item>> {
             Ok(line) => take(&mut items, line),
             Err(_) => Err("it is not UTF-8: write other bytes of a URL as %XX".to_owned()),
         };
-        taken.map_err(|reason| {
-            let place = format!("{}:{}", path.display(), index + 1);
-            Failure::Usage(format!("{place}: {reason}"))
-        })?;
+        let place = format_args!("{}:{}", path.display(), index + 1);
+        taken.map_err(|reason| Failure::value(place, reason))?;
     }
     Ok(items)
 }

@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod sums;
 mod tree;
+mod usage;
 
 pub(crate) use args::GetArgs;
 pub(crate) use run::run;

@@ -16,6 +16,7 @@ use super::destination::is_stream;
 use super::file::Files;
 use super::list::{self, Item};
 use super::sums::ChecksumList;
+use super::usage::GetError;
 use super::{progress, tree};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, Meter};
@@ -62,12 +63,10 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 /// Refuses options that do not fit to these files.
 fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     if args.output.is_some() && items.len() > 1 {
-        let message = "-o FILE is one file for one URL: use -d DIR for several";
-        return Err(Failure::Usage(message.to_owned()));
+        return Err(GetError::OneOutput.into());
     }
     if !args.mirror.is_empty() && items.len() > 1 {
-        let message = "--mirror names another place of one file: give exactly one URL";
-        return Err(Failure::Usage(message.to_owned()));
+        return Err(GetError::OneMirrored.into());
     }
     let is_checked = args.verify
         || args.check.is_some()
@@ -79,21 +78,16 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         } else {
             path.display().to_string()
         };
-        return Err(Failure::Usage(format!(
-            "a digest cannot be made of what goes to {name}: use -o FILE"
-        )));
+        return Err(GetError::DigestOfStream(name).into());
     }
     let is_name =
         |url: &&Url| ALGORITHMS.iter().any(|name| url.as_str() == format!("http://{name}/"));
     if let Some(url) = args.urls.iter().find(is_name).filter(|_| args.digest_print.is_some()) {
         let name = url.host_str().unwrap_or_default();
-        return Err(Failure::Usage(format!(
-            "{name} is taken for a URL: an algorithm is given as --digest-print=ALG, sha-256 or sha-512"
-        )));
+        return Err(GetError::AlgorithmAsUrl(name.to_owned()).into());
     }
     if !args.digest.is_empty() && items.len() > 1 {
-        let message = "--digest checks one file: give one URL";
-        return Err(Failure::Usage(message.to_owned()));
+        return Err(GetError::OneDigest.into());
     }
     Ok(())
 }
@@ -104,8 +98,8 @@ fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<Ch
     if !place.contains("://") {
         return ChecksumList::read(Path::new(place)).map(Some);
     }
-    let url = input::url_or_object(place)
-        .map_err(|reason| Failure::Usage(format!("--check '{place}': {reason}")))?;
+    let wrong = |reason| Failure::value(format_args!("--check '{place}'"), reason);
+    let url = input::url_or_object(place).map_err(wrong)?;
     let remote = args.http.remote(&url, tls, cancel)?;
     ChecksumList::fetch(&remote.client, &remote.url).map(Some)
 }

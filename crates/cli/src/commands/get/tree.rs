@@ -1,6 +1,6 @@
 //! `underpass get -r`: a whole folder.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -14,6 +14,7 @@ use underpass_engine::Size;
 
 use super::args::GetArgs;
 use super::list::Item;
+use super::usage::GetError;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
@@ -45,18 +46,10 @@ pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     for Item { url, .. } in items {
         let path = place(args, url)?;
         if args.dir.is_none() && path == Path::new(".") {
-            return Err(Failure::Usage(format!(
-                "{} has no name, so --delete would remove what is in the current folder: say by -d \
-                 DIR which folder is its mirror",
-                shown(url)
-            )));
+            return Err(GetError::DeleteHere(shown(url)).into());
         }
         if places.iter().any(|other| path.starts_with(other) || other.starts_with(&path)) {
-            return Err(Failure::Usage(format!(
-                "with --delete, two of the URLs cannot share the folder {}: use a command and -d \
-                 DIR for each",
-                path.display()
-            )));
+            return Err(GetError::DeleteShared(path).into());
         }
         places.push(path);
     }
@@ -66,7 +59,7 @@ pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 /// Fetches the folder at one URL.
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
-    let filter = filter(args)?;
+    let filter = filter(args);
     let remote = args.http.remote(url, tls, cancel)?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
@@ -120,21 +113,15 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
 
 /// Returns which paths are fetched: files that an --include matches, if there is one, and nothing
 /// that an --exclude matches.
-fn filter(args: &GetArgs) -> Result<Option<PathFilter>> {
-    let patterns = |option: &str, globs: &[OsString]| {
-        let patterns = globs.iter().map(|glob| ExcludePattern::new(glob));
-        let patterns = patterns.collect::<std::result::Result<Vec<_>, _>>();
-        patterns.map_err(|error| Failure::Usage(format!("{option} {error}")))
-    };
-    let include = patterns("--include", &args.include)?;
-    let exclude = patterns("--exclude", &args.exclude)?;
+fn filter(args: &GetArgs) -> Option<PathFilter> {
+    let (include, exclude) = (args.include.clone(), args.exclude.clone());
+    let has_patterns = !include.is_empty() || !exclude.is_empty();
     let wants = move |path: &[u8], is_folder: bool| {
         let matches = |pattern: &ExcludePattern| pattern.matches_path(path, is_folder);
         let is_included = is_folder || include.is_empty() || include.iter().any(matches);
         is_included && !exclude.iter().any(matches)
     };
-    let has_patterns = !args.include.is_empty() || !args.exclude.is_empty();
-    Ok(has_patterns.then(|| PathFilter::new(wants)))
+    has_patterns.then(|| PathFilter::new(wants))
 }
 
 /// Returns the folder for a fetched folder; the named one if the server's has no name.
@@ -145,9 +132,7 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
         // A bucket has a name where a server has none.
         Ok(None) if url.scheme() == "s3" => Ok(dir.join(url.host_str().unwrap_or_default())),
         Ok(None) => Ok(dir),
-        Err(refusal) => {
-            Err(Failure::Usage(format!("{} cannot be a folder here: {refusal}", shown(url))))
-        }
+        Err(refusal) => Err(GetError::NotAFolder { url: shown(url), refusal }.into()),
     }
 }
 

@@ -6,6 +6,7 @@ mod print;
 mod run;
 mod session;
 mod update;
+mod usage;
 
 pub(crate) use args::PutArgs;
 pub(crate) use run::run;

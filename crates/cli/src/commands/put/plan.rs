@@ -12,7 +12,8 @@ use underpass_engine::hint::Action;
 use underpass_protocol::encode_segment;
 
 use super::args::PutArgs;
-use crate::failure::{Failure, Result, WithPath};
+use super::usage::PutError;
+use crate::failure::{Result, WithPath};
 
 /// A step of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,25 +53,17 @@ impl Plan {
     pub(crate) fn new(args: &PutArgs) -> Result<Self> {
         let (target, files) = match args.words.split_last() {
             Some((url, files)) if !files.is_empty() => (named(url)?, files),
-            _ => {
-                let message = "say what to send and where to: underpass put FILE... URL";
-                return Err(Failure::Usage(message.to_owned()));
-            }
+            _ => return Err(PutError::Incomplete.into()),
         };
         let is_folder = target.path().ends_with('/');
         if files.len() > 1 && !is_folder {
-            let message = "several files go into a folder: end the URL with /";
-            return Err(Failure::Usage(message.to_owned()));
+            return Err(PutError::SeveralToFile.into());
         }
         let mut roots = Vec::new();
         for path in files.iter().map(Path::new) {
             let url = match (is_folder, is_stdin(path), name(path)) {
                 (false, ..) => target.clone(),
-                (true, true, _) => {
-                    let message =
-                        "standard input has no name: the URL has to, it must not end in /";
-                    return Err(Failure::Usage(message.to_owned()));
-                }
+                (true, true, _) => return Err(PutError::NamelessInput.into()),
                 (true, false, Some(name)) => beneath(&target, name),
                 // The current folder: its entries go there.
                 (true, false, None) => target.clone(),
@@ -171,8 +164,7 @@ impl Walk {
         mut above: Vec<(u64, u64)>,
     ) -> Result<PutStep> {
         if !self.recursive {
-            let message = format!("{} is a folder: -r sends it", path.display());
-            return Err(Failure::Usage(message));
+            return Err(PutError::Folder(path).into());
         }
         let identity = (facts.dev(), facts.ino());
         if above.contains(&identity) {
@@ -201,10 +193,8 @@ fn is_stdin(path: &Path) -> bool {
 /// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-    text.and_then(input::url_or_object).map_err(|reason| {
-        let message = format!("'{}': {reason}; the last word says where to", word.display());
-        Failure::Usage(message)
-    })
+    let url = text.and_then(input::url_or_object);
+    Ok(url.map_err(|reason| PutError::Target { word: word.to_owned(), reason })?)
 }
 
 /// Returns the name that a path gives; none for the current folder and those above.

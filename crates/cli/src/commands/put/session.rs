@@ -21,6 +21,7 @@ use underpass_server::digest::{ComputeError, Computed, compute, write_digests};
 use super::args::PutArgs;
 use super::plan::PutStep;
 use super::print;
+use super::usage::PutError;
 use crate::args::ShowArgs;
 use crate::ends::Input;
 use crate::failure::{Failure, WithPath};
@@ -247,7 +248,7 @@ impl<'s> Session<'s> {
     pub(super) fn asked(&self, url: &Url) -> Result<Url, Failure> {
         let Some(bucket) = &self.bucket else { return Ok(url.clone()) };
         let key = url.path().strip_prefix('/').unwrap_or_default();
-        s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.to_string()))
+        s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.into()))
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.
@@ -279,14 +280,11 @@ impl<'s> Session<'s> {
     fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
         let Some(algorithm) = self.args.digest else { return Ok(None) };
         let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
-            let name = input.path().display();
-            let message =
-                format!("--digest has to read it before it is sent, which {name} is not for");
-            return Err(Failure::Usage(message));
+            return Err(PutError::DigestOfStream(input.path().to_owned()).into());
         };
         let wanted = |_| !self.client.is_cancelled();
         if self.bucket.is_some() && algorithm != Algorithm::Sha256 {
-            return Err(Failure::Usage("an object store checks sha-256 alone".to_owned()));
+            return Err(PutError::DigestOfStore.into());
         }
         match compute(source.fd(), at..at + len, &[algorithm], wanted) {
             // Those of the parts are made when they are sent.

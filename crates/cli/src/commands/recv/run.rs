@@ -13,7 +13,7 @@ use underpass_transport::tls::Session;
 use super::args::RecvArgs;
 use crate::connection::{Address, Stream, StreamTls, check_congestion, choose_congestion, meet};
 use crate::ends::{Overwrite, Target};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, Meter};
 use crate::signals;
 use underpass_engine::Size;
@@ -28,10 +28,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.policy())?;
     let cancel = signals::cancel_flag();
     let target = match (args.append, args.force) {
-        _ if path == Path::new("-") && show.json => {
-            let message = "--json prints on standard output, where the bytes go: name a FILE";
-            return Err(Failure::Usage(message.to_owned()));
-        }
+        _ if path == Path::new("-") && show.json => return Err(RecvError::OutputTwice.into()),
         (true, _) => Target::append(path, &cancel)?,
         (_, true) => Target::create(path, Overwrite::Always, &cancel)?,
         _ => Target::create(path, Overwrite::Never, &cancel)?,
@@ -125,18 +122,25 @@ fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
         (Some(_), [file]) => Ok((None, file)),
         (None, [from]) => Ok((Some(address(from)?), stdout)),
         (None, [from, file]) => Ok((Some(address(from)?), file)),
-        (Some(_), _) => {
-            let message = "recv --listen takes one FILE at most: the sender connects to it";
-            Err(Failure::Usage(message.to_owned()))
-        }
-        (None, _) => {
-            let message = "recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it";
-            Err(Failure::Usage(message.to_owned()))
-        }
+        (Some(_), _) => Err(RecvError::SeveralFiles.into()),
+        (None, _) => Err(RecvError::NoAddress.into()),
     }
 }
 
 fn address(text: &Path) -> Result<Address> {
     let text = text.to_string_lossy();
-    text.parse().map_err(|error| Failure::Usage(format!("'{text}' is no address: {error}")))
+    text.parse().map_err(|error| Failure::value(format_args!("'{text}' is no address"), error))
 }
+
+/// Why the words receive nothing.
+#[derive(Debug, thiserror::Error)]
+enum RecvError {
+    #[error("recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it")]
+    NoAddress,
+    #[error("--json prints on standard output, where the bytes go: name a FILE")]
+    OutputTwice,
+    #[error("recv --listen takes one FILE at most: the sender connects to it")]
+    SeveralFiles,
+}
+
+impl UsageError for RecvError {}

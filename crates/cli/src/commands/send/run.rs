@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use super::args::SendArgs;
 use super::range::ByteRange;
 use crate::connection::{Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet};
 use crate::ends::Input;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, Meter};
 use crate::signals;
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
@@ -67,17 +68,23 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
 fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
     let source = input.source()?;
     let Some(range) = range else { return Ok(source) };
-    let name = input.path().display();
-    let Some(size) = source.promised() else {
-        return Err(Failure::Usage(format!("--range needs a file with a size, not {name}")));
-    };
-    let Some((from, len)) = range.within(size) else {
-        return Err(Failure::Usage(format!(
-            "--range lies outside of {name}, which has {size} bytes"
-        )));
-    };
+    let name = || input.path().to_owned();
+    let size = source.promised().ok_or_else(|| RangeError::NoSize(name()))?;
+    let part = range.within(size).ok_or_else(|| RangeError::Outside { name: name(), size });
+    let (from, len) = part?;
     Ok(source.at(from).len(len))
 }
+
+/// Why a range cannot be sent.
+#[derive(Debug, thiserror::Error)]
+enum RangeError {
+    #[error("--range needs a file with a size, not {}", .0.display())]
+    NoSize(PathBuf),
+    #[error("--range lies outside of {}, which has {size} bytes", .name.display())]
+    Outside { name: PathBuf, size: u64 },
+}
+
+impl UsageError for RangeError {}
 
 /// A stream with everything that its end depends on.
 struct Line<'l> {

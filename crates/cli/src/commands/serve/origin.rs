@@ -10,11 +10,10 @@ use underpass_client::s3::{Location, Pages, Store};
 use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
-use underpass_protocol::response::head::path_field;
 use underpass_server::server::MinFree;
 use underpass_transport::tls::{self, Trust};
 
-use super::args::{OriginArgs, ServeArgs};
+use super::args::{OptionsError, OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -68,7 +67,9 @@ impl OriginArgs {
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
-            (None, false) => return Err(needs("--origin", "--cache DIR")),
+            (None, false) => {
+                return Err(OptionsError::Needs { option: "--origin", other: "--cache DIR" }.into());
+            }
             (_, true) => return self.refuse_alone().map(|()| None),
         };
         refuse_others(args)?;
@@ -110,7 +111,7 @@ impl OriginArgs {
             folder: folder.clone(),
             origins,
             tls,
-            vary_on: self.vary_on.iter().map(|name| varying(name)).collect::<Result<_>>()?,
+            vary_on: self.vary_on.clone(),
             redirects: self.origin_redirect.clone(),
             size: self.cache_size.map(|Size(bytes)| bytes),
             keep_free: match self.cache_free {
@@ -122,7 +123,7 @@ impl OriginArgs {
             policy: args.engine.policy(),
         };
         let cache = Cache::open(cache_options).map_err(|error| match error {
-            error @ OpenError::Format(_) => Failure::Usage(format!("--cache: {error}")),
+            error @ OpenError::Format(_) => Failure::value("--cache", error),
             error => Failure::line(error),
         })?;
         self.note_small_disk(folder);
@@ -145,7 +146,7 @@ impl OriginArgs {
 
     /// Refuses options that have a meaning only with an origin.
     fn refuse_alone(&self) -> Result<()> {
-        for (is_given, name) in [
+        for (is_given, option) in [
             (self.cache.is_some(), "--cache"),
             (self.cache_size.is_some(), "--cache-size"),
             (self.fresh.is_some(), "--fresh"),
@@ -154,7 +155,7 @@ impl OriginArgs {
             (!self.origin_redirect.is_empty(), "--origin-redirect"),
         ] {
             if is_given {
-                return Err(needs(name, "--origin URL"));
+                return Err(OptionsError::Needs { option, other: "--origin URL" }.into());
             }
         }
         Ok(())
@@ -177,10 +178,6 @@ fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
     }
 }
 
-fn needs(option: &str, other: &str) -> Failure {
-    Failure::Usage(format!("{option} needs {other}"))
-}
-
 /// Refuses options that have no meaning in front of an origin.
 fn refuse_others(args: &ServeArgs) -> Result<()> {
     let changes = &args.changes;
@@ -193,43 +190,15 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
         (args.access.allow_symlink, "--allow-symlink"),
     ] {
         if is_given {
-            let why =
-                format!("{name} cannot be combined with --origin: the files are the origin's");
-            return Err(Failure::Usage(why));
+            return Err(OptionsError::WithOrigin(name).into());
         }
     }
     Ok(())
 }
 
-/// Returns the name of a field that may be passed on to origins, in lower case.
-fn varying(name: &str) -> Result<String> {
-    let fail = |why: &str| Err(Failure::Usage(format!("--vary-on {name}: {why}")));
-    let lower = name.to_ascii_lowercase();
-    if path_field(&lower, "").is_err() {
-        return fail("no field of a request that can be passed on");
-    }
-    match lower.as_str() {
-        "authorization" | "cookie" => fail("what is meant for one client is not kept for all"),
-        "accept-encoding"
-        | "cdn-loop"
-        | "expect"
-        | "host"
-        | "if-match"
-        | "if-modified-since"
-        | "if-none-match"
-        | "if-range"
-        | "if-unmodified-since"
-        | "proxy-authorization"
-        | "range"
-        | "te"
-        | "via" => fail("this server writes it itself"),
-        _ => Ok(lower),
-    }
-}
-
 /// Returns the URL of an origin. The message about an invalid one leaves out its password.
 fn url(text: &str) -> Result<Url> {
-    let fail = |why: &str| Failure::Usage(format!("--origin: {why}"));
+    let fail = |why: &str| Failure::value("--origin", why);
     Location::check(text).map_err(|bad| fail(&bad.to_string()))?;
     let url = Url::parse(text)
         .map_err(|error| fail(&format!("{error}: write http://HOST/ or https://HOST/")))?;

@@ -10,7 +10,7 @@ use underpass_engine::Integrity;
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::server::{Address, Control, Server, Settings, SiteSettings};
 
-use super::args::ServeArgs;
+use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};
 use super::control::{Reload, Watch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
@@ -18,7 +18,7 @@ use super::print::{self, Served};
 use super::settings::{OpenSites, Opened, settings as settings_of};
 use super::share::goal::{Share, Timer};
 use super::sockets;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::counted;
 
 /// Serves until a signal ends it.
@@ -103,8 +103,7 @@ fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>>
         false => args.redirect_http(),
     };
     if port.is_some() && !addresses.iter().any(is_tcp) {
-        let why = "--redirect-http needs an address with a port: give one by --bind";
-        return Err(Failure::Usage(why.to_owned()));
+        return Err(OptionsError::RedirectWithoutPort.into());
     }
     Ok(port)
 }

@@ -1,5 +1,6 @@
 //! The options of `underpass serve`, spelled as in dufs where it has them: people know them.
 
+mod usage;
 mod values;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
+use underpass_server::access_log::LogFormat;
 use underpass_server::server::{HostPattern, MinFree, Redirect};
 
 use super::certificate::args::TlsArgs;
@@ -18,9 +20,12 @@ use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
 use underpass_sandbox::User;
-use values::{min_free, on_or_off, rate, seconds_or_none};
+use values::{
+    cache_control, header, host, min_free, on_or_off, path_prefix, rate, seconds_or_none, varying,
+};
 
-pub(super) use values::time;
+pub(super) use usage::OptionsError;
+pub(super) use values::{Header, time};
 
 /// The options of `serve`.
 #[derive(Debug, Args)]
@@ -134,7 +139,7 @@ pub(super) struct OriginArgs {
 
     /// Pass this field of clients on to the origin, and keep a file for each of its values; can be
     /// repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = varying)]
     pub(super) vary_on: Vec<String>,
 
     /// Trust the certificate authorities in this PEM file instead of the system's for origins
@@ -166,7 +171,8 @@ pub(super) struct PlaceArgs {
     pub(super) qr: When,
 
     /// Serve below this path of the URL, such as /files
-    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true,
+        value_parser = path_prefix)]
     pub(super) path_prefix: String,
 
     /// Believe Forwarded, X-Forwarded-For and X-Forwarded-Proto of proxies at this address, in this
@@ -191,7 +197,7 @@ pub(super) struct AccessArgs {
 
     /// Accept requests without a password for this host name, such as the one that a reverse proxy
     /// passes on, besides localhost, addresses and this machine's names; * for any; can be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = host)]
     pub(super) allow_host: Vec<String>,
 
     /// Neither list nor serve paths that match: *.log, /private/**; can be repeated
@@ -293,13 +299,13 @@ pub(super) struct PageArgs {
     pub(super) enable_cors: bool,
 
     /// Send this Cache-Control with files, such as max-age=3600
-    #[arg(long, value_name = "VALUE")]
+    #[arg(long, value_name = "VALUE", value_parser = cache_control)]
     pub(super) cache_control: Option<String>,
 
     /// Add a header to every response, 'X-Frame-Options: DENY', or after a pattern that begins with
     /// / or * to files that match, '*.js Cache-Control: immutable'; can be repeated
-    #[arg(long, value_name = "HEADER")]
-    pub(super) header: Vec<String>,
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    pub(super) header: Vec<Header>,
 
     /// Redirect a path, or with * all that begin with it, with 301, 302, 307 or 308: '/old /new 301',
     /// '/old/* /new/* 308', or to an address with a host; can be repeated, the first match counts
@@ -355,8 +361,9 @@ pub(super) struct LimitArgs {
 #[command(next_help_heading = "Logging")]
 pub(super) struct LoggingArgs {
     /// Format of a request's line: combined, vhost_combined, json, or a text with $variables
-    #[arg(long, value_name = "FORMAT", default_value = "combined")]
-    pub(super) log_format: String,
+    #[arg(long, value_name = "FORMAT", default_value = "combined",
+        value_parser = LogFormat::parse)]
+    pub(super) log_format: LogFormat,
 
     /// Append the access log to this file, reopened on SIGHUP [default: standard output]
     #[arg(long, value_name = "FILE")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use underpass_engine::Size;
+use underpass_protocol::response::head::path_field;
 use underpass_server::server::MinFree;
 
 use crate::args::seconds;
@@ -58,4 +59,129 @@ pub(in super::super) fn time(text: &str) -> Result<Duration, String> {
 /// Seconds, of which there may be none.
 pub(super) fn seconds_or_none(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
+/// A value of Cache-Control.
+pub(super) fn cache_control(text: &str) -> Result<String, String> {
+    // RFC 9110, section 5.5: a line end would begin another header.
+    match text.is_empty() || text.chars().any(char::is_control) {
+        false => Ok(text.to_owned()),
+        true => Err("it is no value of a header".to_owned()),
+    }
+}
+
+/// The name of a host, with a port or without.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
+        true => Ok(text.to_owned()),
+        false => Err("write the name of a host such as files.example.org, or *".to_owned()),
+    }
+}
+
+/// A path of a URL as the server takes it: nothing, or `/a/b`.
+pub(super) fn path_prefix(text: &str) -> Result<String, String> {
+    let path = text.trim_matches('/');
+    let is_plain = |c: char| !c.is_control() && !" ?#%\\\"<>".contains(c);
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(is_plain);
+    match path {
+        "" => Ok(String::new()),
+        path if path.split('/').all(is_part) => Ok(format!("/{path}")),
+        _ => Err("write a path of a URL such as /files".to_owned()),
+    }
+}
+
+/// A header of responses.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) struct Header {
+    /// The files that it is for; every response without one.
+    pub(in super::super) pattern: Option<String>,
+    pub(in super::super) name: String,
+    pub(in super::super) value: String,
+}
+
+/// A header, after a pattern or none; the server decides whether it may be set. No name of a header
+/// begins with a slash, and none in use with an asterisk.
+pub(super) fn header(text: &str) -> Result<Header, String> {
+    let (pattern, field) = match text.split_once(' ') {
+        Some((pattern, field)) if text.starts_with(['/', '*']) => {
+            (Some(pattern.to_owned()), field.trim_start())
+        }
+        _ => (None, text),
+    };
+    let (name, value) = field.split_once(':').ok_or("it has no colon: write 'Name: value'")?;
+    let value = value.trim_matches([' ', '\t']).to_owned();
+    Ok(Header { pattern, name: name.to_owned(), value })
+}
+
+/// The name of a field that may be passed on to origins, in lower case.
+pub(super) fn varying(name: &str) -> Result<String, String> {
+    let fail = |why: &str| Err(why.to_owned());
+    let lower = name.to_ascii_lowercase();
+    if path_field(&lower, "").is_err() {
+        return fail("no field of a request that can be passed on");
+    }
+    match lower.as_str() {
+        "authorization" | "cookie" => fail("what is meant for one client is not kept for all"),
+        "accept-encoding"
+        | "cdn-loop"
+        | "expect"
+        | "host"
+        | "if-match"
+        | "if-modified-since"
+        | "if-none-match"
+        | "if-range"
+        | "if-unmodified-since"
+        | "proxy-authorization"
+        | "range"
+        | "te"
+        | "via" => fail("this server writes it itself"),
+        _ => Ok(lower),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_asterisk() {
+        for text in ["files.example.org", "nas:8080", "*", "xn--nxasmq6b"] {
+            assert_eq!(host(text).ok().as_deref(), Some(text));
+        }
+        for text in ["", "http://files.example.org", "a b", "*.example.org", "a/b"] {
+            assert!(host(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_begins_with_a_slash_and_does_not_end_with_one() {
+        for (text, prefix) in [("", ""), ("/", ""), ("a", "/a"), ("/a/b/", "/a/b")] {
+            assert_eq!(path_prefix(text).ok().as_deref(), Some(prefix), "{text}");
+        }
+        for text in ["/a//b", "/../a", "/a?b", "/a#b", "/a b", "/a%20b", "/a\nb"] {
+            assert!(path_prefix(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_a_name_a_colon_and_a_value_after_a_pattern_or_none() {
+        for (text, parts) in [
+            ("X-A: b: c", ["", "X-A", "b: c"]),
+            ("X-A:\tb ", ["", "X-A", "b"]),
+            ("X-A:", ["", "X-A", ""]),
+            ("*.js X-A: b: c", ["*.js", "X-A", "b: c"]),
+            (
+                "/v2/*/sha256:0  Content-Type: a/b; c=d",
+                ["/v2/*/sha256:0", "Content-Type", "a/b; c=d"],
+            ),
+        ] {
+            let found = header(text).expect(text);
+            let pattern = found.pattern.as_deref().unwrap_or_default();
+            assert_eq!([pattern, &found.name, &found.value], parts, "{text}");
+        }
+        for text in ["X-A", "*.js X-A", "/v2/*"] {
+            assert!(header(text).is_err(), "{text}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
 use underpass_transport::tls::{Identities, Trust};
 
-use super::super::args::ServeArgs;
+use super::super::args::{OptionsError, ServeArgs};
 use super::args::TlsArgs;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{error_line, note};
@@ -49,11 +49,7 @@ impl OrdersControl {
         if !self.folder.starts_with(&root) {
             return Ok(());
         }
-        Err(Failure::Usage(format!(
-            "the keys of --acme would be served: {} is in {}; give another folder by --acme-state",
-            self.folder.display(),
-            root.display()
-        )))
+        Err(OptionsError::KeysServed { folder: self.folder.clone(), root }.into())
     }
 
     /// Orders and renews certificates for these names from now on.
@@ -80,11 +76,8 @@ impl Orders {
         let tls = TlsSetup::new(Trust { authorities: acme_ca.clone(), ..Trust::default() });
         // Later the files of the authorities cannot be read.
         tls.connector().map_err(Failure::line)?;
-        let state = acme_state.clone().or_else(default_folder).ok_or_else(|| {
-            let why = "--acme keeps certificates, and there is no folder for them: give one by \
-                       --acme-state";
-            Failure::Usage(why.to_owned())
-        })?;
+        let state = acme_state.clone().or_else(default_folder);
+        let state = state.ok_or(OptionsError::NoStateFolder)?;
         let options =
             Options { names, email: acme_email.clone(), directory: directory.clone(), state, tls };
         let acme = Acme::open(options, identities.clone())?;
@@ -146,13 +139,12 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
     let mut all = args.tls.acme.clone();
     for site in args.sites.iter().filter(|site| site.is_ordered) {
         if site.names.is_empty() {
-            let why = "acme = true orders certificates for the names of the site: give it names";
-            return Err(Failure::Usage(format!("{}: {why}", site.place)));
+            return Err(Failure::value(&site.place, OptionsError::AcmeWithoutNames));
         }
         for pattern in &site.names {
             let name = pattern.exact().ok_or(BadName::Wildcard).and_then(underpass_acme::name);
-            let at = |bad: BadName| format!("{}: acme: {pattern}: {bad}", site.place);
-            all.push(name.map_err(|bad| Failure::Usage(at(bad)))?);
+            let place = format_args!("{}: acme: {pattern}", site.place);
+            all.push(name.map_err(|bad| Failure::value(place, bad))?);
         }
     }
     let mut names: Vec<String> = Vec::new();
@@ -211,7 +203,8 @@ fn day(time: SystemTime) -> String {
 fn directory(text: &str) -> Result<Url> {
     let url = Url::parse(text).ok().filter(|url| url.scheme() == "https" && url.has_host());
     url.ok_or_else(|| {
-        Failure::Usage(format!("--acme-directory {text:?} is no address that begins with https://"))
+        let place = format_args!("--acme-directory {text:?}");
+        Failure::value(place, "an address that begins with https:// is needed")
     })
 }
 

@@ -7,7 +7,7 @@ use underpass_engine::{Mechanism, Policy};
 use underpass_server::server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
 
-use super::super::args::{ServeArgs, SiteArgs};
+use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::acme::Orders;
 use super::args::TlsArgs;
 use crate::failure::{Failure, Result};
@@ -48,8 +48,8 @@ impl KeyFiles {
                 Ok(Some(Self { certificates: absolute(certificates), key: absolute(key) }))
             }
             (None, None) => Ok(None),
-            (Some(_), None) => Err(lacks("--tls-cert", "--tls-key", "its key")),
-            (None, Some(_)) => Err(lacks("--tls-key", "--tls-cert", "a certificate")),
+            (Some(_), None) => Err(OptionsError::WithoutKey.into()),
+            (None, Some(_)) => Err(OptionsError::WithoutCertificate.into()),
         }
     }
 
@@ -166,9 +166,7 @@ fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
         return Ok(None);
     }
     if let Some((site, _)) = with_files.iter().find(|site| !has_one(site)) {
-        let why = "this site has no tls-cert, but others have a certificate: all addresses speak \
-                   HTTPS, so give it tls-cert or acme = true, or tls-cert before the first [[site]]";
-        return Err(Failure::Usage(format!("{}: {why}", site.place)));
+        return Err(Failure::value(&site.place, OptionsError::SiteWithoutCertificate));
     }
     let default = with_files.iter().find(|(site, _)| site.is_default);
     Ok(default.or(with_files.first()).and_then(|(_, files)| files.clone()))
@@ -216,38 +214,21 @@ fn check(args: &ServeArgs) -> Result<()> {
         (args.acme_ca.is_some(), "--acme-ca"),
     ];
     if let Some((_, option)) = of_acme.iter().find(|(is_given, _)| *is_given && !is_acme) {
-        return Err(Failure::Usage(format!(
-            "{option} needs --acme NAME, or acme = true in a [[site]]"
-        )));
+        return Err(OptionsError::WithoutAcme(option).into());
     }
     match (tls, tls_cert, tls_key) {
         (None, None, None) if is_acme || has_site => Ok(()),
-        _ if !args.acme.is_empty() => {
-            let why = "--acme gets a certificate: leave out --tls, --tls-cert and --tls-key";
-            Err(Failure::Usage(why.to_owned()))
-        }
+        _ if !args.acme.is_empty() => Err(OptionsError::AcmeAndOther.into()),
         (None, None, None) if redirect_http.is_some() => {
-            Err(needs("--redirect-http", "there is no HTTPS to redirect to"))
+            Err(OptionsError::WithoutTls { option: "--redirect-http" }.into())
         }
-        (None, None, None) if *tls_zero_copy => Err(needs("--tls-zero-copy", "there is no HTTPS")),
+        (None, None, None) if *tls_zero_copy => {
+            Err(OptionsError::WithoutTls { option: "--tls-zero-copy" }.into())
+        }
         // That there are both files is checked where they are named.
         (Some(_), None, None) | (None, ..) => Ok(()),
-        (Some(_), ..) => {
-            let why = "--tls self makes a certificate: leave out --tls-cert and --tls-key";
-            Err(Failure::Usage(why.to_owned()))
-        }
+        (Some(_), ..) => Err(OptionsError::SelfSignedAndFiles.into()),
     }
-}
-
-fn needs(option: &str, why: &str) -> Failure {
-    let how = "give --acme NAME, --tls-cert and --tls-key, or --tls self";
-    Failure::Usage(format!("{option}: {why}: {how}"))
-}
-
-fn lacks(option: &str, other: &str, what: &str) -> Failure {
-    Failure::Usage(format!(
-        "{option} needs {other} with {what}; both may name one file. Without any, there is --tls self"
-    ))
 }
 
 impl From<TlsError> for Failure {

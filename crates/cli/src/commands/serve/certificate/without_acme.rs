@@ -20,7 +20,7 @@ impl Orders {
         _has_default: bool,
     ) -> Result<Option<Self>> {
         match args.is_acme() {
-            true => Err(Failure::Usage("acme: this program was built without TLS".to_owned())),
+            true => Err(Failure::value("acme", "this program was built without TLS")),
             false => Ok(None),
         }
     }

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
 
-use super::super::args::ServeArgs;
+use super::super::args::{OptionsError, ServeArgs};
 use super::super::certificate::{Certificate, OrdersControl};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
 use super::super::sources;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{counted, note};
 
 /// What SIGHUP reads again.
@@ -50,8 +50,7 @@ impl Reload {
         let mut needed = AllowedAccess::default();
         add_needs(&mut needed, &args, &opened);
         if let Some(lack) = self.confined_to.as_ref().and_then(|own| own.lacks(&needed)) {
-            let why = format!("the sandbox was made without {lack}: restart the server");
-            return Err(Failure::Usage(why));
+            return Err(OptionsError::Sandboxed(lack.to_string()).into());
         }
         let names = self.orders.as_ref().map(|orders| orders.names(&args)).transpose()?;
         let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
@@ -72,11 +71,10 @@ impl Reload {
     fn refuse_tls(&self, args: &ServeArgs) -> Result<()> {
         let lacks = |site: &ServeArgs| site.tls.tls_cert.is_some() && self.certificate.is_none();
         if args.is_acme() && self.orders.is_none() {
-            let why = "certificates from an authority begin with a restart of the server";
-            return Err(Failure::Usage(why.to_owned()));
+            return Err(OptionsError::AcmeLater.into());
         }
         match args.each_site().any(lacks) {
-            true => Err(Failure::Usage("HTTPS begins with a restart of the server".to_owned())),
+            true => Err(OptionsError::TlsLater.into()),
             false => Ok(()),
         }
     }

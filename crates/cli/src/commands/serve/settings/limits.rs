@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::failure::{Failure, Result};
+use super::super::args::OptionsError;
+use crate::failure::Result;
 
 /// Raises the limit of open files to what is allowed, and returns it.
 pub(super) fn raise_descriptors() -> u64 {
@@ -28,10 +29,7 @@ pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) 
         None => (allowed / 3 * 2).clamp(1, DEFAULT_CONNECTIONS),
         Some(asked) if u64::from(asked) <= allowed => u64::from(asked),
         Some(asked) => {
-            return Err(Failure::Usage(format!(
-                "--max-connections {asked}: {descriptors} open files are allowed, enough for \
-                 {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
-            )));
+            return Err(OptionsError::Descriptors { asked, descriptors, allowed }.into());
         }
     };
     Ok(usize::try_from(number).unwrap_or(usize::MAX))

@@ -11,10 +11,10 @@ use underpass_server::auth::Access;
 use underpass_server::server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
 
-use super::super::args::{ServeArgs, SiteArgs};
+use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::super::certificate::{KeyFiles, folders};
 use super::super::origin::CacheOfOrigin;
-use super::{auth, responses, site_settings};
+use super::{responses, site_settings};
 use crate::failure::{Failure, Result, WithPath};
 
 /// What sites keep open. When the options are read again, sites that need the same share it.
@@ -84,11 +84,10 @@ impl OpenSites {
             opened.sites.push(SiteSettings { is_default: true, ..site });
         }
         for SiteArgs { place, names, is_default, is_ordered, has_files, args } in &args.sites {
-            let at = |failure: Failure| Failure::Usage(format!("{place}: {failure}"));
+            let at = |failure: Failure| Failure::value(place, failure.to_string());
             let mut site = self.site(args, before, opened).map_err(at)?;
             if !has_files && !site.redirects.iter().any(|redirect| redirect.is_for_all()) {
-                let why = "this site needs a root, an origin, or a redirect of /*";
-                return Err(Failure::Usage(format!("{place}: {why}")));
+                return Err(Failure::value(place, OptionsError::SiteWithoutFiles));
             }
             if !has_files {
                 site.root = None;
@@ -106,7 +105,7 @@ impl OpenSites {
         before: &[CacheOfOrigin],
         opened: &mut Opened,
     ) -> Result<SiteSettings> {
-        let settings = site_settings(args)?;
+        let settings = site_settings(args);
         let cache = self.cache(args, before, opened)?;
         let root = match &cache {
             // Nothing is served from its folder but through the cache.
@@ -132,7 +131,7 @@ impl OpenSites {
             return Ok(known.clone());
         }
         // The rule is not repeated in the message: it contains a password.
-        let access = Access::parse(rules).map_err(auth)?;
+        let access = Access::parse(rules).map_err(|error| Failure::value("--auth", error))?;
         self.access.insert(rules.to_vec(), access.clone());
         Ok(access)
     }

@@ -10,7 +10,7 @@ use clap::Parser;
 
 use super::args::ShareArgs;
 use super::goal::Share;
-use crate::commands::serve::args::ServeArgs;
+use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Failure, Result, WithPath};
 use underpass_engine::hint::Action;
@@ -26,10 +26,7 @@ struct Served {
 pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     let found = fs::metadata(&args.path).with_path(Action::Serving, &args.path)?;
     if args.upload && !found.is_dir() {
-        return Err(Failure::Usage(format!(
-            "--upload puts files into a folder, and {} is none",
-            args.path.display()
-        )));
+        return Err(OptionsError::UploadToFile(args.path.clone()).into());
     }
     let times = match (args.times, args.time) {
         (Some(times), _) => Some(times.get()),

@@ -89,8 +89,10 @@ fn every_address(port: u16) -> Result<Vec<Address>> {
         return Ok(vec![Address::Tcp(ipv4)]);
     }
     if port == 0 {
-        let why = "--bind :0 would be two ports: write 0.0.0.0:0 or [::]:0".to_owned();
-        return Err(Failure::Usage(why));
+        return Err(Failure::value(
+            "--bind :0",
+            "it would be two ports: write 0.0.0.0:0 or [::]:0",
+        ));
     }
     Ok(vec![Address::Tcp(ipv4), Address::Tcp(ipv6)])
 }
@@ -116,9 +118,8 @@ fn refuse_file(path: &Path) -> Result<()> {
 }
 
 fn unknown(bind: &str) -> Failure {
-    Failure::Usage(format!(
-        "--bind '{bind}' is no address: write 0.0.0.0, ::1, a host name, HOST:PORT, :PORT or unix:PATH"
-    ))
+    let how = "write 0.0.0.0, ::1, a host name, HOST:PORT, :PORT or unix:PATH";
+    Failure::value(format_args!("--bind '{bind}' is no address"), how)
 }
 
 /// Only this machine, unless the operator chooses another address.

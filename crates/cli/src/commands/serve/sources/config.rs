@@ -39,7 +39,7 @@ pub(super) struct SiteTable {
 /// Reads a config file, without knowing which keys there are.
 pub(super) fn read(path: &Path) -> Result<ConfigFile> {
     let text = fs::read_to_string(path).with_path("reading", path)?;
-    entries(&text, &path.display().to_string()).map_err(Failure::Usage)
+    entries(&text, &path.display().to_string()).map_err(|why| Failure::Usage(why.into()))
 }
 
 fn entries(text: &str, file: &str) -> std::result::Result<ConfigFile, String> {

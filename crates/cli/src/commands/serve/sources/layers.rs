@@ -16,7 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use strsim::damerau_levenshtein;
 use underpass_server::server::{BadHost, HostPattern};
 
-use super::super::args::{ServeArgs, SiteArgs};
+use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
 use crate::failure::{Failure, Result, clap_message};
 use crate::output;
@@ -108,8 +108,7 @@ fn site(
         }
     }
     if names.is_empty() && !is_default {
-        let why = "this site needs names = [\"files.example.org\"], or default = true";
-        return Err(Failure::Usage(format!("{place}: {why}")));
+        return Err(Failure::value(place, OptionsError::SiteWithoutNames));
     }
     let mut taken = BTreeSet::new();
     if is_ordered {
@@ -265,12 +264,9 @@ fn lines(text: &OsStr) -> Vec<OsString> {
 
 fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
     let mut known = command.get_arguments().filter(|each| is_settable(each));
-    known.find(|each| name(each) == entry.name).ok_or_else(|| {
-        Failure::Usage(format!(
-            "{}: there is no option --{} (keys are the long names that serve --help lists)",
-            entry.place, entry.name
-        ))
-    })
+    known
+        .find(|each| name(each) == entry.name)
+        .ok_or_else(|| Failure::value(&entry.place, OptionsError::Unknown(entry.name.clone())))
 }
 
 /// Returns the words one would have typed.
@@ -307,12 +303,12 @@ fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()>
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
     match command.clone().try_get_matches_from(words) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Usage(format!("{}: {}", entry.place, clap_message(&error)))),
+        Err(error) => Err(Failure::value(&entry.place, clap_message(&error))),
     }
 }
 
 fn wrong(entry: &ConfigKey, what: &str) -> Failure {
-    Failure::Usage(format!("{}: {} {what}", entry.place, entry.name))
+    Failure::value(&entry.place, format!("{} {what}", entry.name))
 }
 
 /// Returns the key of an option: its long name; the folder's is its own.

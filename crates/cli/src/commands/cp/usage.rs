@@ -1,0 +1,49 @@
+//! What can be wrong with the words after `cp`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Why the words make no copy.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CpError {
+    #[error(
+        "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file"
+    )]
+    AnswersFromSource,
+    #[error("--in-place writes into the files that --backup would keep")]
+    BackupInPlace,
+    #[error("--backup is for files that are replaced, and -n and --update=none replace none")]
+    BackupWithoutReplacement,
+    #[error("-Z and --context are for kernels without SELinux: use chcon or restorecon here")]
+    Context,
+    #[error("VERSION_CONTROL is '{}': it can be none, numbered, existing or simple", .0.display())]
+    Control(OsString),
+    #[error("--delete would remove the files that --backup keeps")]
+    DeleteWithBackup,
+    #[error("--delete is for folders: add -r")]
+    DeleteWithoutFolders,
+    #[error("a copy that shares blocks has the holes of its original: leave out {instead}")]
+    HolesOfSharedBlocks { instead: &'static str },
+    #[error("name what to copy, and where to")]
+    Incomplete,
+    #[error("{} is a folder: name a file in it", .0.display())]
+    InputToFolder(PathBuf),
+    #[error("- is standard input: copy it alone, and name a file for it")]
+    InputWithOthers,
+    #[error("{0} is for files: here bytes come or go only once")]
+    NotForStreams(&'static str),
+    #[error("--json prints on standard output, where the bytes go: name a file")]
+    OutputTwice,
+    #[error("--parents puts sources into a folder: name one that exists")]
+    ParentsWithoutFolder,
+    #[error("--reflink and --mechanism, --prefer or --no-zero-copy say the same thing")]
+    ReflinkTwice,
+    #[error("{from} and {to} are the same file")]
+    SameFile { from: String, to: String },
+    #[error("-T takes one source and its new name")]
+    SeveralSources,
+    #[error("-r and - do not go together: pack a folder with tar")]
+    TreeAsStream,
+}
+
+impl crate::failure::UsageError for CpError {}

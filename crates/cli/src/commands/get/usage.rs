@@ -1,0 +1,40 @@
+//! What can be wrong with the words after `get`.
+
+use std::path::PathBuf;
+
+use underpass_client::tree::Refusal;
+
+/// Why the words make no download.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GetError {
+    #[error(
+        "{0} is taken for a URL: an algorithm is given as --digest-print=ALG, sha-256 or sha-512"
+    )]
+    AlgorithmAsUrl(String),
+    #[error(
+        "{0} has no name, so --delete would remove what is in the current folder: say by -d DIR which folder is its mirror"
+    )]
+    DeleteHere(String),
+    #[error("with --delete, two of the URLs cannot share the folder {}: use a command and -d DIR for each", .0.display())]
+    DeleteShared(PathBuf),
+    #[error("a digest cannot be made of what goes to {0}: use -o FILE")]
+    DigestOfStream(String),
+    #[error("{0} ends in no name for a file: use -o FILE")]
+    Nameless(String),
+    #[error("{url} cannot be a folder here: {refusal}")]
+    NotAFolder { url: String, refusal: Refusal },
+    #[error("{} is no name for a file", .0.display())]
+    NotAName(PathBuf),
+    #[error("--digest checks one file: give one URL")]
+    OneDigest,
+    #[error("--mirror names another place of one file: give exactly one URL")]
+    OneMirrored,
+    #[error("-o FILE is one file for one URL: use -d DIR for several")]
+    OneOutput,
+    #[error("--json prints on standard output, where the bytes go: name a FILE")]
+    OutputTwice,
+    #[error("--update compares with a file, which {} is not", .0.display())]
+    UpdateOfStream(PathBuf),
+}
+
+impl crate::failure::UsageError for GetError {}

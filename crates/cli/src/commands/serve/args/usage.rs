@@ -1,0 +1,70 @@
+//! What can be wrong with the options of `serve`, each of which alone makes sense.
+
+use std::path::PathBuf;
+
+use underpass_engine::Mechanism;
+
+/// Why the options make no server.
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum OptionsError {
+    #[error("--acme gets a certificate: leave out --tls, --tls-cert and --tls-key")]
+    AcmeAndOther,
+    #[error("certificates from an authority begin with a restart of the server")]
+    AcmeLater,
+    #[error("acme = true orders certificates for the names of the site: give it names")]
+    AcmeWithoutNames,
+    #[error(
+        "--max-connections {asked}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
+    )]
+    Descriptors { asked: u32, descriptors: u64, allowed: u64 },
+    #[error("the keys of --acme would be served: {} is in {}; give another folder by --acme-state", .folder.display(), .root.display())]
+    KeysServed { folder: PathBuf, root: PathBuf },
+    #[error(
+        "--mechanism {0} works between files only, and clients are behind sockets: choose sendfile, splice, mmap or read_write, or --prefer"
+    )]
+    MechanismOfFiles(Mechanism),
+    #[error("{option} needs {other}")]
+    Needs { option: &'static str, other: &'static str },
+    #[error("--acme keeps certificates, and there is no folder for them: give one by --acme-state")]
+    NoStateFolder,
+    #[error("--redirect-http needs an address with a port: give one by --bind")]
+    RedirectWithoutPort,
+    #[error("the sandbox was made without {0}: restart the server")]
+    Sandboxed(String),
+    #[error("--tls self makes a certificate: leave out --tls-cert and --tls-key")]
+    SelfSignedAndFiles,
+    #[error(
+        "this site has no tls-cert, but others have a certificate: all addresses speak HTTPS, so give it tls-cert or acme = true, or tls-cert before the first [[site]]"
+    )]
+    SiteWithoutCertificate,
+    #[error("this site needs a root, an origin, or a redirect of /*")]
+    SiteWithoutFiles,
+    #[error("this site needs names = [\"files.example.org\"], or default = true")]
+    SiteWithoutNames,
+    #[error("HTTPS begins with a restart of the server")]
+    TlsLater,
+    #[error("there is no option --{0} (keys are the long names that serve --help lists)")]
+    Unknown(String),
+    #[error("--proxy-protocol: name the proxies that send the header by --trusted-proxy")]
+    UnnamedProxies,
+    #[error("--upload puts files into a folder, and {} is none", .0.display())]
+    UploadToFile(PathBuf),
+    #[error("{0} cannot be combined with --origin: the files are the origin's")]
+    WithOrigin(&'static str),
+    #[error("{0} needs --acme NAME, or acme = true in a [[site]]")]
+    WithoutAcme(&'static str),
+    #[error(
+        "--tls-key needs --tls-cert with a certificate; both may name one file. Without any, there is --tls self"
+    )]
+    WithoutCertificate,
+    #[error(
+        "--tls-cert needs --tls-key with its key; both may name one file. Without any, there is --tls self"
+    )]
+    WithoutKey,
+    #[error(
+        "{option}: there is no HTTPS: give --acme NAME, --tls-cert and --tls-key, or --tls self"
+    )]
+    WithoutTls { option: &'static str },
+}
+
+impl crate::failure::UsageError for OptionsError {}
