@@ -62,13 +62,13 @@ impl When {
 #[command(next_help_heading = "Transfer")]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
-    engine: EngineArgs,
+    pub(crate) engine: EngineArgs,
 
     /// Guard against changes of the source while it is read: fast (no check), detect (fail if it
     /// changed), lease (make writers wait) or snapshot (move a clone)
     #[arg(long, value_name = "LEVEL", default_value = "detect", value_parser = integrity(),
         hide_possible_values = true)]
-    integrity: Integrity,
+    pub(crate) integrity: Integrity,
 
     #[command(flatten)]
     pub(crate) show: ShowArgs,
@@ -138,21 +138,6 @@ impl EngineArgs {
 }
 
 impl MoveArgs {
-    /// Which mechanisms these arguments allow.
-    pub(crate) fn policy(&self) -> Policy {
-        self.engine.policy()
-    }
-
-    /// How sure the transfer has to be.
-    pub(crate) fn integrity(&self) -> Integrity {
-        self.integrity
-    }
-
-    /// Bytes requested in one system call, if given.
-    pub(crate) fn step(&self) -> Option<usize> {
-        self.engine.step()
-    }
-
     /// The engine's options that these arguments ask for.
     pub(crate) fn options<'a>(&self) -> Options<'a> {
         let options = Options::default().policy(self.engine.policy()).integrity(self.integrity);
@@ -203,14 +188,24 @@ fn step(text: &str) -> Result<Size, String> {
 /// A rate that lets something through.
 pub(crate) fn rate(text: &str) -> Result<Size, String> {
     match text.parse() {
-        Ok(Size(0)) => Err("a rate is at least one byte a second".to_owned()),
+        Ok(Size(0)) => {
+            Err("a rate is at least one byte a second, or nothing would arrive".to_owned())
+        }
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A time: seconds, or a number with a unit; each with or without a fraction.
+/// A time above 0, as [`duration`] takes it.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err(format!("0 is no time here: {DURATION}")),
+        time => Ok(time),
+    }
+}
+
+/// A time: seconds, or a number with a unit; each with or without a fraction.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
@@ -224,13 +219,12 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = number.parse::<f64>().ok().filter(|_| is_number);
     unit.zip(number)
-        .map(|(unit, number)| unit * number)
-        .filter(|seconds| *seconds > 0.0)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| {
-            "a time is a number of seconds above 0, or such as 500ms, 5m, 2h or 1d".to_owned()
-        })
+        .and_then(|(unit, number)| Duration::try_from_secs_f64(unit * number).ok())
+        .ok_or_else(|| DURATION.to_owned())
 }
+
+/// What a time is.
+const DURATION: &str = "a time is a number of seconds, or such as 500ms, 5m, 2h or 1d";
 
 #[cfg(test)]
 mod tests {
@@ -249,6 +243,7 @@ mod tests {
         ] {
             assert_eq!(seconds(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
         for text in ["", "0", "-1", "+1", "5x", "m", "1e3", "inf", "1 2", "0m", "1.2.3"] {
             assert!(seconds(text).is_err(), "{text}");
         }

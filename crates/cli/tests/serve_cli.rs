@@ -69,7 +69,7 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         (&["--log-file", "/nowhere/log"], 1, &["opening", "/nowhere/log"]),
         (&["--workers", "0"], 2, &["--workers"]),
         (&["--max-connections", "4000000000"], 2, &["--max-connections", "ulimit -Hn"]),
-        (&["--rate", "0"], 2, &["--rate", "nothing would ever arrive"]),
+        (&["--rate", "0"], 2, &["--rate", "nothing would arrive"]),
         (&["--timeout", "0"], 2, &["--timeout", "seconds"]),
         (&["--drain", "soon"], 2, &["--drain", "seconds"]),
         (&["--integrity", "total"], 2, &["--integrity", "snapshot"]),

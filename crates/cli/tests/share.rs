@@ -183,7 +183,7 @@ fn wrong_inputs_are_one_line() {
         (&["share", "--upload", file], 2, &["--upload", "into a folder"]),
         (&["share", "--times", "0", file], 2, &["--times"]),
         (&["share", "--for", "soon", file], 2, &["--for", "soon"]),
-        (&["share", "--for", "0m", file], 2, &["--for", "at once"]),
+        (&["share", "--for", "0m", file], 2, &["--for", "0 is no time"]),
         (&["share", "--bind", "/x", file], 2, &["/x"]),
     ] {
         let finished = run(args).failed(code, words);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use underpass_client::TlsSetup;
 use underpass_engine::{Mechanism, Policy};
-use underpass_transport::tls::{Pin, Trust, UnknownPin};
+use underpass_transport::tls::{Pin, Trust};
 
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -24,7 +24,7 @@ pub(crate) struct TlsTrustArgs {
 
     /// Trust only the server with this public key, sha256// and Base64; in addition to --cacert if
     /// that is given
-    #[arg(long = "pin", value_name = "PIN", value_parser = pin)]
+    #[arg(long = "pin", value_name = "PIN")]
     pub(crate) pins: Vec<Pin>,
 }
 
@@ -62,8 +62,4 @@ impl TlsTrustArgs {
 /// Returns whether the kernel may encrypt: unless everything has to be copied through user space.
 pub(crate) fn uses_kernel(policy: Policy) -> bool {
     policy != Policy::Require(Mechanism::ReadWrite)
-}
-
-fn pin(text: &str) -> std::result::Result<Pin, String> {
-    text.parse().map_err(|error: UnknownPin| error.to_string())
 }

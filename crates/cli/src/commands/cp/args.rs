@@ -235,7 +235,7 @@ impl CpArgs {
             _ => None,
         };
         let default = if recursive && !self.link { Follow::Never } else { Follow::Always };
-        let policy = self.movement.policy();
+        let policy = self.movement.engine.policy();
         if let Some(error) = self.contradiction(policy, backup.is_some()) {
             return Err(error.into());
         }
@@ -267,8 +267,8 @@ impl CpArgs {
             attributes_only: self.attributes_only,
             dry_run: self.dry_run,
             policy,
-            integrity: self.movement.integrity(),
-            step: self.movement.step(),
+            integrity: self.movement.integrity,
+            step: self.movement.engine.step(),
             ..CopyOptions::default()
         })
     }

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use underpass_client::{Url, input};
 use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
-use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
+use underpass_protocol::digest::{Algorithm, Digest};
 
 use crate::args::{EngineArgs, ShowArgs, algorithm, pattern, rate};
 use crate::connection::HttpClientArgs;
@@ -91,7 +91,7 @@ pub(crate) struct GetArgs {
     pub(crate) sync: bool,
 
     /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
-    #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive",
+    #[arg(long, value_name = "ALG:VALUE", conflicts_with = "recursive",
         value_hint = ValueHint::Other)]
     pub(crate) digest: Vec<Digest>,
 
@@ -119,9 +119,4 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     pub(crate) show: ShowArgs,
-}
-
-/// Reads the value of --digest.
-fn digest(text: &str) -> Result<Digest, String> {
-    text.parse().map_err(|error: UnknownDigest| error.to_string())
 }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     check_congestion(&args.stream.congestion)?;
     let show = args.movement.show;
     let listen = args.listen.as_ref();
-    let tls = args.tls.choose(from.as_ref(), listen, args.movement.policy())?;
+    let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
     let target = match (args.append, args.force) {
         _ if path == Path::new("-") && show.json => return Err(RecvError::OutputTwice.into()),

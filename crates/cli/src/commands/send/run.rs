@@ -31,7 +31,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let source = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
-    let tls = args.tls.choose(to, listen, args.movement.policy())?;
+    let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
     let stream = meet(to, listen, pin, timeout, &cancel)?;
     // From here on until all is sent, even a SIGKILL resets the connection.

@@ -45,7 +45,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     let prefix = only.map(|site| site.path_prefix.clone()).unwrap_or_default();
     let tls = certificate.as_ref().map(Certificate::credentials);
     let settings = Settings { redirect_http, ..settings_of(args, tls, sites)? };
-    let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
+    let log_file = settings.log.as_ref().map(|_| LogFile::open(args.logging.log_file.as_deref()));
     let log_file = log_file.transpose()?;
     access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
     access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
@@ -55,8 +55,8 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     let reachable = sockets::reachable(&server.addresses());
     let sandbox = Sandbox {
         access: &access,
-        user: args.user(),
-        is_enabled: args.wants_sandbox(),
+        user: args.setup.user.as_ref(),
+        is_enabled: !args.setup.no_sandbox,
         reopened: &reopened(args, certificate.as_ref()),
         has_secrets: certificate.is_some() || !is_open,
     };
@@ -74,14 +74,14 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         is_open,
         allows_anonymous_writes,
         confinement: &confinement,
-        quiet: args.is_quiet(),
+        quiet: args.logging.quiet,
     });
     share.iter().for_each(|share| share.announce());
     let control = orders.as_ref().map(Orders::control);
     if let Some(orders) = orders {
         orders.announce();
         let has_http = !server.redirects().is_empty() || !addresses.iter().all(is_tcp);
-        orders.start(has_http, args.is_quiet())?;
+        orders.start(has_http, args.logging.quiet)?;
     }
     let reload = share.is_none().then(|| Reload {
         typed: args.typed.clone(),
@@ -92,7 +92,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    serve(server, signals, log_file, reload, (args.is_quiet(), share))
+    serve(server, signals, log_file, reload, (args.logging.quiet, share))
 }
 
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have opened
@@ -110,7 +110,7 @@ fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>>
 
 /// Returns the addresses to listen on, besides sockets that other programs have opened.
 fn addresses(args: &ServeArgs, are_inherited: bool) -> Result<Vec<Address>> {
-    match args.binds() {
+    match &args.place.bind[..] {
         [] if are_inherited => Ok(Vec::new()),
         [] if args.is_acme() => sockets::addresses(&[format!(":{}", args.port())], args.port()),
         binds => sockets::addresses(binds, args.port()),

@@ -15,17 +15,15 @@ use underpass_server::access_log::LogFormat;
 use underpass_server::server::{HostPattern, MinFree, Redirect};
 
 use super::certificate::args::TlsArgs;
-use crate::args::{EngineArgs, When, integrity, seconds};
+use crate::args::{EngineArgs, When, duration, integrity, rate, seconds};
 use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
 use underpass_sandbox::User;
-use values::{
-    cache_control, header, host, min_free, on_or_off, path_prefix, rate, seconds_or_none, varying,
-};
+use values::{cache_control, header, host, min_free, on_or_off, path_prefix, varying};
 
 pub(super) use usage::OptionsError;
-pub(super) use values::{Header, time};
+pub(super) use values::Header;
 
 /// The options of `serve`.
 #[derive(Debug, Args)]
@@ -125,11 +123,11 @@ pub(super) struct OriginArgs {
 
     /// Treat a file as fresh for this time, such as 60s, if the origin says nothing about caching
     /// [default: a tenth of the time since it was changed]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) fresh: Option<Duration>,
 
     /// Serve a file for this time after it has become stale if the origin fails, such as 1d
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0")]
     pub(super) stale_if_error: Duration,
 
     /// Follow redirects of the origin to this host, such as *.hf.co or cdn.example.org:8443; can be
@@ -352,7 +350,7 @@ pub(super) struct LimitArgs {
     pub(super) timeout: Duration,
 
     /// After SIGTERM, wait this long for running transfers
-    #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds_or_none)]
+    #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = duration)]
     pub(super) drain: Duration,
 }
 
@@ -402,21 +400,6 @@ impl ServeArgs {
         &self.setup.generate
     }
 
-    /// Returns whether only addresses and errors are printed.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.logging.quiet
-    }
-
-    /// Returns the user to switch to once the sockets are open.
-    pub(crate) fn user(&self) -> Option<&User> {
-        self.setup.user.as_ref()
-    }
-
-    /// Returns whether the program confines itself.
-    pub(crate) fn wants_sandbox(&self) -> bool {
-        !self.setup.no_sandbox
-    }
-
     /// Returns the sites, of which there may be only one.
     pub(super) fn each_site(&self) -> impl Iterator<Item = &Self> {
         let only = self.sites.is_empty().then_some(self);
@@ -426,11 +409,6 @@ impl ServeArgs {
     /// Returns the config file, by a path that does not depend on the present folder.
     pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.setup.config.as_deref().and_then(|file| std::path::absolute(file).ok())
-    }
-
-    /// Returns the values of --bind.
-    pub(crate) fn binds(&self) -> &[String] {
-        &self.place.bind
     }
 
     /// Returns the port on which plain HTTP is redirected, if there is one. A server that is to be
@@ -448,17 +426,12 @@ impl ServeArgs {
 
     /// Returns whether the first address for other devices is printed as a QR code.
     pub(crate) fn prints_qr(&self) -> bool {
-        self.place.qr.is_shown() && (self.place.qr == When::Always || !self.is_quiet())
+        self.place.qr.is_shown() && (self.place.qr == When::Always || !self.logging.quiet)
     }
 
     /// Returns the port of addresses that have none of their own.
     pub(crate) fn port(&self) -> u16 {
         self.place.port.unwrap_or(if self.is_acme() { 443 } else { 5000 })
-    }
-
-    /// Returns the file of the access log; `None` for standard output or no log.
-    pub(crate) fn log_file(&self) -> Option<&PathBuf> {
-        self.logging.log_file.as_ref()
     }
 }
 

@@ -81,7 +81,7 @@ impl Orders {
         let options =
             Options { names, email: acme_email.clone(), directory: directory.clone(), state, tls };
         let acme = Acme::open(options, identities.clone())?;
-        if let Some(user) = args.user() {
+        if let Some(user) = &args.setup.user {
             for folder in acme.created() {
                 user.give(folder).with_path(Action::Writing, folder)?;
             }

@@ -6,16 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::args::time;
-use crate::args::When;
-
-/// A time such as `10m`, after which something can have been fetched.
-fn time_above_zero(text: &str) -> Result<Duration, String> {
-    match time(text)? {
-        Duration::ZERO => Err("the time would be over at once".to_owned()),
-        time => Ok(time),
-    }
-}
+use crate::args::{When, seconds};
 
 /// The options of `share`.
 #[derive(Debug, Args)]
@@ -29,7 +20,7 @@ pub(crate) struct ShareArgs {
     pub(super) upload: bool,
 
     /// End after this time, such as 10m or 1h
-    #[arg(long = "for", value_name = "TIME", value_parser = time_above_zero)]
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
     pub(super) time: Option<Duration>,
 
     /// End after this number of whole downloads or files [default: 1, unlimited with --for]
