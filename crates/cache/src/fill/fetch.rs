@@ -211,10 +211,10 @@ impl Fetch<'_> {
                 self.shared.remove(self.object().key.digest());
                 self.response(received);
             }
-            401 | 407 => self.failed(CacheErrorKind::AccessDenied),
-            403 if received.has_secrets => self.failed(CacheErrorKind::AccessDenied),
+            401 | 407 => self.denied(received),
+            403 if received.has_secrets => self.denied(received),
             400 if received.answer.connection.refusal_code().is_some_and(is_about_signature) => {
-                self.failed(CacheErrorKind::AccessDenied);
+                self.denied(received);
             }
             300..=399 if received.has_secrets => self.failed(CacheErrorKind::Redirected),
             304 => self.failed(CacheErrorKind::InvalidResponse),
@@ -255,6 +255,14 @@ impl Fetch<'_> {
     /// Returns whether a stale version may be used because the origin has failed.
     fn is_usable(&self, current: &Arc<Generation>) -> bool {
         self.shared.is_usable_on_error(&self.object().key, current)
+    }
+
+    /// Reports to the operator what the origin says, which is not for clients.
+    fn denied(&self, received: OriginResponse) {
+        let OriginResponse { answer, base, .. } = received;
+        let refusal = answer.connection.refusal(&answer.response);
+        self.shared.origin_failed(&self.object().key, &base, &refusal);
+        self.failed(CacheErrorKind::AccessDenied);
     }
 
     fn failed(&self, error: CacheErrorKind) {

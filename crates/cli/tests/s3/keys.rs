@@ -154,3 +154,82 @@ fn keys_in_an_address_are_not_printed() {
         assert!(!finished.stderr.contains("of-someone"), "{}", finished.stderr);
     }
 }
+
+#[test]
+fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
+    // They expire in two minutes, so newer ones are fetched for the first request.
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(2);
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+        let (id, expires) = match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => ("old", soon.to_string()),
+            _ => ("new", "2040-01-01T00:00:00Z".to_owned()),
+        };
+        let keys = format!(
+            r#"{{"AccessKeyId":"{id}","SecretAccessKey":"a-secret","Token":"a-session","Expiration":"{expires}"}}"#
+        );
+        sending.answer("HTTP/1.1 200 OK", keys.as_bytes());
+    });
+    let (store, here) = (store(), folder());
+    let from_service = |mut command: Command| {
+        command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
+        command.env("AWS_CONTAINER_AUTHORIZATION_TOKEN", "a-token");
+        command
+    };
+    let finished = Running::start(from_service(get(here.path(), &store))).finish();
+    let said = format!("{}{}", finished.text(), finished.stderr);
+    finished.succeeded();
+    assert_eq!((store.asked().len(), count.load(Ordering::Relaxed)), (1, 2));
+    count.store(0, Ordering::Relaxed);
+    let mut command = bare(here.path(), &["serve", "--origin", "s3://bucket"]);
+    command.env("AWS_ENDPOINT_URL_S3", store.url());
+    let node = crate::serve::node(from_service(command), folder());
+    node.get("/x").is(200, &noise(1000));
+    // The first question is whether the bucket is there.
+    assert_eq!((store.asked().len(), count.load(Ordering::Relaxed)), (3, 2));
+    node.server.signal("TERM");
+    let said = format!("{said}{}", node.server.finish().stderr);
+    for secret in ["a-secret", "a-session", "a-token"] {
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+#[test]
+fn a_service_that_has_no_newer_keys_is_named() {
+    let count = AtomicU32::new(0);
+    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+        match count.fetch_add(1, Ordering::Relaxed) {
+            0 => sending.answer(
+                "HTTP/1.1 200 OK",
+                br#"{"AccessKeyId":"old","SecretAccessKey":"a-secret","Token":"a-session"}"#,
+            ),
+            _ => sending.answer("HTTP/1.1 503 No", b""),
+        }
+    });
+    let (store, here) = (store(), folder());
+    let mut command = get(here.path(), &store);
+    command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
+    let words =
+        ["(AccessDenied)", "newer keys: asking http://127.0.0.1:", "for the keys of the container"];
+    Running::start(command).finish().failed(1, &words);
+}
+
+#[test]
+fn keys_in_a_file_behind_a_link_are_read_again() {
+    let (store, here, secrets) = (store(), folder(), folder());
+    let file = secrets.path().join("keys");
+    let write = |id: &str| {
+        let text = format!("[default]\naws_access_key_id = {id}\naws_secret_access_key = s\n");
+        fs::write(&file, text).unwrap();
+    };
+    write("old");
+    fs::create_dir(here.path().join(".aws")).unwrap();
+    std::os::unix::fs::symlink(&file, here.path().join(".aws/credentials")).unwrap();
+    let mut command = bare(here.path(), &["serve", "--origin", "s3://bucket"]);
+    command.env("AWS_ENDPOINT_URL_S3", store.url());
+    let node = crate::serve::node(command, folder());
+    write("new");
+    // The refusal at the start was the last time that they were looked for.
+    crate::rig::until("newer keys", || node.get("/x").status == 200);
+}

@@ -220,6 +220,38 @@ fn an_upload_that_cannot_be_resumed_leaves_no_parts() {
 }
 
 #[test]
+fn an_upload_whose_keys_have_expired_is_resumed_with_others() {
+    for (status, code) in [
+        ("400 Bad Request", "ExpiredToken"),
+        ("400 Bad Request", "InvalidToken"),
+        ("400 Bad Request", "RequestTimeout"),
+        ("403 Forbidden", "AccessDenied"),
+    ] {
+        let taken = Taken::default();
+        let (store, is_refusing) = (taken.clone(), Arc::new(AtomicU32::new(1)));
+        let refuses = Arc::clone(&is_refusing);
+        let origin =
+            Origin::new(move |asked, sending| match Taken::query(asked, "partNumber").as_deref() {
+                Some("3") if refuses.load(Ordering::Relaxed) == 1 => {
+                    let body = format!("<Error><Code>{code}</Code><Message>No.</Message></Error>");
+                    Taken::xml(sending, status, &body);
+                }
+                _ => store.answer(asked, sending),
+            });
+        let (here, bytes) = with_a_large_file();
+        let args = ["put", "file", "s3://bucket/x", "-j", "1", "--json", "--retries", "0"];
+        let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+        finished.failed(1, &[&format!("({code})")]);
+        assert!(!origin.asked().iter().any(|asked| asked.method == "DELETE"), "{code}");
+        is_refusing.store(0, Ordering::Relaxed);
+        let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+        assert_eq!(finished.succeeded().receipt()["resumed_at"], 32 << 20, "{code}");
+        assert!(taken.done.lock().unwrap().take() == Some(bytes), "{code}");
+        assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
 fn a_failure_in_a_body_of_success_is_a_failure() {
     let taken = Taken::default();
     let (store, count) = (taken, AtomicU32::new(0));

@@ -294,8 +294,13 @@ impl<'a> Connection<'a> {
         let body = self.incoming.memory(response.framing, MAX_UNWANTED);
         response.keeps_alive &= body.is_ok();
         response.framing = BodyFraming::Length(0);
-        let refusal = StoreRefusal::parse(&body.unwrap_or_default());
+        let mut refusal = StoreRefusal::parse(&body.unwrap_or_default());
         let has_learned = store.learn(response, &refusal, &self.signed.borrow());
+        if let Some(failure) = store.failure().filter(|_| !has_learned) {
+            let sentence = refusal.message.trim_end_matches('.');
+            let separator = if sentence.is_empty() { "" } else { "; " };
+            refusal.message = format!("{sentence}{separator}newer keys: {failure}");
+        }
         self.refusal = Some(refusal);
         has_learned
     }

@@ -32,6 +32,9 @@ pub trait Sign: fmt::Debug + Send + Sync {
     /// Learns from the refusal of a request that was signed so: the region, the time, or that new
     /// keys are needed. Returns whether the same request may succeed now.
     fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool;
+
+    /// Returns why there are no newer keys, if that is a failure; it names no keys.
+    fn failure(&self) -> Option<String>;
 }
 
 /// What was added to a request, and what was believed of the store then.
@@ -43,6 +46,8 @@ pub struct Signature {
     pub region: String,
     /// How far the clock of the store is ahead.
     pub skew: SignedDuration,
+    /// How often the keys had been replaced.
+    pub key_changes: u64,
 }
 
 impl fmt::Debug for Signature {

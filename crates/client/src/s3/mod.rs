@@ -29,6 +29,7 @@ pub use listing::{Listed, ListedPage, Pages};
 pub(crate) use location::suffix;
 pub use location::{AddressingStyle, BadLocation, Location};
 pub use multipart::CHECKSUM;
+pub use signing::is_about_signature;
 pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
 
 /// What an address of a store leaves open.
@@ -103,23 +104,6 @@ impl Store {
     pub fn credentials(&self) -> Credentials {
         Credentials::Store(Arc::<Signer>::clone(&self.signer))
     }
-}
-
-/// Returns whether a store that refuses a request with this code means the keys, the time or the region
-/// that it was signed with, and not what was requested. Not all of these have the status 403.
-#[must_use]
-pub fn is_about_signature(code: &str) -> bool {
-    matches!(
-        code,
-        "AuthorizationHeaderMalformed"
-            | "ExpiredToken"
-            | "InvalidAccessKeyId"
-            | "InvalidToken"
-            | "RequestExpired"
-            | "RequestTimeTooSkewed"
-            | "SignatureDoesNotMatch"
-            | "TokenRefreshRequired"
-    )
 }
 
 /// Returns the URL of an object of a bucket, whose key is escaped as in a URL.

@@ -32,8 +32,10 @@ struct State {
     region: String,
     /// How far the clock of the store is ahead.
     skew: SignedDuration,
-    /// When keys were last looked for, and whether others were found then.
-    searched: Option<(Instant, bool)>,
+    /// How often the keys were replaced.
+    key_changes: u64,
+    /// When keys were last looked for, and why newer ones could not be had then.
+    searched: Option<(Instant, Option<String>)>,
 }
 
 impl Signer {
@@ -42,6 +44,7 @@ impl Signer {
             keys: keys.map(Arc::new),
             region: region.to_owned(),
             skew: SignedDuration::ZERO,
+            key_changes: 0,
             searched: None,
         };
         let (state, region) = (Mutex::new(state), region.to_owned());
@@ -63,33 +66,41 @@ impl Signer {
     }
 
     /// Replaces keys that are about to expire. One thread looks for others while the rest uses the
-    /// old ones, and so do all if there are none.
+    /// old ones, or waits for it if these have expired. All use the old ones if there are no others.
     fn refresh(&self) {
-        let is_due = {
-            let state = self.state();
-            let soon = SystemTime::now() + EARLY;
-            let expires = state.keys.as_ref().and_then(|keys| keys.expires);
-            expires.is_some_and(|expires| expires < soon)
+        let expires = self.state().keys.as_ref().and_then(|keys| keys.expires);
+        let Some(expires) = expires.filter(|expires| *expires < SystemTime::now() + EARLY) else {
+            return;
         };
-        if is_due && let Ok(_guard) = self.search.try_lock() {
+        let guard = match expires <= SystemTime::now() {
+            true => Some(self.search.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => self.search.try_lock().ok(),
+        };
+        if guard.is_some() {
             self.search();
         }
     }
 
-    /// Looks for keys, unless that was done just before; returns whether there are others now.
-    fn search(&self) -> bool {
-        let searched = self.state().searched;
-        if let Some((_, found)) = searched.filter(|(at, _)| at.elapsed() < SEARCH_INTERVAL) {
-            return found;
+    /// Looks for keys, unless that was done just before.
+    fn search(&self) {
+        let is_recent = |(at, _): &(Instant, _)| at.elapsed() < SEARCH_INTERVAL;
+        if self.state().searched.as_ref().is_some_and(is_recent) {
+            return;
         }
-        let keys = self.chain.find().ok().flatten().map(|(keys, _)| Arc::new(keys));
+        let found = self.chain.find();
         let mut state = self.state();
-        let is_new = keys.is_some() && keys != state.keys;
-        state.searched = Some((Instant::now(), is_new));
-        if is_new {
-            state.keys = keys;
-        }
-        is_new
+        let failure = match found {
+            Ok(Some((keys, _))) => {
+                if state.keys.as_deref() != Some(&keys) {
+                    state.keys = Some(Arc::new(keys));
+                    state.key_changes += 1;
+                }
+                None
+            }
+            Ok(None) => Some("where the keys came from there are none any more".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        state.searched = Some((Instant::now(), failure));
     }
 }
 
@@ -113,12 +124,12 @@ impl Sign for Signer {
         fields: &[(&str, &str)],
     ) -> Result<Signature, ClientError> {
         self.refresh();
-        let (keys, region, skew) = {
+        let (keys, region, skew, key_changes) = {
             let state = self.state();
-            (state.keys.clone(), state.region.clone(), state.skew)
+            (state.keys.clone(), state.region.clone(), state.skew, state.key_changes)
         };
         let Some(keys) = keys else {
-            return Ok(Signature { fields: Vec::new(), region, skew });
+            return Ok(Signature { fields: Vec::new(), region, skew, key_changes });
         };
         let now = Timestamp::now().checked_add(skew).unwrap_or_else(|_| Timestamp::now());
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -143,7 +154,7 @@ impl Sign for Signer {
             UnsignedRequest { method, url, fields, payload, time: &time, region: &region };
         let value = unsigned.authorize(&keys);
         added.push(("Authorization", value));
-        Ok(Signature { fields: added, region, skew })
+        Ok(Signature { fields: added, region, skew, key_changes })
     }
 
     fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool {
@@ -159,7 +170,12 @@ impl Sign for Signer {
                 return true;
             }
         }
-        if response.status != 403 && !matches!(refusal.code.as_str(), "ExpiredToken") {
+        // The refusal of a HEAD request has no code, and is 400 for a token that has expired.
+        let is_about_keys = matches!(
+            refusal.code.as_str(),
+            "" | "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired"
+        );
+        if response.status != 403 && !(response.status == 400 && is_about_keys) {
             return false;
         }
         let date = response.fields.get("date").and_then(parse_date);
@@ -174,7 +190,16 @@ impl Sign for Signer {
             return false;
         }
         let _guard = self.search.lock().unwrap_or_else(PoisonError::into_inner);
-        self.search()
+        // Another request may have had them replaced while this one was on its way.
+        let has_newer = || self.state().key_changes != signed.key_changes;
+        has_newer() || {
+            self.search();
+            has_newer()
+        }
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.state().searched.as_ref().and_then(|(_, failure)| failure.clone())
     }
 }
 
@@ -194,8 +219,12 @@ const MAX_SKEW: SignedDuration = SignedDuration::from_mins(4);
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
     use crate::http::TlsSetup;
+    use crate::s3::credentials::Source;
 
     #[test]
     fn what_one_request_has_learned_helps_all_that_were_under_way() {
@@ -219,5 +248,87 @@ mod tests {
             // A request that was signed with what was learned has nothing more to learn.
             assert!(!signer.learn(&response, &refusal, &sign()), "{code}");
         }
+    }
+
+    /// A signer whose keys expire in this time, and a service that has newer ones a moment later, or
+    /// none.
+    fn expiring(seconds: i64, has_newer: bool) -> Signer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let _ = stream.read(&mut [0; 4096]);
+                std::thread::sleep(Duration::from_millis(300));
+                let body = r#"{"AccessKeyId":"new","SecretAccessKey":"s","Expiration":"2040-01-01T00:00:00Z"}"#;
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                let all =
+                    if has_newer { head + body } else { "HTTP/1.1 500 No\r\n\r\n".to_owned() };
+                let _ = stream.write_all(all.as_bytes());
+            }
+        });
+        let url = Url::parse(&url).expect("a URL");
+        let sources = vec![Source::Container { url, token: None, token_file: None }];
+        let chain = Chain::new(sources, TlsSetup::default());
+        let expires = Timestamp::now() + SignedDuration::from_secs(seconds);
+        let keys = Keys { id: "old".to_owned(), secret: "s".to_owned(), ..Keys::default() };
+        let keys = Keys { expires: Some(expires.into()), ..keys };
+        Signer::new(chain, Some(keys), "us-east-1", false)
+    }
+
+    /// Signs a request; returns whether that was by the newer keys.
+    fn is_newer(signer: &Signer) -> bool {
+        let url = Url::parse("http://localhost/bucket/key").expect("a URL");
+        let signature = signer.sign("GET", &url, &[]).expect("a signature");
+        signature.fields.iter().any(|(_, value)| value.contains("Credential=new/"))
+    }
+
+    #[test]
+    fn no_request_is_signed_by_keys_that_have_expired_if_there_are_newer_ones() {
+        let signer = expiring(-60, true);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert!(is_newer(&signer)));
+            }
+        });
+        assert_eq!(signer.state().key_changes, 1);
+        // Keys that are still good are used while others are fetched.
+        let signer = expiring(60, true);
+        let count = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| is_newer(&signer))).collect();
+            all.into_iter().filter_map(|one| one.join().ok()).filter(|newer| *newer).count()
+        });
+        assert!(count >= 1 && is_newer(&signer));
+        // An hour before, there is no reason to.
+        assert!(!is_newer(&expiring(3600, true)));
+    }
+
+    #[test]
+    fn a_service_without_newer_keys_is_named_when_the_old_ones_are_refused() {
+        let signer = expiring(-60, false);
+        assert!(!is_newer(&signer));
+        let failure = signer.failure().expect("a failure");
+        assert!(failure.starts_with("asking http://127.0.0.1:"), "{failure}");
+        assert!(failure.contains("for the keys of the container"), "{failure}");
+    }
+
+    #[test]
+    fn keys_that_another_request_has_replaced_are_used_after_a_refusal() {
+        let signer = expiring(-60, true);
+        let url = Url::parse("http://localhost/bucket/key").expect("a URL");
+        let before = Signature { region: "us-east-1".to_owned(), ..Signature::default() };
+        assert!(is_newer(&signer));
+        let refused = |head: &str, code: &str, signed: &Signature| {
+            let response = Response::parse(head.as_bytes(), "HEAD").expect("a head");
+            let refusal = StoreRefusal { code: code.to_owned(), ..StoreRefusal::default() };
+            signer.learn(&response, &refusal, signed)
+        };
+        let (denied, bad) = ("HTTP/1.1 403 No\r\n\r\n", "HTTP/1.1 400 No\r\n\r\n");
+        assert!(refused(denied, "AccessDenied", &before));
+        // So says a store of an expired token to a HEAD request, and to others.
+        assert!(refused(bad, "", &before));
+        assert!(refused(bad, "ExpiredToken", &before));
+        assert!(!refused(bad, "InvalidArgument", &before));
+        let now = signer.sign("GET", &url, &[]).expect("a signature");
+        assert!(!refused(denied, "AccessDenied", &now));
     }
 }

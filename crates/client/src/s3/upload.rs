@@ -11,6 +11,7 @@ use underpass_transport::tls::SessionFacts;
 use url::Url;
 
 use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split, whole_tag};
+use super::signing::is_about_signature;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
@@ -432,6 +433,11 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
             UploadError::Precondition { .. } => true,
+            // With other keys, or later, it may go on.
+            UploadError::Client(ClientError::Status { code, .. }) if is_about_signature(code) => {
+                false
+            }
+            error if error.is_temporary() => false,
             error => error.status().is_some_and(|status| matches!(status, 400 | 404 | 412)),
         };
         // What no later call could find must not stay at the store.

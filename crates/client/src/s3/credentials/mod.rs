@@ -86,13 +86,16 @@ pub enum Source {
 impl Source {
     /// Returns the folders of the files that it reads again when keys are replaced.
     fn folders(&self) -> Vec<PathBuf> {
-        let files = match self {
+        let files: Vec<&PathBuf> = match self {
             Self::Profile(files) => files.credentials.iter().chain(files.config.as_ref()).collect(),
             Self::WebIdentity { token_file, .. } => vec![token_file],
             Self::Container { token_file: Some(token_file), .. } => vec![token_file],
             Self::Keys(_) | Self::Container { .. } | Self::Metadata { .. } => Vec::new(),
         };
-        let folders = files.into_iter().filter_map(|file| file.parent());
+        // A file may be a link into another folder.
+        let linked = files.iter().filter_map(|file| file.canonicalize().ok());
+        let all: Vec<_> = files.iter().map(|file| (*file).clone()).chain(linked).collect();
+        let folders = all.iter().filter_map(|file| file.parent());
         folders.filter(|folder| folder.is_dir()).map(Path::to_owned).collect()
     }
 
