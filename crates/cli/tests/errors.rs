@@ -168,10 +168,12 @@ fn what_goes_to_a_closed_stream_is_an_error() {
 }
 
 #[test]
-fn receipts_and_names_that_cannot_be_printed_are_an_error() {
+fn receipts_names_and_help_that_cannot_be_printed_are_an_error() {
     let here = folder();
     fs::write(here.path().join("f"), "bytes").unwrap();
-    for command in ["cp --json f a", "cp -v f b", "--print-manpage"] {
+    for command in
+        ["cp --json f a", "cp -v f b", "--print-manpage", "--help", "get -h", "--version"]
+    {
         let (code, told) = shell(here.path(), &format!("exec $0 {command} >/dev/full"));
         assert_eq!(code, Some(1), "{command}: {told}");
         assert!(told.contains("writing standard output: No space left on device"), "{told}");

@@ -105,9 +105,8 @@ pub(crate) fn sum(show: ShowArgs, receipt: &Receipt) {
 /// Prints help as it is, and what was typed wrongly in one line; returns the exit code.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone away wants no more.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        print(|| error.print());
+        return all_printed().map_or_else(|unprinted| failure(&unprinted), |()| ExitCode::SUCCESS);
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // There is no way to report that standard error is closed.
@@ -135,10 +134,15 @@ pub(crate) fn pin(pin: Pin) {
 
 /// Prints what was generated, as it is, on standard output.
 pub(crate) fn bytes(bytes: &[u8]) {
+    print(|| std::io::stdout().write_all(bytes));
+}
+
+/// Calls what prints on standard output, and remembers its failure.
+fn print(write: impl FnOnce() -> std::io::Result<()>) {
     let mut stdout = std::io::stdout();
     let written = match was_closed(&stdout) {
         true => Err(Errno::BADF.into()),
-        false => stdout.write_all(bytes).and_then(|()| stdout.flush()),
+        false => write().and_then(|()| stdout.flush()),
     };
     if let Err(error) = written {
         LOST.get_or_init(|| error);
