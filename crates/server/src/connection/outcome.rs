@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     Changed,
     /// The engine failed.
     Engine(Error),
-    /// The client has left while the origin was waited for.
+    /// The client has left while something was waited for, or the server ends.
     Left,
     /// The rest will not come from the origin.
     Origin(underpass_cache::CacheError),

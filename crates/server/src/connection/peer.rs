@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -51,6 +51,10 @@ pub(crate) struct Peer {
     pub(crate) written: Cell<u64>,
     /// Whether it was closed for lack of progress.
     is_expired: Cell<bool>,
+    /// Whether the response that it was sending is given up.
+    is_given_up: Cell<bool>,
+    /// Wakes the task that waits until the socket takes more.
+    writer: RefCell<Option<Waker>>,
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
@@ -111,6 +115,8 @@ impl Peer {
             seen: Cell::new((0, 0)),
             written: Cell::new(0),
             is_expired: Cell::new(false),
+            is_given_up: Cell::new(false),
+            writer: RefCell::default(),
             is_reset: Cell::new(false),
             download: Cell::default(),
             pending: RefCell::default(),
@@ -277,6 +283,11 @@ impl Peer {
         self.is_expired.get()
     }
 
+    /// Returns whether the response that it was sending is given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.get()
+    }
+
     /// Returns the bytes written to the socket that the peer's kernel has acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
@@ -325,22 +336,29 @@ impl Peer {
 
     /// Ends the connection during any activity: with a reset if a response is not whole.
     pub(crate) fn terminate(&self) {
-        match self.activity.get() {
+        let how = match self.activity.get() {
             Activity::Sending => {
                 // A socket that cannot be reset is closed already.
                 let _ = socket::arm_reset(&self.socket);
+                self.is_given_up.set(true);
+                if let Some(writer) = self.writer.take() {
+                    writer.wake();
+                }
+                // If the other direction ended here, a client that reads at this moment would see an
+                // end before the reset, and take a part for the whole.
+                Shutdown::Read
             }
-            Activity::Idle => self.send_close_notify(),
-            _ => {}
-        }
-        // This wakes the task that waits for the socket; a half-read request may still be answered.
-        let is_answered = match self.activity.get() {
-            Activity::Reading | Activity::Discarding => true,
-            // The response is that there are too many connections.
-            Activity::Idle => self.is_reserve && self.session().is_none(),
-            _ => false,
+            // A half-read request may still be answered.
+            Activity::Reading | Activity::Discarding => Shutdown::Read,
+            Activity::Idle => {
+                self.send_close_notify();
+                // The response is that there are too many connections.
+                let is_answered = self.is_reserve && self.session().is_none();
+                if is_answered { Shutdown::Read } else { Shutdown::Both }
+            }
+            Activity::Handshaking | Activity::Waiting | Activity::Receiving => Shutdown::Both,
         };
-        let how = if is_answered { Shutdown::Read } else { Shutdown::Both };
+        // This wakes the task that waits for the socket.
         let _ = shutdown(&self.socket, how);
     }
 
@@ -452,10 +470,18 @@ impl Peer {
         }
     }
 
-    /// Waits until the socket takes more, after it refused to.
+    /// Waits until the socket takes more, after it refused to, or the response is given up.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         self.socket.is_not_ready(Interest::WRITABLE);
-        self.socket.ready(Interest::WRITABLE).await
+        let mut ready = pin!(self.socket.ready(Interest::WRITABLE));
+        std::future::poll_fn(|context| {
+            if self.is_given_up.get() {
+                return Poll::Ready(Ok(()));
+            }
+            self.writer.replace(Some(context.waker().clone()));
+            ready.as_mut().poll(context)
+        })
+        .await
     }
 }
 

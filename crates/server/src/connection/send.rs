@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
-use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait};
+use underpass_engine::{
+    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, socket,
+};
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
@@ -298,6 +300,10 @@ impl<'a> Slow<'a> {
     }
 
     async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
+        if !is_chunked {
+            // An orderly end would make a part look whole, even if this process is killed.
+            let _ = socket::arm_reset(&self.peer.socket);
+        }
         loop {
             // A client that counts no bytes must not take a part for the whole.
             let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
@@ -308,6 +314,8 @@ impl<'a> Slow<'a> {
         }
         if is_chunked {
             self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
+        } else {
+            let _ = socket::disarm_reset(&self.peer.socket);
         }
     }
 
@@ -336,6 +344,10 @@ impl<'a> Slow<'a> {
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
             let begun = self.worker.turns.begin().await;
+            if !self.should_continue() {
+                self.outcome.report.add(transfer.report());
+                return false;
+            }
             let usage = &mut self.outcome.usage;
             let advanced = advance(&self.worker.shared.settings, &mut transfer, usage);
             drop(begun);
@@ -403,11 +415,10 @@ impl<'a> Slow<'a> {
 
     /// Returns whether the response is still worth sending.
     fn should_continue(&mut self) -> bool {
-        if self.peer.is_expired() {
-            self.fail(Failure::Stalled);
-            return false;
+        if self.peer.is_given_up() {
+            self.fail(if self.peer.is_expired() { Failure::Stalled } else { Failure::Left });
         }
-        true
+        !self.peer.is_given_up()
     }
 
     /// Has helpers bring in the pages of the next turn, if they are missing.
@@ -459,7 +470,7 @@ impl<'a> Slow<'a> {
 
     fn fail(&mut self, failure: Failure) {
         // A socket that cannot be reset is closed already.
-        let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
+        let _ = socket::arm_reset(&self.peer.socket);
         self.outcome.failure = Some(failure);
     }
 }

@@ -1,7 +1,7 @@
 //! Limits: connections, bytes a second, and the end.
 
-use std::io;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::rig::{Running, Site, pattern, request, wait_until};
 
@@ -99,6 +99,31 @@ fn a_stop_does_not_wait() {
     wait_until("it has ended", || site.has_ended());
     assert_eq!(client.end().map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
     assert_eq!(site.finish().cut_off, 1);
+}
+
+#[test]
+fn a_body_without_a_length_that_is_cut_off_never_looks_whole() {
+    let site = Site::new();
+    let long = "x".repeat(240);
+    for at in 0..20_000 {
+        fs::File::create(site.path(&format!("{at:05}{long}"))).unwrap();
+    }
+    let site = site.start();
+    let mut client = site.connect();
+    client.send("GET /?ndjson HTTP/1.0\r\n\r\n");
+    let head = client.head().unwrap();
+    assert_eq!((head.status, head.field("Content-Length")), (200, None));
+    // It reads all that comes, so that nothing keeps an orderly end from arriving at once.
+    let mut taken = client.take(200 << 10).unwrap().len();
+    site.control.stop();
+    let end = loop {
+        match client.take(16 << 10) {
+            Ok(more) => taken += more.len(),
+            Err(error) => break error.kind(),
+        }
+    };
+    let is_whole = taken > 20_000 * long.len();
+    assert!(is_whole || end == io::ErrorKind::ConnectionReset, "{taken} bytes look whole: {end}");
 }
 
 #[test]
