@@ -102,28 +102,31 @@ fn unread_listings_hold_no_threads() {
 #[test]
 fn a_listing_that_is_made_for_each_client_is_whole() {
     let site = Site::new();
-    // With such names it is too long to be held in memory for several.
-    let long = "x".repeat(240);
-    for at in 0..30_000 {
-        fs::File::create(site.path(&format!("{at:05}{long}"))).unwrap();
+    for at in 0..10_100 {
+        fs::File::create(site.path(&format!("{at:05}"))).unwrap();
     }
     let site = site.start();
-    let (plain, gzip) = ([].as_slice(), ["Accept-Encoding: gzip"].as_slice());
-    let requests = [plain, gzip, plain, gzip].map(|fields| request("GET", "/?ndjson", fields));
+    // The length of such a listing is known to nobody before it is made, so it is not shared.
+    let properties = r#"<propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>"#;
+    let len = format!("Content-Length: {}", properties.len());
+    let (plain, gzip) = (["Depth: 1", &len, "X: y"], ["Depth: 1", &len, "Accept-Encoding: gzip"]);
+    let requests =
+        [plain, gzip, plain, gzip].map(|fields| request("PROPFIND", "/", &fields) + properties);
     let mut clients = asking(&site, &requests);
     let mut gzipped = 0;
     for client in &mut clients {
         let reply = client.reply();
         let mut text = reply.text();
         if reply.field("Content-Encoding") == Some("gzip") {
-            assert!(reply.body.len() < 3 << 20, "{}", reply.body.len());
+            assert!(reply.body.len() < 1 << 20, "{}", reply.body.len());
             text.clear();
             flate2::read::GzDecoder::new(&*reply.body).read_to_string(&mut text).unwrap();
         }
         gzipped += usize::from(reply.field("Content-Encoding").is_some());
-        let mut names: Vec<_> = text.lines().map(|line| line[9..14].to_owned()).collect();
+        let hrefs = text.split("href>/").skip(1).filter(|rest| !rest.starts_with('<'));
+        let mut names: Vec<_> = hrefs.map(|rest| rest[..5].to_owned()).collect();
         names.sort();
-        assert!(names == (0..30_000).map(|at| format!("{at:05}")).collect::<Vec<_>>());
+        assert!(names == (0..10_100).map(|at| format!("{at:05}")).collect::<Vec<_>>());
     }
     assert_eq!(gzipped, 2);
 }

@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::server::limits::priority::step_back;
+
 /// The unit by which bounded resources are shared: an IPv4 address, an IPv6 network of 64 bits, or
 /// all clients of unix sockets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,8 +123,7 @@ impl DiskQueue {
 
     /// Runs jobs until none is left.
     fn work(&self) {
-        // If the call is refused, only the priority differs.
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        step_back();
         while let Some(job) = self.next() {
             // A job that panics drops the sender that its client waits for, and the client gets an
             // error.
@@ -162,9 +163,6 @@ impl fmt::Debug for DiskQueue {
         f.debug_struct("DiskQueue").field("name", &self.name).finish_non_exhaustive()
     }
 }
-
-/// The lowest priority: about a hundredth of the processor if workers want all of it.
-const NICENESS: i32 = 19;
 
 /// The number of bytes for the stack of a thread. Compression of a listing begins with tables of
 /// some 300 KiB on the stack, several times that without optimization.
