@@ -97,14 +97,30 @@ impl Taken {
             }
             "GET" => {
                 let parts = self.parts.lock().unwrap();
+                let after =
+                    Self::query(asked, "part-number-marker").map_or(0, |it| it.parse().unwrap());
+                // A page has one part.
+                let page: Vec<_> =
+                    parts.iter().filter(|(number, _)| **number > after).take(1).collect();
+                let more = page.first().filter(|(number, _)| parts.keys().any(|it| it > number));
+                let next = more.map_or(String::new(), |(number, _)| {
+                    format!(
+                        "<NextPartNumberMarker>{number}</NextPartNumberMarker>\
+                     <IsTruncated>true</IsTruncated>"
+                    )
+                });
                 let part = |(number, body): (&usize, &Vec<u8>)| {
                     let len = body.len();
                     format!(
                         "<Part><PartNumber>{number}</PartNumber><ETag>&quot;t{number}&quot;</ETag><Size>{len}</Size></Part>"
                     )
                 };
-                let list: String = parts.iter().map(part).collect();
-                Self::xml(sending, "200 OK", &format!("<ListPartsResult>{list}</ListPartsResult>"));
+                let list: String = page.into_iter().map(part).collect();
+                Self::xml(
+                    sending,
+                    "200 OK",
+                    &format!("<ListPartsResult>{list}{next}</ListPartsResult>"),
+                );
             }
             "POST" => {
                 let text = String::from_utf8(asked.body.clone()).unwrap();

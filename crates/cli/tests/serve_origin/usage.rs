@@ -67,6 +67,27 @@ fn rules_hold_before_anything_is_looked_up() {
 }
 
 #[test]
+fn the_methods_that_are_told_are_those_that_are_allowed() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let open = Node::new(&origin.url(), &[]);
+    let with_users = Node::new(&origin.url(), &["--auth", "a:b@/:rw", "--auth", "@/"]);
+    let far = "X-Forwarded-For: 192.0.2.1";
+    for (node, lines, allowed) in [
+        (&open, &[][..], "GET, HEAD, OPTIONS, PURGE"),
+        // Without users, only this machine may.
+        (&open, &[far], "GET, HEAD, OPTIONS"),
+        (&with_users, &[far], "GET, HEAD, OPTIONS, PURGE"),
+    ] {
+        let options = node.ask("OPTIONS", "/a", lines);
+        assert_eq!((options.status, options.field("allow")), (204, Some(allowed)));
+        let refused = node.ask("PUT", "/a", &[lines, &["Content-Length: 0"]].concat());
+        let told = if refused.status == 405 { refused.field("allow") } else { Some(allowed) };
+        assert_eq!(told, Some(allowed), "{}", refused.head);
+    }
+}
+
+#[test]
 fn a_purged_object_is_fetched_again() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));

@@ -41,6 +41,14 @@ pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
     }
 }
 
+/// Returns the methods for what an origin has. Which user it is may not be known yet.
+pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
+    match ctx.settings().access.has_users() || ctx.is_from_here() {
+        true => "GET, HEAD, OPTIONS, PURGE",
+        false => "GET, HEAD, OPTIONS",
+    }
+}
+
 /// Declares everything below a path stale.
 async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
     let prefix = target.query.get("prefix").unwrap_or_default();

@@ -66,7 +66,7 @@ pub(crate) async fn respond(
     }
     if !matches!(ctx.request.method, Method::Get | Method::Head) {
         let mut response = ctx.error(405, "");
-        response.add_field("Allow", "GET, HEAD, OPTIONS, PURGE");
+        response.add_field("Allow", operate::methods(ctx));
         return response;
     }
     if has_passed(&ctx.request, cache.id()) {

@@ -295,7 +295,7 @@ fn options(ctx: &RequestContext<'_>) -> Response {
     let mut response = Response::empty(204);
     let changes = &ctx.settings().changes;
     if ctx.settings().cache.is_some() {
-        response.add_field("Allow", "GET, HEAD, OPTIONS");
+        response.add_field("Allow", operate::methods(ctx));
     } else {
         response.add_field("Allow", changes::methods(changes));
         // Class 2 are the locks, which only those need that can write.
