@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
 use crate::rig::{Finished, Running, folder, has, names, noise, underpass, until};
@@ -168,6 +170,43 @@ fn two_urls_do_not_become_one_file() {
     fs::write(here.path().join("list"), format!("{a}\n{b}\n out=g\n{a}\n")).unwrap();
     get(here.path(), &["-i", "list", "-d", "new", "--parallel", "1"]).succeeded();
     assert_eq!((has("new/f"), has("new/g")), ("one".to_owned(), "two".to_owned()));
+}
+
+#[test]
+fn two_urls_do_not_become_one_file_where_case_does_not_matter() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 128) else { return };
+    let origin = Origin::start();
+    let old = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    origin.set("/README", Page::new(b"one", &[old]));
+    origin.set("/readme", Page::new(b"two", &[old]));
+    let (a, b) = (origin.url("/README"), origin.url("/readme"));
+    for (number, options) in
+        [&[][..], &["-f"], &["-N"], &["-f", "--parallel", "2"]].into_iter().enumerate()
+    {
+        let dir = number.to_string();
+        let args = [&[a.as_str(), &b, "-d", &dir], options].concat();
+        let words = ["has that name already in another case", "name another file"];
+        get(&mounted.root(), &args).failed(1, &words);
+        let there = names(&mounted.root().join(dir));
+        assert!(there == ["README"] || there == ["readme"], "{there:?}");
+    }
+}
+
+#[test]
+fn a_folder_with_two_paths_does_not_take_two_files_for_one() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/a", Page::new(b"one", &[]));
+    origin.set("/b", Page::new(b"two", &[]));
+    fs::create_dir(here.path().join("dir")).unwrap();
+    std::os::unix::fs::symlink("dir", here.path().join("link")).unwrap();
+    let (a, b) = (origin.url("/a"), origin.url("/b"));
+    fs::write(here.path().join("list"), format!("{a}\n out=dir/f\n{b}\n out=link/f\n")).unwrap();
+    get(here.path(), &["-i", "list", "-f"]).failed(1, &["has that name already"]);
+    // Two names in one folder, which differ in case, are two files here.
+    fs::write(here.path().join("list"), format!("{a}\n out=dir/g\n{b}\n out=link/G\n")).unwrap();
+    get(here.path(), &["-i", "list", "-f"]).succeeded();
+    assert_eq!(fs::read(here.path().join("dir/g")).unwrap(), b"one");
+    assert_eq!(fs::read(here.path().join("dir/G")).unwrap(), b"two");
 }
 
 #[test]

@@ -29,6 +29,7 @@ use super::error::ClientError;
 use super::http::{HttpClient, Request};
 use task::TreeFetch;
 
+pub use dest::ignores_case;
 pub use error::{TreeDone, TreeError, TreeFailed, TreeMethod};
 pub use options::{OnEvent, PathFilter, Reason, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};

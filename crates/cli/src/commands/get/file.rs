@@ -1,11 +1,10 @@
 //! Fetches one file.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
@@ -19,6 +18,7 @@ use super::args::GetArgs;
 use super::destination::Destination;
 use super::list::Item;
 use super::sums::ChecksumList;
+use super::taken::TakenNames;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
@@ -36,8 +36,8 @@ pub(super) struct Files<'f> {
     pub(super) sums: Option<ChecksumList>,
     /// The number of files at once.
     pub(super) parallel: usize,
-    /// The files that this command has fetched, or begun to, from where, and with which digests.
-    pub(super) taken: Mutex<HashMap<PathBuf, (Url, Vec<Digest>)>>,
+    /// The files that this command has fetched, or begun to.
+    pub(super) taken: TakenNames,
 }
 
 impl Files<'_> {
@@ -50,7 +50,7 @@ impl Files<'_> {
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let suggested = || asker.suggested_name(&remote.url);
         let destination = Destination::of(args, item, suggested, cancel)?;
-        if !self.take(item, &destination)? {
+        if !self.taken.take(item, &destination, args.show.quiet)? {
             return Ok(());
         }
         options.expected.extend(self.expected(item, &destination)?);
@@ -75,37 +75,6 @@ impl Files<'_> {
             _ => work(),
         };
         finish(args, &item.url, destination, outcome, started.elapsed(), new_dir)
-    }
-
-    /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
-    /// same command would replace it, or be taken for it if size and time are the same.
-    fn take(&self, item: &Item, destination: &Destination) -> Result<bool> {
-        if matches!(destination, Destination::Stream(_)) {
-            return Ok(true);
-        }
-        let path = destination.path();
-        let own = (item.url.clone(), item.digests.clone());
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(earlier) = taken.get(path) else {
-            taken.insert(path.to_owned(), own);
-            return Ok(true);
-        };
-        if *earlier == own {
-            if !self.args.show.quiet {
-                output::note(&format!("{} was named twice", shown(&item.url)));
-            }
-            return Ok(false);
-        }
-        let hint = match earlier.0 == item.url {
-            true => "give it the same checksum= each time",
-            false => "name another file by -o, or by out= in a list",
-        };
-        Err(Failure::line(format!(
-            "fetching {} to {}: {} has that name already ({hint})",
-            shown(&item.url),
-            path.display(),
-            shown(&earlier.0)
-        )))
     }
 
     /// Returns the digests that a list and --check have for a file.

@@ -8,6 +8,7 @@ mod print;
 mod progress;
 mod run;
 mod sums;
+mod taken;
 mod tree;
 mod usage;
 

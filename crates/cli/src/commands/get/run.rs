@@ -16,6 +16,7 @@ use super::destination::is_stream;
 use super::file::Files;
 use super::list::{self, Item};
 use super::sums::ChecksumList;
+use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{progress, tree};
 use crate::failure::{Failure, Result, WithPath};
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
         sums: sums(args, &tls, &cancel)?,
         parallel,
-        taken: Mutex::default(),
+        taken: TakenNames::default(),
     };
     fetch_all(&files, &items)
 }

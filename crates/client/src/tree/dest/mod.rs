@@ -23,6 +23,7 @@ use underpass_engine::{Report, buffered};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
+pub use self::placed::ignores_case;
 use super::paths::PARTIAL;
 use super::write_log::WriteLog;
 use crate::download::keep_mode;

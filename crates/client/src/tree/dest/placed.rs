@@ -74,9 +74,10 @@ impl PlacedFiles {
     }
 }
 
-/// Whether names in a folder lead to the same file whatever their case. Where nothing can be made it
-/// does not matter.
-fn ignores_case(folder: &OwnedFd) -> bool {
+/// Returns whether names in a folder lead to the same file whatever their case, for which a file is made
+/// there and removed. Where nothing can be made it does not matter.
+#[must_use]
+pub fn ignores_case(folder: &OwnedFd) -> bool {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let made = openat(folder, PROBE, flags, Mode::RUSR | Mode::WUSR);
     if !matches!(made, Ok(_) | Err(Errno::EXIST)) {

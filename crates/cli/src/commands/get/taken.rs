@@ -1,0 +1,77 @@
+//! The names that the files of one command have taken.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::fstat;
+use underpass_client::Url;
+use underpass_client::tree::ignores_case;
+use underpass_engine::atomic_file::fold_case;
+use underpass_protocol::digest::Digest;
+use underpass_receipt::shown;
+
+use super::destination::Destination;
+use super::list::Item;
+use crate::failure::{Failure, Result, WithPath};
+use crate::output;
+
+/// The files that a command has fetched, or begun to.
+#[derive(Debug, Default)]
+pub(super) struct TakenNames(Mutex<HashMap<Folded, Vec<TakenName>>>);
+
+/// Device and inode of a folder, and a name in it as a file system may compare it that ignores case.
+type Folded = (u64, u64, Vec<u8>);
+
+/// Where a file comes from, and which digests it must have.
+#[derive(Debug)]
+struct TakenName {
+    name: OsString,
+    url: Url,
+    digests: Vec<Digest>,
+}
+
+impl TakenNames {
+    /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
+    /// same command would replace it, or be taken for it if size and time are the same.
+    pub(super) fn take(&self, item: &Item, to: &Destination, is_quiet: bool) -> Result<bool> {
+        let Destination::Named { path, folder, name, .. } = to else { return Ok(true) };
+        let found = fstat(folder).with_path("reading", path)?;
+        let folded = (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = taken.entry(folded).or_default();
+        if let Some(earlier) = alike.iter().find(|it| it.name == *name) {
+            if earlier.url == item.url && earlier.digests == item.digests {
+                if !is_quiet {
+                    output::note(&format!("{} was named twice", shown(&item.url)));
+                }
+                return Ok(false);
+            }
+            return Err(earlier.in_the_way(item, path, ""));
+        }
+        if let Some(earlier) = alike.first().filter(|_| ignores_case(folder)) {
+            return Err(earlier.in_the_way(item, path, " in another case"));
+        }
+        let (url, digests) = (item.url.clone(), item.digests.clone());
+        alike.push(TakenName { name: name.clone(), url, digests });
+        Ok(true)
+    }
+}
+
+impl TakenName {
+    /// Returns the failure of another file that would have the same name.
+    fn in_the_way(&self, item: &Item, path: &Path, how: &str) -> Failure {
+        let hint = match self.url == item.url {
+            true => "give it the same checksum= each time",
+            false => "name another file by -o, or by out= in a list",
+        };
+        Failure::line(format!(
+            "fetching {} to {}: {} has that name already{how} ({hint})",
+            shown(&item.url),
+            path.display(),
+            shown(&self.url)
+        ))
+    }
+}
