@@ -58,6 +58,31 @@ fn what_is_here_already_is_not_written_again() {
 }
 
 #[test]
+fn what_is_in_the_place_of_a_folder_or_a_file_is_to_be_removed() {
+    let (source, target) = (folder(), folder());
+    let tree = source.path().join("t");
+    fs::create_dir_all(tree.join("folder")).unwrap();
+    fs::write(tree.join("folder/in"), "in").unwrap();
+    fs::write(tree.join("file"), "file").unwrap();
+    let mine = target.path().join("t");
+    fs::create_dir_all(mine.join("file")).unwrap();
+    fs::write(mine.join("folder"), "mine").unwrap();
+    let server = ours(source.path(), &[]);
+    let url = format!("{}t/", address(&server));
+    for options in [&["--force"][..], &["--update"], &[]] {
+        let said = get(&url, target.path(), options).failed(1, &["lacks"]).stderr;
+        for line in [
+            "folder is left out: a file is where its folder should be: remove it",
+            "file is left out: a folder of that name exists: remove it",
+        ] {
+            assert!(said.contains(line), "{options:?}: {said}");
+        }
+        assert_eq!(fs::read(mine.join("folder")).unwrap(), b"mine");
+        assert!(mine.join("file").is_dir());
+    }
+}
+
+#[test]
 fn another_file_of_the_name_is_only_replaced_by_force() {
     let (source, target) = (folder(), folder());
     let tree = source.path().join("t");

@@ -178,14 +178,14 @@ fn foreign_text(path: &Path, url: Option<&str>) -> String {
 pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
-        Errno::ISDIR => "a folder of that name exists".to_owned(),
-        Errno::NOTDIR => "a file is where its folder should be".to_owned(),
+        Errno::ISDIR => "a folder of that name exists: remove it".to_owned(),
+        Errno::NOTDIR => "a file is where its folder should be: remove it".to_owned(),
         Errno::NOTUNIQ => {
             "another file of this download has its name in another case, which this file system ignores"
                 .to_owned()
         }
-        Errno::NXIO => "a device, FIFO or socket of that name exists".to_owned(),
-        Errno::LOOP => "a link is where its folder should be".to_owned(),
+        Errno::NXIO => "a device, FIFO or socket of that name exists: remove it".to_owned(),
+        Errno::LOOP => "a link is where its folder should be: remove it".to_owned(),
         errno => Plain(&errno.into()).to_string(),
     }
 }

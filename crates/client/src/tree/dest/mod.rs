@@ -183,7 +183,6 @@ impl DestFolder {
                     Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == IfExists::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
                     }
-                    Err(Errno::NOTDIR) => return Err(Errno::EXIST),
                     Err(errno) => return Err(errno),
                 }
             }
