@@ -7,6 +7,7 @@ mod ends;
 mod error;
 mod finding;
 mod host;
+mod origin;
 mod pair;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::path::Path;
 pub use ends::target::Target;
 pub use error::{DoctorError, UnsuitableEnd};
 pub use finding::{Finding, FindingState};
+pub use origin::{examine_disk, examine_origin};
 pub use pair::{PairTrials, Trial, TrialOutcome};
 
 use ends::sample::Sample;

@@ -1,11 +1,9 @@
 //! `underpass doctor`: what this machine supports, and how to fix what it does not.
 
 mod args;
-mod contact;
 mod origin;
 mod print;
 mod run;
-mod store;
 
 pub(crate) use args::DoctorArgs;
 pub(crate) use run::run;

@@ -4,10 +4,11 @@ use std::time::SystemTime;
 
 use underpass_client::s3::{Pages, Store, object_url};
 use underpass_client::{ClientError, HttpClient, Request, Url};
-use underpass_diagnose::doctor::{Finding, FindingState};
 use underpass_engine::hint::Hinted;
 use underpass_protocol::encode_segment;
 use underpass_protocol::response::validator::parse_date;
+
+use crate::doctor::finding::{Finding, FindingState};
 
 use super::contact::{Contact, of_file, unreachable};
 

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use underpass_client::download::interpret::{Version, has_ranges};
 use underpass_client::{ClientError, HttpClient, Request, Response, Url};
-use underpass_diagnose::doctor::{Finding, FindingState};
 use underpass_transport::tls::EncryptedBy;
+
+use crate::doctor::finding::{Finding, FindingState};
 
 /// Examines a file with one request.
 pub(super) fn of_file(client: &HttpClient<'_>, url: &Url, first: &Contact) -> Vec<Finding> {

@@ -1,0 +1,67 @@
+//! The disk of a cache.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat};
+
+use crate::doctor::finding::{Finding, FindingState};
+
+/// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file of up
+/// to 256 MiB, which never has a name, and whether files there can have holes.
+#[must_use]
+pub fn examine_disk(folder: &Path) -> Finding {
+    let name = "cache-disk";
+    match measure(folder) {
+        Ok((rate, free, has_holes)) => {
+            let (rate, free) = (rate >> 20, free as f64 / (1_u64 << 30) as f64);
+            let state = if has_holes { FindingState::Best } else { FindingState::Limited };
+            let holes = if has_holes { "holes" } else { "no holes" };
+            Finding {
+                name,
+                state,
+                finding: format!("{rate} MiB/s written and synced, {free:.1} GiB free, {holes}"),
+                consequence: "fills are no faster than this; reading hits needs the page cache or \
+                              the same"
+                    .to_owned(),
+                remedy: None,
+            }
+        }
+        Err(error) => Finding {
+            name,
+            state: FindingState::Closed,
+            finding: format!("{}: {error}", folder.display()),
+            consequence: "nothing can be kept there".to_owned(),
+            remedy: Some("give a folder that this user may write to".to_owned()),
+        },
+    }
+}
+
+/// Returns how many bytes a second a new file in a folder takes, how many are free, and whether
+/// files can have holes. No file is left over.
+fn measure(folder: &Path) -> io::Result<(u64, u64, bool)> {
+    let place = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file = File::from(openat(CWD, place, flags, Mode::RUSR | Mode::WUSR)?);
+    let block = vec![0x5a; 1 << 20];
+    let begun = Instant::now();
+    let mut written = 0;
+    while written < TRIAL && begun.elapsed() < TRIAL_TIME {
+        file.write_all(&block)?;
+        written += block.len() as u64;
+    }
+    file.sync_data()?;
+    let rate = written as f64 / begun.elapsed().as_secs_f64().max(0.001);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let has_holes = fallocate(&file, flags, 0, 1 << 20).is_ok();
+    let found = fstatvfs(&file)?;
+    Ok((rate as u64, found.f_bavail * found.f_frsize, has_holes))
+}
+
+/// The bytes that are written to measure a disk.
+const TRIAL: u64 = 256 << 20;
+
+/// The longest time for that, without the end.
+const TRIAL_TIME: Duration = Duration::from_secs(5);
