@@ -133,8 +133,8 @@ impl Poll {
     }
 
     fn wait(&mut self, http: &Http) -> Result<(), AcmeError> {
-        let asked = http.take_retry_after().unwrap_or_default().min(MAX_WAIT);
-        let wait = self.wait.max(asked);
+        let retry_after = http.take_retry_after().unwrap_or_default().min(MAX_WAIT);
+        let wait = self.wait.max(retry_after);
         self.wait = (self.wait * 2).min(MAX_WAIT);
         if Instant::now() + wait > self.until {
             return Err(AcmeError::TimedOut);

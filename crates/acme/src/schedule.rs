@@ -18,11 +18,11 @@ pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
 
 /// Returns how long to wait after this number of failures in a row. An authority that has refused
 /// is asked rarely, because it counts failures; one that could not be reached has counted none.
-pub(crate) fn wait(failures: u32, is_uncounted: bool, asked: Option<Duration>) -> Duration {
-    let (first, most) = if is_uncounted { UNREACHABLE } else { REFUSED };
-    let wait = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(most);
+pub(crate) fn wait(failures: u32, is_uncounted: bool, retry_after: Option<Duration>) -> Duration {
+    let (first, max) = if is_uncounted { UNREACHABLE } else { REFUSED };
+    let wait = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(max);
     let wait = wait.mul_f64(1.0 + random() / 5.0);
-    wait.max(asked.unwrap_or_default().min(MAX_ASKED))
+    wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
 /// Returns a number from 0 to 1.
@@ -39,7 +39,7 @@ const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_
 const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
 /// The longest wait that an authority can ask for.
-const MAX_ASKED: Duration = Duration::from_secs(24 * 3600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn waits_grow_up_to_a_bound_and_heed_the_authority() {
         let seconds = Duration::from_secs;
-        for (failures, is_uncounted, asked, expected) in [
+        for (failures, is_uncounted, retry_after, expected) in [
             (1, false, None, seconds(300)),
             (2, false, None, seconds(600)),
             (99, false, None, seconds(6 * 3600)),
@@ -67,7 +67,7 @@ mod tests {
             (1, true, Some(seconds(4000)), seconds(4000)),
             (1, false, Some(Duration::MAX), seconds(24 * 3600)),
         ] {
-            let wait = wait(failures, is_uncounted, asked);
+            let wait = wait(failures, is_uncounted, retry_after);
             assert!((expected..=expected.mul_f64(1.2)).contains(&wait), "{wait:?}");
         }
     }

@@ -158,8 +158,8 @@ impl RunArgs {
 }
 
 /// A number of rounds, responses or connections.
-pub(crate) fn number(least: i64) -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(least..=10_000_000)
+pub(crate) fn number(min: i64) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(min..=10_000_000)
 }
 
 /// A size of a file that is not empty.

@@ -241,9 +241,9 @@ fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     let source = error.source()?;
     let words = source.to_string();
     if let Some((number, range)) = words.split_once(" is not in ")
-        && let Some((least, most)) = range.split_once("..=")
+        && let Some((min, max)) = range.split_once("..=")
     {
-        let plain = format!("{number} is not from {least} to {most}");
+        let plain = format!("{number} is not from {min} to {max}");
         return Some((words, plain));
     }
     let plain = match source.downcast_ref::<ParseIntError>()?.kind() {

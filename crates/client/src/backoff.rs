@@ -10,14 +10,14 @@ use super::error::ClientError;
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     failures: u32,
-    most: u32,
+    max: u32,
 }
 
 impl Backoff {
     /// Allows this many attempts after the first.
     #[must_use]
-    pub fn new(most: u32) -> Self {
-        Self { failures: 0, most }
+    pub fn new(max: u32) -> Self {
+        Self { failures: 0, max }
     }
 
     /// Forgets earlier failures, because there was progress.
@@ -27,8 +27,10 @@ impl Backoff {
 
     /// Returns how long to wait before the next attempt, at least as long as the server asks for;
     /// `None` if there is to be none.
-    pub fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
-        if self.failures >= self.most || asked.is_some_and(|asked| asked > MAX_RETRY_AFTER) {
+    pub fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
+        if self.failures >= self.max
+            || retry_after.is_some_and(|retry_after| retry_after > MAX_RETRY_AFTER)
+        {
             return None;
         }
         let wait = (FIRST_WAIT * 2_u32.saturating_pow(self.failures)).min(MAX_WAIT);
@@ -36,7 +38,7 @@ impl Backoff {
         // Clients that were cut off at the same moment must not all come back at the same moment.
         let random = u32::from(RandomState::new().hash_one(0).to_ne_bytes()[0]);
         let wait = wait / 2 + wait * random / 510;
-        Some(wait.max(asked.unwrap_or_default()))
+        Some(wait.max(retry_after.unwrap_or_default()))
     }
 }
 

@@ -90,10 +90,10 @@ pub enum ClientError {
     #[error("the answer did not come whole in time")]
     Late,
     /// The server redirects too often.
-    #[error("more than {most} redirects")]
+    #[error("more than {max} redirects")]
     TooManyRedirects {
         /// The maximum that is followed.
-        most: u32,
+        max: u32,
     },
     /// The server could not prove who it is, or does not speak TLS as it should.
     #[error("TLS with {address}: {error}")]

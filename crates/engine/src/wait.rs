@@ -26,15 +26,15 @@ impl<'a> Limits<'a> {
         Self { deadline, cancel }
     }
 
-    /// Returns limits that end `timeout` after `begun`, or when the flag becomes true.
+    /// Returns limits that end `timeout` after `started`, or when the flag becomes true.
     #[must_use]
     pub fn since(
-        begun: Instant,
+        started: Instant,
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
         // A deadline that the clock cannot express counts as none.
-        Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), cancel }
+        Self { deadline: timeout.and_then(|timeout| started.checked_add(timeout)), cancel }
     }
 
     /// Returns these limits, with this deadline if it is earlier than theirs.

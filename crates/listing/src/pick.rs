@@ -109,12 +109,12 @@ pub(super) struct Picked<'l> {
 impl<'l> Picked<'l> {
     /// Creates an empty selection.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
-        let (asked, order) = (listing.limit(), listing.query.order);
-        let limit = asked.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
+        let (requested, order) = (listing.limit(), listing.query.order);
+        let limit = requested.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
         Self {
             start: Start::new(listing),
             limit,
-            is_whole: asked.is_none(),
+            is_whole: requested.is_none(),
             first: FirstFound::new(order, false, limit),
             above: FirstFound::new(order, true, limit + 1),
             before: 0,

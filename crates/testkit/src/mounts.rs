@@ -79,8 +79,8 @@ impl Mounted {
             FileSystem::Overlay | FileSystem::Tmpfs => None,
         };
         if let Some((tool, arguments)) = make {
-            let least = if kind == FileSystem::Xfs { 300 } else { 1 };
-            File::create(&image).unwrap().set_len(mebibytes.max(least) << 20).unwrap();
+            let min = if kind == FileSystem::Xfs { 300 } else { 1 };
+            File::create(&image).unwrap().set_len(mebibytes.max(min) << 20).unwrap();
             call(Command::new(tool).args(arguments).arg(&image))?;
         }
         let mut command =

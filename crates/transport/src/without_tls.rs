@@ -288,7 +288,7 @@ pub struct Session(Infallible);
 impl Session {
     /// Returns the name that the client asked for.
     #[must_use]
-    pub fn asked_name(&self) -> Option<&str> {
+    pub fn server_name(&self) -> Option<&str> {
         match self.0 {}
     }
 

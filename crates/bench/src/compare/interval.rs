@@ -47,14 +47,14 @@ fn cut(old: usize, new: usize) -> usize {
 /// of Mann and Whitney is spread if both are of the same kind. Index: the number of inversions.
 fn rank_sums(old: usize, new: usize) -> Vec<f64> {
     // The Gaussian binomial coefficient: factors (1 - q^(old + i)) / (1 - q^i).
-    let most = old * new;
-    let mut counts = vec![0.0; most + 1];
+    let max = old * new;
+    let mut counts = vec![0.0; max + 1];
     counts[0] = 1.0;
     for factor in 1..=new {
-        for index in (old + factor..=most).rev() {
+        for index in (old + factor..=max).rev() {
             counts[index] -= counts[index - old - factor];
         }
-        for index in factor..=most {
+        for index in factor..=max {
             counts[index] += counts[index - factor];
         }
     }
@@ -94,10 +94,10 @@ mod tests {
     fn a_run_does_not_differ_from_itself_and_differs_from_one_twice_as_slow() {
         let values = [1.0, 1.1, 0.9, 1.05, 0.95];
         let same = interval(&values, &values).unwrap_or(Interval { middle: 0.0, bounds: None });
-        assert!(same.bounds.is_some_and(|(least, most)| least < 1.0 && most > 1.0), "{same:?}");
+        assert!(same.bounds.is_some_and(|(min, max)| min < 1.0 && max > 1.0), "{same:?}");
         let twice = values.map(|value| value * 2.0);
         let slower = interval(&values, &twice).and_then(|interval| interval.bounds);
-        assert!(slower.is_some_and(|(least, most)| least > 1.5 && most < 2.5), "{slower:?}");
+        assert!(slower.is_some_and(|(min, max)| min > 1.5 && max < 2.5), "{slower:?}");
     }
 
     #[test]

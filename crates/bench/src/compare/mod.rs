@@ -136,9 +136,9 @@ fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<
 
 /// Returns what bounds mean: a difference is one only if all of them are beyond the margin.
 fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
-    let Some((least, most)) = interval.bounds else { return Verdict::Few };
-    let grows = least > 1.0 + margin;
-    let shrinks = most < 1.0 / (1.0 + margin);
+    let Some((min, max)) = interval.bounds else { return Verdict::Few };
+    let grows = min > 1.0 + margin;
+    let shrinks = max < 1.0 / (1.0 + margin);
     match (grows, shrinks, metric.aim) {
         (true, _, Some(Preference::More)) | (_, true, Some(Preference::Less)) => Verdict::Better,
         (true, _, Some(Preference::Less)) | (_, true, Some(Preference::More)) => Verdict::Worse,
@@ -155,7 +155,7 @@ fn label(record: &Record, cell: usize) -> String {
 fn doubts(old: &Record, new: &Record) -> Vec<String> {
     let none = || "none".to_owned();
     let facts = |record: &Record| {
-        let (at, asked) = (&record.environment, &record.arguments);
+        let (at, arguments) = (&record.environment, &record.arguments);
         [
             ("the kernel", at.kernel.clone()),
             ("the processor", at.cpu.clone()),
@@ -165,10 +165,10 @@ fn doubts(old: &Record, new: &Record) -> Vec<String> {
             ("the file system of the target", at.target_file_system.clone().unwrap_or_else(none)),
             ("the congestion control", at.congestion.clone().unwrap_or_else(none)),
             ("optimization", at.optimized.to_string()),
-            ("the page cache, cold", asked.cold.to_string()),
+            ("the page cache, cold", arguments.cold.to_string()),
             ("the baseline", record.baseline.to_string()),
-            ("the sink", format!("{:?}", asked.sink)),
-            ("the side", format!("{:?}", asked.side)),
+            ("the sink", format!("{:?}", arguments.sink)),
+            ("the side", format!("{:?}", arguments.side)),
         ]
     };
     let pairs = facts(old).into_iter().zip(facts(new));

@@ -64,9 +64,8 @@ fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) ->
         let mut cells = vec![line.label.clone()];
         cells.extend(line.medians.map(|median| unit.show(median)));
         cells.push(Unit::Times.show(line.interval.middle));
-        cells.push(
-            bounds.map_or_else(|| "-".to_owned(), |(least, most)| format!("{least:.2}-{most:.2}")),
-        );
+        cells
+            .push(bounds.map_or_else(|| "-".to_owned(), |(min, max)| format!("{min:.2}-{max:.2}")));
         cells.push(verdict(line.verdict).to_owned());
         table.lines.push(cells.into_iter().map(|cell| [cell, String::new()]).collect());
     }

@@ -89,12 +89,12 @@ impl ServerFixture<'_> {
     ) -> Result<(T, f64)> {
         let server = self.site.start(&kind.into())?;
         let host = self.host(&server);
-        let begun = Window { server: ServerUsage::zero(), load: Usage::default() };
+        let started = Window { server: ServerUsage::zero(), load: Usage::default() };
         let outcome = std::thread::scope(|scope| {
             let load = scope.spawn(|| {
                 stay_on(self.cores.second);
                 let found = work(&server, &host)?;
-                Ok((found, begun.close(&server).cpu_s()))
+                Ok((found, started.close(&server).cpu_s()))
             });
             load.join().expect("the load does not panic")
         });

@@ -58,7 +58,7 @@ struct Requester {
     connection: Connection,
     class: Class,
     request: Arc<[u8]>,
-    asked: Instant,
+    sent_at: Instant,
     responses: Responses,
     /// Keeps what it has read out of the page cache.
     drop_behind: Option<DropBehind>,
@@ -95,7 +95,7 @@ impl<'a> LoadGenerator<'a> {
             connection: connect(&self.epoll, host, self.requesters.len())?,
             class: spec.class,
             request: host.request(&spec.path).into(),
-            asked: Instant::now(),
+            sent_at: Instant::now(),
             responses: Responses::new(spec.size),
             drop_behind,
         };
@@ -152,7 +152,7 @@ impl<'a> LoadGenerator<'a> {
                 }
                 if let Some(host) = &self.reconnects {
                     requester.connection.close();
-                    requester.asked = Instant::now();
+                    requester.sent_at = Instant::now();
                     requester.connection = connect(&self.epoll, host, index)?;
                 }
                 requester.ask()?;
@@ -218,8 +218,8 @@ impl Requester {
                 0 => {}
                 1 if self.responses.is_between() => {
                     let now = Instant::now();
-                    tally.latencies.add(now.duration_since(self.asked));
-                    self.asked = now;
+                    tally.latencies.add(now.duration_since(self.sent_at));
+                    self.sent_at = now;
                     return Ok(true);
                 }
                 _ => return Err(ResponseFault::Surplus.into()),

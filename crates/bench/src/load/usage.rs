@@ -133,8 +133,8 @@ mod tests {
         let before = ServerUsage::read(&[me]);
         // Its time counts, though the thread has ended.
         let busy = || {
-            let begun = Usage::of_this_thread();
-            while (Usage::of_this_thread() - begun).user.as_millis() < 30 {}
+            let started = Usage::of_this_thread();
+            while (Usage::of_this_thread() - started).user.as_millis() < 30 {}
         };
         std::thread::spawn(busy).join().unwrap();
         assert!(ServerUsage::read(&[me]).since(&before).cpu_s > 0.01);

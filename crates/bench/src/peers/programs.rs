@@ -282,8 +282,9 @@ impl Tool {
         if self != &PYTHON {
             return found;
         }
-        let asked = Command::new(&found).args(["-c", "import sys; print(sys.executable)"]).output();
-        let path = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let output =
+            Command::new(&found).args(["-c", "import sys; print(sys.executable)"]).output();
+        let path = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
     }
 

@@ -23,28 +23,30 @@ pub(crate) struct SystemCongestion {
 impl SystemCongestion {
     /// Sets the requested one. `auto` keeps the system's own, unless that paces and another one
     /// may be set, which needs root.
-    pub(crate) fn choose(asked: &str) -> Result<Self> {
+    pub(crate) fn choose(requested: &str) -> Result<Self> {
         let before = current();
-        let wanted: &[&str] = match asked {
+        let wanted: &[&str] = match requested {
             "auto" if paces(&before) => &UNPACED,
             "auto" => &[],
-            asked if asked == before => &[],
-            asked => &[asked],
+            requested if requested == before => &[],
+            requested => &[requested],
         };
         let set = wanted.iter().find(|name| fs::write(DEFAULT, name).is_ok());
         match set {
             Some(name) => Ok(Self { name: (*name).to_owned(), before: Some(before) }),
-            None if asked == "auto" || asked == before => Ok(Self { name: before, before: None }),
-            None => Err(unknown(asked)),
+            None if requested == "auto" || requested == before => {
+                Ok(Self { name: before, before: None })
+            }
+            None => Err(unknown(requested)),
         }
     }
 
     /// What would be set, while the system is left as it is: for namespaces, which have their own.
-    pub(crate) fn leave(asked: &str) -> Self {
-        let name = match asked {
+    pub(crate) fn leave(requested: &str) -> Self {
+        let name = match requested {
             "auto" if paces(&current()) => UNPACED.first().map(|name| (*name).to_owned()),
             "auto" => None,
-            asked => Some(asked.to_owned()),
+            requested => Some(requested.to_owned()),
         };
         Self { name: name.unwrap_or_else(current), before: None }
     }
@@ -61,19 +63,21 @@ impl Drop for SystemCongestion {
 }
 
 /// Sets the requested algorithm, or a better one if that is certain, and returns the one in use.
-pub(crate) fn choose_congestion(socket: &TcpStream, asked: &str) -> Result<Option<String>> {
-    match asked {
+pub(crate) fn choose_congestion(socket: &TcpStream, requested: &str) -> Result<Option<String>> {
+    match requested {
         "auto" => avoid_pacing_on_loopback(socket),
-        asked => sockopt::set_tcp_congestion(socket, asked).map_err(|_| unknown(asked))?,
+        requested => {
+            sockopt::set_tcp_congestion(socket, requested).map_err(|_| unknown(requested))?
+        }
     }
     Ok(sockopt::tcp_congestion(socket).ok())
 }
 
 /// Returns the error of one that this system does not have, or that may not be set.
-fn unknown(asked: &str) -> BenchError {
+fn unknown(requested: &str) -> BenchError {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let available = available.unwrap_or_default();
-    let (name, allowed) = (asked.to_owned(), available.trim().to_owned());
+    let (name, allowed) = (requested.to_owned(), available.trim().to_owned());
     UsageError::CongestionControl { name, allowed }.into()
 }
 

@@ -137,7 +137,7 @@ impl SmallFiles<'_> {
         self.seen_congestion = choose_congestion(&server, &self.congestion)?;
         choose_congestion(&client, &self.congestion)?;
         let (cores, cancel) = (self.ends.cores, self.ends.context.cancel);
-        let (served, asked) = std::thread::scope(|scope| {
+        let (served, requests) = std::thread::scope(|scope| {
             let serving = scope.spawn(move || {
                 stay_on(cores.first);
                 serve(&file, server, variant.contender, responses)
@@ -154,7 +154,7 @@ impl SmallFiles<'_> {
         }
         let failed = |said: String| BenchError::measuring(variant, said);
         let (report, server) = served.map_err(|error| failed(error.to_string()))?;
-        let (wall, client, sha256) = asked.map_err(|error| failed(error.to_string()))?;
+        let (wall, client, sha256) = requests.map_err(|error| failed(error.to_string()))?;
         let exchange = Exchange { wall, report, server, client, sha256 };
         exchange.require(variant.contender, size * u64::from(responses))
     }
@@ -202,12 +202,12 @@ fn serve(
     let len = file.metadata().map_err(failed)?.len();
     let before = Usage::of_this_thread();
     let mut total = Report::default();
-    let mut asked = 0;
+    let mut requests = 0;
     for _ in 0..responses {
-        if asked == 0 {
-            asked = pending(&mut socket).map_err(failed)?;
+        if requests == 0 {
+            requests = pending(&mut socket).map_err(failed)?;
         }
-        asked -= 1;
+        requests -= 1;
         let chain = Chain::new().bytes(&HEADER[..]).source(Source::range(file, 0, len));
         let mut transfer = Transfer::new(chain, Sink::socket(&socket)).options(options(contender));
         while let Status::Waiting(_) = transfer.advance()? {

@@ -63,14 +63,15 @@ const NGINX: Variant = Variant::plain(Contender::Nginx);
 /// Returns the contenders whose programs are all there, each once, and the programs that are not.
 /// Fails if none is left.
 fn installed(
-    asked: &[Contender],
+    requested: &[Contender],
     has: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<&'static str>)> {
     let lacks = |contender: &Contender| {
         contender.programs().iter().copied().filter(|name| !has(name)).collect::<Vec<_>>()
     };
-    let (there, others): (Vec<_>, Vec<_>) =
-        once(asked.iter().copied()).into_iter().partition(|contender| lacks(contender).is_empty());
+    let (there, others): (Vec<_>, Vec<_>) = once(requested.iter().copied())
+        .into_iter()
+        .partition(|contender| lacks(contender).is_empty());
     let mut missing = once(others.iter().flat_map(lacks));
     missing.sort_unstable();
     match missing.first() {

@@ -181,26 +181,26 @@ impl Requesting<'_> {
 /// The number of connections at this size: fewer for large files unless a number was given, as
 /// they would only wait for each other.
 fn connections(setting: &Setting, size: u64) -> u32 {
-    let asked = setting.connections;
+    let requested = setting.connections;
     if setting.all_connections {
-        return asked;
+        return requested;
     }
     let enough = u32::try_from(MAX_UNDER_WAY / size.max(1)).unwrap_or(u32::MAX);
-    asked.min(enough.max(2))
+    requested.min(enough.max(2))
 }
 
 /// The number of connections of a record, and at which sizes they were fewer.
 pub(super) fn connections_of(record: &Record) -> String {
     let setting = record.arguments.serve.unwrap_or_default();
-    let asked = setting.connections;
+    let requested = setting.connections;
     let fewer = |size: &u64| {
         let (asked_for, size) = (connections(&setting, *size), short_size(*size));
-        (asked_for != asked).then(|| format!("at {size} {asked_for}"))
+        (asked_for != requested).then(|| format!("at {size} {asked_for}"))
     };
     let fewer: Vec<_> = record.sizes().iter().filter_map(fewer).collect();
     match fewer.is_empty() {
-        true => format!("{asked} connections"),
-        false => format!("{asked} connections ({})", fewer.join(", ")),
+        true => format!("{requested} connections"),
+        false => format!("{requested} connections ({})", fewer.join(", ")),
     }
 }
 
@@ -264,13 +264,13 @@ mod tests {
 
     #[test]
     fn large_files_are_asked_for_by_fewer_connections_but_by_two() {
-        for (asked, size, expected) in
+        for (requested, size, expected) in
             [(64, 1, 64), (64, 2 << 20, 64), (64, 4 << 20, 32), (64, 1 << 30, 2), (1, 1 << 30, 1)]
         {
-            let mut setting = Setting { connections: asked, ..Setting::default() };
+            let mut setting = Setting { connections: requested, ..Setting::default() };
             assert_eq!(connections(&setting, size), expected, "{size}");
             setting.all_connections = true;
-            assert_eq!(connections(&setting, size), asked, "{size}");
+            assert_eq!(connections(&setting, size), requested, "{size}");
         }
     }
 }

@@ -60,10 +60,10 @@ impl Benchmark for ScaleArgs {
             self.server.open(&SCALE, &sizes, setting, context)?;
         let is_written = |size: &&u64| **size < self.sparse_from;
         fixture.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
-        let most = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);
-        fixture.site.connections = Some(most.saturating_add(SPARE_CONNECTIONS));
+        let max = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);
+        fixture.site.connections = Some(max.saturating_add(SPARE_CONNECTIONS));
         // A server may have the file open for each connection.
-        allow_open_files(u64::from(most) * 2 + SPARE_FILES)?;
+        allow_open_files(u64::from(max) * 2 + SPARE_FILES)?;
         let by_connections = self.connections.iter().map(|connections| (self.size, *connections));
         let by_size = self.sizes.iter().map(|size| (*size, self.at));
         let points = once(by_connections.chain(by_size));

@@ -33,8 +33,8 @@ pub(crate) enum Base {
 impl Scale {
     /// A scale from 0 on.
     pub(crate) fn linear(values: impl Iterator<Item = f64>) -> Self {
-        let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        let high = if most > 0.0 { most } else { 1.0 };
+        let max = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let high = if max > 0.0 { max } else { 1.0 };
         let unit = step(high);
         Self::Linear { high: (high / unit - 1e-9).ceil() * unit }
     }
@@ -42,15 +42,14 @@ impl Scale {
     /// A logarithmic scale if values differ by more than a factor, one from 0 on if not.
     pub(crate) fn fit(values: &[f64], factor: f64, base: Base) -> Self {
         let positive = || values.iter().copied().filter(|value| *value > 0.0 && value.is_finite());
-        let (least, most) =
-            (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
-        if most <= 0.0 || most / least < factor {
+        let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
+        if max <= 0.0 || max / min < factor {
             return Self::linear(values.iter().copied());
         }
         let zero = values.iter().any(|value| *value <= 0.0);
         let (low, high) = match base {
-            Base::Ten => (round_down(least), round_up(most)),
-            Base::Two => (least.log2().floor().exp2(), most.log2().ceil().exp2()),
+            Base::Ten => (round_down(min), round_up(max)),
+            Base::Two => (min.log2().floor().exp2(), max.log2().ceil().exp2()),
         };
         Self::Log { low, high, zero, base }
     }

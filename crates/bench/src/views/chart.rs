@@ -61,7 +61,7 @@ pub(crate) struct Row {
     /// Whose value it is.
     pub(crate) label: String,
     /// The number of its colour and shape: 0 is the baseline's.
-    pub(crate) look: usize,
+    pub(crate) style: usize,
     /// The value; none if it was not measured.
     pub(crate) summary: Option<Summary>,
     /// How it stands to the baseline, round by round.
@@ -197,7 +197,7 @@ fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> Row {
     Row {
         at: cell.size,
         label,
-        look: if is_baseline { 0 } else { look(record, cell.variant.contender) },
+        style: if is_baseline { 0 } else { style(record, cell.variant.contender) },
         summary: record.summary_by(index, value),
         ratio: record.ratio_by(index, value),
         declined: cell.declined.clone(),
@@ -213,7 +213,7 @@ fn label(record: &Record, index: usize) -> String {
 
 /// Returns the number of a contender's colour: what `underpass` does by itself has the same one
 /// everywhere.
-fn look(record: &Record, contender: Contender) -> usize {
+fn style(record: &Record, contender: Contender) -> usize {
     let is_first =
         |contender: &Contender| matches!(contender, Contender::Auto | Contender::Underpass);
     if is_first(&contender) {
@@ -236,9 +236,9 @@ const fn by_size(record: &Record) -> XAxis {
 impl Chart {
     pub(crate) fn axis(&self) -> Axis {
         let summaries = || self.rows.iter().filter_map(|row| row.summary);
-        let most = summaries().map(|summary| summary.max).fold(0.0, f64::max);
+        let max = summaries().map(|summary| summary.max).fold(0.0, f64::max);
         let one = match self.unit {
-            Unit::Bytes => 1024_f64.powf((most.max(1.0).log2() / 10.0).floor()),
+            Unit::Bytes => 1024_f64.powf((max.max(1.0).log2() / 10.0).floor()),
             _ => 1.0,
         };
         let values: Vec<f64> =
@@ -253,12 +253,12 @@ impl Chart {
         Axis { scale, one, unit: self.unit }
     }
 
-    /// Labels with their looks, each once, in the order of the rows.
+    /// Labels with their styles, each once, in the order of the rows.
     pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
         let mut labels: Vec<(&str, usize)> = Vec::new();
         for row in &self.rows {
             if !labels.iter().any(|(label, _)| *label == row.label) {
-                labels.push((&row.label, row.look));
+                labels.push((&row.label, row.style));
             }
         }
         labels
@@ -288,7 +288,7 @@ impl Chart {
                 (None, Some(_)) => "declined".to_owned(),
                 (None, None) => "–".to_owned(),
             };
-            match row.ratio.filter(|_| row.look != 0) {
+            match row.ratio.filter(|_| row.style != 0) {
                 Some(ratio) => {
                     format!("{} {value} ({})", row.label, Unit::Times.show(ratio.median))
                 }

@@ -226,10 +226,10 @@ fn range(summary: Summary, unit: Unit) -> String {
     if summary.min == summary.max {
         return String::new();
     }
-    let (least, most) = (unit.show(summary.min), unit.show(summary.max));
-    match (least.split_once(' '), most.split_once(' ')) {
-        (Some((number, one)), Some((_, other))) if one == other => format!("{number}–{most}"),
-        _ => format!("{least}–{most}"),
+    let (min, max) = (unit.show(summary.min), unit.show(summary.max));
+    match (min.split_once(' '), max.split_once(' ')) {
+        (Some((number, one)), Some((_, other))) if one == other => format!("{number}–{max}"),
+        _ => format!("{min}–{max}"),
     }
 }
 

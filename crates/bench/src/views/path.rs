@@ -179,8 +179,8 @@ impl Path {
         self.mapped = matches!(contender, Contender::CMmap | Contender::CMmapLease);
         let surfacing = [(CallDirection::In, &mut self.up), (CallDirection::Out, &mut self.down)];
         for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
-            let most = moving(motion).map(|call| call.calls).max().unwrap_or(0);
-            let is_few = |call: &&Call| call.calls <= most / FEW;
+            let max = moving(motion).map(|call| call.calls).max().unwrap_or(0);
+            let is_few = |call: &&Call| call.calls <= max / FEW;
             let is_read_of_mapper = motion == CallDirection::In && self.mapped;
             for call in moving(motion).filter(|call| !is_few(call) && !is_read_of_mapper) {
                 Flow::add(flow, &call.name, None, Some(call.calls));

@@ -109,38 +109,38 @@ fn section(chart: &Chart, screen: Screen) -> String {
             text += &format!("{}\n", chart.by.label(*size));
         }
         let rows: Vec<_> = chart.rows.iter().filter(|row| row.at == *size).collect();
-        let most = rows.iter().filter_map(|row| row.summary).map(|all| all.max).fold(0.0, f64::max);
+        let max = rows.iter().filter_map(|row| row.summary).map(|all| all.max).fold(0.0, f64::max);
         for row in rows {
-            text += line(row, chart, most, labels.min(LABEL), screen).trim_end();
+            text += line(row, chart, max, labels.min(LABEL), screen).trim_end();
             text.push('\n');
         }
     }
     text
 }
 
-fn line(row: &Row, chart: &Chart, most: f64, labels: usize, screen: Screen) -> String {
+fn line(row: &Row, chart: &Chart, max: f64, labels: usize, screen: Screen) -> String {
     let label = shortened(&row.label, labels);
     let Some(summary) = row.summary else {
         let why = row.declined.as_deref().unwrap_or_default();
         return format!("  {label:<labels$}  {:>VALUE$}  {why}", "declined");
     };
-    let ratio = row.ratio.filter(|_| row.look != 0);
+    let ratio = row.ratio.filter(|_| row.style != 0);
     let ratio = ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();
     let value = chart.unit.show(summary.median);
     let head = format!("  {label:<labels$}  {value:>VALUE$}  {ratio:>RATIO$}  ");
     let room = screen.width.saturating_sub(head.chars().count()).max(MIN_BAR);
-    let share = |value: f64| if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+    let share = |value: f64| if max > 0.0 { (value / max).clamp(0.0, 1.0) } else { 0.0 };
     let bar = bar(share(summary.median), share(summary.max), room, screen.is_unicode);
     match screen.has_colors {
-        true => format!("{head}\x1b[{}m{bar}\x1b[0m", COLORS[shape(row.look)]),
+        true => format!("{head}\x1b[{}m{bar}\x1b[0m", COLORS[shape(row.style)]),
         false => format!("{head}{bar}"),
     }
 }
 
 /// Returns a bar to the median, and a shadow to the most.
-fn bar(median: f64, most: f64, room: usize, is_unicode: bool) -> String {
+fn bar(median: f64, max: f64, room: usize, is_unicode: bool) -> String {
     let eighths = (median * room as f64 * 8.0).round() as usize;
-    let end = (most * room as f64).round() as usize;
+    let end = (max * room as f64).round() as usize;
     let (whole, rest) = (eighths / 8, eighths % 8);
     let mut bar = String::new();
     if is_unicode {
@@ -158,7 +158,7 @@ fn bar(median: f64, most: f64, room: usize, is_unicode: bool) -> String {
     bar
 }
 
-/// ANSI colours of the looks: white, blue, yellow, green, magenta, red, cyan, white.
+/// ANSI colours of the styles: white, blue, yellow, green, magenta, red, cyan, white.
 const COLORS: [u8; 8] = [37, 34, 33, 32, 35, 31, 36, 37];
 /// What is between two columns.
 const GAP: &str = "   ";

@@ -39,8 +39,10 @@ pub(crate) enum Address {
 /// Why a stream cannot be as the options ask for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StreamError {
-    #[error("congestion control '{asked}' is not available; this system allows: auto {available}")]
-    Congestion { asked: String, available: String },
+    #[error(
+        "congestion control '{requested}' is not available; this system allows: auto {available}"
+    )]
+    Congestion { requested: String, available: String },
     #[error("--tls is for streams over TCP: a unix socket does not leave this machine")]
     LocalTls,
     #[error("no address was given")]

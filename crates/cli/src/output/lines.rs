@@ -22,9 +22,7 @@ use underpass_receipt::{DeclineReceipt, Receipt};
 /// Prints the receipt of a finished transfer.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     note_integrity(show, receipt);
-    if !show.quiet && !show.json {
-        error_line(&summary(receipt));
-    }
+    sum(show, receipt);
     print_receipt(show, receipt);
 }
 
@@ -45,13 +43,8 @@ pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
     }
 }
 
-/// Prints how far something is.
-pub(crate) fn progress(line: &str) {
-    error_line(line);
-}
-
 /// Prints a receipt as JSON, if that is wanted.
-pub(crate) fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
+pub(crate) fn print_json(show: ShowArgs, receipt: &impl serde::Serialize) {
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {
@@ -90,12 +83,7 @@ pub(crate) fn short_path(path: &Path) -> String {
     plain_path(Path::new(path.file_name().unwrap_or(path.as_os_str())))
 }
 
-/// Prints the receipt of one of several transfers, if it is wanted.
-pub(crate) fn receipt(show: ShowArgs, receipt: &Receipt) {
-    print_receipt(show, receipt);
-}
-
-/// Prints what several transfers came to.
+/// Prints the summary of a transfer, or of several.
 pub(crate) fn sum(show: ShowArgs, receipt: &Receipt) {
     if !show.quiet && !show.json {
         error_line(&summary(receipt));
@@ -186,11 +174,7 @@ pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
         error_lines(&explained(receipt, Alphabet::of_locale()));
     }
-    if show.json
-        && let Ok(json) = serde_json::to_string(receipt)
-    {
-        text(&format!("{}\n", printable::json(&json)));
-    }
+    print_json(show, receipt);
 }
 
 /// `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`

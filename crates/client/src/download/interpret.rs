@@ -121,27 +121,27 @@ pub enum Interpretation {
 ///
 /// [`ClientError::InvalidResponse`] if it contradicts the question or itself.
 pub fn interpret_response(
-    asked: &FileRequest,
+    request: &FileRequest,
     response: &Response,
 ) -> Result<Interpretation, ClientError> {
-    let is_resumed = asked.version.is_some();
+    let is_resumed = request.version.is_some();
     match response.status {
-        206 => part(asked, response),
-        200 => Ok(whole(asked, response)),
-        304 if asked.unless.is_some() => Ok(Interpretation::Unmodified),
+        206 => part(request, response),
+        200 => Ok(whole(request, response)),
+        304 if request.unless.is_some() => Ok(Interpretation::Unmodified),
         // Our own server says 409 for a part of a file that was replaced.
         409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
-        416 if asked.range.is_some() => Ok(Interpretation::Unsatisfiable),
+        416 if request.range.is_some() => Ok(Interpretation::Unsatisfiable),
         _ => Ok(Interpretation::Refused),
     }
 }
 
 /// Interprets a 200: the whole file, which also replaces a part of a version that has changed (RFC
 /// 9110 13.1.5).
-fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
+fn whole(request: &FileRequest, response: &Response) -> Interpretation {
     let total = length(response);
-    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
-        asked.range.is_some_and(|(from, _)| from > 0)
+    let is_changed = request.version.as_ref().is_some_and(|(version, known)| {
+        request.range.is_some_and(|(from, _)| from > 0)
             || (known.is_some() && *known != total)
             || version.is_denied_by(response)
     });
@@ -150,8 +150,8 @@ fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
 
 /// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
 /// be of the same version.
-fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
-    let Some((from, end)) = asked.range else {
+fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
+    let Some((from, end)) = request.range else {
         return Err(InvalidResponse::Protocol("a part, though all was asked for").into());
     };
     let text = response.fields.text("content-range").unwrap_or_default();
@@ -172,7 +172,7 @@ fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, Clie
         let problem = "a part of something whose length it does not say";
         return Err(InvalidResponse::Protocol(problem).into());
     };
-    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
+    let is_changed = request.version.as_ref().is_some_and(|(version, known)| {
         known.is_some_and(|known| known != total) || version.is_denied_by(response)
     });
     Ok(if is_changed { Interpretation::Changed } else { Interpretation::Part { range, total } })

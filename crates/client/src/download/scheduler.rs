@@ -51,7 +51,7 @@ struct Assignment {
     claimed: u64,
     /// The end of the segment.
     end: u64,
-    begun: Instant,
+    started: Instant,
     moved: u64,
     /// When bytes arrived last.
     last: Instant,
@@ -60,12 +60,12 @@ struct Assignment {
 impl Assignment {
     fn new(piece: &Range<u64>, now: Instant) -> Self {
         let Range { start, end } = *piece;
-        Self { at: start, claimed: start, end, begun: now, moved: 0, last: now }
+        Self { at: start, claimed: start, end, started: now, moved: 0, last: now }
     }
 
     /// Returns the bytes per second so far, if any have arrived.
     fn rate(&self, now: Instant) -> Option<f64> {
-        let seconds = now.duration_since(self.begun).as_secs_f64();
+        let seconds = now.duration_since(self.started).as_secs_f64();
         (self.moved > 0 && seconds > 0.0).then(|| self.moved as f64 / seconds)
     }
 }
@@ -280,7 +280,7 @@ impl Inner {
         let time = |work: &Assignment| left(work) as f64 / work.rate(now).unwrap_or(1.0);
         let works = self.workers.iter_mut().filter_map(|worker| worker.work.as_mut());
         let slowest = works
-            .filter(|work| now.duration_since(work.begun) > MIN_GAIN)
+            .filter(|work| now.duration_since(work.started) > MIN_GAIN)
             .max_by(|a, b| time(a).total_cmp(&time(b)))?;
         if time(slowest) < MIN_GAIN.as_secs_f64() {
             return None;

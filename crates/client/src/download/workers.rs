@@ -171,7 +171,7 @@ impl<'c> Workers<'c> {
         has_failed: bool,
     ) -> Result<OpenSegment<'w>, DownloadError> {
         let version = self.version.clone().map(|version| (version, Some(self.total)));
-        let asked = FileRequest {
+        let request = FileRequest {
             range: Some((piece.start, Some(piece.end))),
             version,
             ..FileRequest::default()
@@ -181,8 +181,8 @@ impl<'c> Workers<'c> {
             true => (self.url, true),
             false => (&self.answered.0, self.answered.1),
         };
-        let answer = execute(client, idle, &asked, url, is_trusted)?;
-        match interpret_response(&asked, &answer.response)? {
+        let answer = execute(client, idle, &request, url, is_trusted)?;
+        match interpret_response(&request, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
                 Ok(OpenSegment { answer, range })
             }
@@ -213,15 +213,15 @@ impl<'c> Workers<'c> {
     {
         let wanted = self.sources.wanted(mirror, self.version.as_ref());
         let version = wanted.ok_or(DownloadError::Changed)?;
-        let asked = FileRequest {
+        let request = FileRequest {
             range: Some((piece.start, Some(piece.end))),
             version: version.map(|version| (version, Some(self.total))),
             ..FileRequest::default()
         };
         let mut asking: HttpClient<'w> = mirror.server.client.clone();
         asking.cancel = client.cancel;
-        let answer = execute(&asking, idle, &asked, &mirror.server.url, true)?;
-        match interpret_response(&asked, &answer.response)? {
+        let answer = execute(&asking, idle, &request, &mirror.server.url, true)?;
+        match interpret_response(&request, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
                 mirror.record_version(&answer.response);
                 Ok(OpenSegment { answer, range })
@@ -389,21 +389,21 @@ impl<'c> Workers<'c> {
 pub(super) fn execute<'w>(
     client: &HttpClient<'w>,
     idle: Option<Connection<'w>>,
-    asked: &FileRequest,
+    request: &FileRequest,
     url: &Url,
     is_trusted: bool,
 ) -> Result<OpenResponse<'w>, ClientError> {
-    let range = asked.range_field();
+    let range = request.range_field();
     let mut fields = Vec::new();
-    if let Some(wanted) = &asked.wants_digest {
+    if let Some(wanted) = &request.wants_digest {
         fields.push(("Want-Repr-Digest", wanted.as_str()));
     }
-    if let Some(tag) = &asked.unless {
+    if let Some(tag) = &request.unless {
         fields.push(("If-None-Match", tag.as_str()));
     }
     if let Some(range) = &range {
         fields.push(("Range", range.as_str()));
-        if let Some((version, _)) = &asked.version {
+        if let Some((version, _)) = &request.version {
             fields.push((version.condition(client.credentials.store().is_some()), version.field()));
         }
     }

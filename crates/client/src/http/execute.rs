@@ -94,7 +94,7 @@ impl<'a> HttpClient<'a> {
             idle = connection.finish(&response);
             url = next;
         }
-        Err(ClientError::TooManyRedirects { most: self.max_redirects })
+        Err(ClientError::TooManyRedirects { max: self.max_redirects })
     }
 
     /// Sends a request without a body and reads the head of the answer, which may be a redirect.

@@ -176,10 +176,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() }.into());
             }
-            let most = self.client.max_redirects;
+            let max = self.client.max_redirects;
             self.redirects += 1;
-            if self.redirects > most {
-                return Err(ClientError::TooManyRedirects { most }.into());
+            if self.redirects > max {
+                return Err(ClientError::TooManyRedirects { max }.into());
             }
             (self.on_event)(&Event::Redirected { to: &next });
             self.idle = connection.finish(&response);

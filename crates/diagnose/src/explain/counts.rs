@@ -26,7 +26,7 @@ pub struct CallCount {
 pub(super) struct Counts {
     by_number: HashMap<Option<i64>, Sum>,
     /// The call that each thread is in, and since when.
-    begun: HashMap<u32, (Option<i64>, Instant)>,
+    pending: HashMap<u32, (Option<i64>, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,11 +42,11 @@ impl Counts {
         match call {
             Call::Begins { number, .. } => {
                 self.by_number.entry(*number).or_default().calls += 1;
-                self.begun.insert(tid, (*number, Instant::now()));
+                self.pending.insert(tid, (*number, Instant::now()));
             }
             Call::Ends(result) => {
                 // If tracing began in the middle of a call, its begin was not seen.
-                let Some((number, since)) = self.begun.remove(&tid) else { return };
+                let Some((number, since)) = self.pending.remove(&tid) else { return };
                 let sum = self.by_number.entry(number).or_default();
                 sum.time += since.elapsed();
                 sum.errors += u64::from(result.is_err());
@@ -56,7 +56,7 @@ impl Counts {
 
     /// Notes that a thread has ended, perhaps within a call.
     pub(super) fn forget(&mut self, tid: u32) {
-        self.begun.remove(&tid);
+        self.pending.remove(&tid);
     }
 
     /// Returns the calls by name, those that took longest first.

@@ -50,7 +50,7 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     /// Returns what a descriptor of a thread is.
-    pub(super) fn look(&mut self, tid: u32, fd: u64) -> End {
+    pub(super) fn end(&mut self, tid: u32, fd: u64) -> End {
         // Descriptors are ints; the upper half of the register is meaningless.
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;

@@ -33,21 +33,21 @@ impl Observer {
     ) -> Option<Pending> {
         let subject = match known.effect {
             SyscallEffect::Cross { memory, .. } => {
-                let end = self.descriptors.look(tid, arguments[0]);
+                let end = self.descriptors.end(tid, arguments[0]);
                 Subject::Cross(end, parts(tid, mappings, memory, &arguments))
             }
             SyscallEffect::Vmsplice => {
-                Subject::Cross(self.descriptors.look(tid, arguments[0]), Vec::new())
+                Subject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
             }
             SyscallEffect::Move { from, to } => Subject::Move {
-                from: self.descriptors.look(tid, arguments[from]),
-                to: self.descriptors.look(tid, arguments[to]),
+                from: self.descriptors.end(tid, arguments[from]),
+                to: self.descriptors.end(tid, arguments[to]),
                 whole: 0,
             },
             SyscallEffect::Clone => {
-                let from = self.descriptors.look(tid, arguments[2]);
+                let from = self.descriptors.end(tid, arguments[2]);
                 let whole = from.size;
-                Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole }
+                Subject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole }
             }
             SyscallEffect::CloneRange => self.clone_range(tid, &arguments)?,
             SyscallEffect::Map => self.map(tid, &arguments),
@@ -165,10 +165,10 @@ impl Observer {
     fn clone_range(&mut self, tid: u32, arguments: &[u64; 6]) -> Option<Subject> {
         let range = words(tid, arguments[2], 3)?;
         let [source, at, len] = *range else { return None };
-        let from = self.descriptors.look(tid, source);
+        let from = self.descriptors.end(tid, source);
         // A length of 0 means up to the end.
         let whole = if len == 0 { from.size.saturating_sub(at) } else { len };
-        Some(Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole })
+        Some(Subject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole })
     }
 
     /// Returns the file that is about to be mapped.
@@ -177,7 +177,7 @@ impl Observer {
         if flags & libc::MAP_ANONYMOUS as u64 != 0 {
             return Subject::Map(None);
         }
-        let end = self.descriptors.look(tid, fd);
+        let end = self.descriptors.end(tid, fd);
         Subject::Map((end.kind == EndKind::File).then_some(end.id))
     }
 

@@ -61,9 +61,9 @@ impl ReadWrite {
     }
 }
 
-/// Looks whether the source is at its end, for a sink whose reader is gone: a byte that follows
+/// Checks whether the source is at its end, for a sink whose reader is gone: a byte that follows
 /// cannot be delivered any more, and is an error (`EPIPE`).
-pub(crate) fn look_for_end(ends: &Ends<'_>) -> Result<Step, Errno> {
+pub(crate) fn check_end(ends: &Ends<'_>) -> Result<Step, Errno> {
     match ReadWrite::default().fill(ends, 1, &mut Meter::default()) {
         Ok(0) => Ok(Step::Eof),
         Ok(_) => Err(Errno::PIPE),

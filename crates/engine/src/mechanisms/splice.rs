@@ -105,12 +105,12 @@ impl Splice {
         meter.calls += 1;
         let mut sink_at = ends.sink_at;
         let flags = flags(ends.is_more_after(self.held));
-        let begun = (ends.sink_kind == Kind::Regular).then(Instant::now);
+        let started = (ends.sink_kind == Kind::Regular).then(Instant::now);
         match splice(&pipe.read_end, None, ends.sink, sink_at.as_mut(), self.held, flags) {
             Ok(bytes) => {
                 self.held -= bytes;
-                if let Some(begun) = begun {
-                    self.file_step.moved(bytes, begun.elapsed());
+                if let Some(started) = started {
+                    self.file_step.moved(bytes, started.elapsed());
                 }
                 // The pipe holds something, so zero means that the sink failed.
                 if bytes == 0 { Err(Errno::IO) } else { Ok(Step::moved(bytes)) }

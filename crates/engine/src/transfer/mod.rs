@@ -290,7 +290,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             is_followed: self.position.index + 1 < end,
         };
         if self.is_abandoned {
-            return read_write::look_for_end(&ends).map(|step| (step, mechanism));
+            return read_write::check_end(&ends).map(|step| (step, mechanism));
         }
         // A clone needs no space; every other mechanism may need all of it.
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
@@ -366,7 +366,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             }
             self.next_segment();
         }
-        self.tell_progress();
+        self.report_progress();
         match self.sink_tls().filter(|tls| tls.is_in_kernel()) {
             Some(tls) => tls.sent(self.sink.fd.as_fd(), moved).map_err(|errno| self.failed(errno)),
             None => Ok(()),
@@ -461,7 +461,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     }
 
     /// Calls the observer, unless it was called too recently.
-    fn tell_progress(&mut self) {
+    fn report_progress(&mut self) {
         let Some(observer) = &mut self.options.observer else { return };
         let now = Instant::now();
         let bytes = self.report.bytes();

@@ -170,7 +170,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         self.is_done = true;
         self.report.elapsed = self.elapsed();
         self.last_observed = None;
-        self.tell_progress();
+        self.report_progress();
         Ok(Status::Done)
     }
 

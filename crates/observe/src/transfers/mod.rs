@@ -114,7 +114,7 @@ impl Transfers {
     /// Returns the transfers that pass `may_see` as a JSON array, the oldest first.
     #[must_use]
     pub fn json(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
-        json::render(&self.look(Instant::now(), may_see))
+        json::render(&self.views(Instant::now(), may_see))
     }
 
     /// Returns the newest of these as a page that reloads itself, in less than 20 KiB.
@@ -122,11 +122,11 @@ impl Transfers {
     /// It has a link to `?json`, to which the server must answer with [`json`](Self::json).
     #[must_use]
     pub fn page(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
-        page::render(&self.look(Instant::now(), may_see))
+        page::render(&self.views(Instant::now(), may_see))
     }
 
     /// Returns the present state of the transfers that pass `may_see`, the oldest first.
-    fn look(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
+    fn views(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
         let live: Vec<_> =
             self.lock().live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
         let seen = live.into_iter().filter(|(_, live)| may_see(&live.facts));

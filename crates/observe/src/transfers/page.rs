@@ -122,13 +122,13 @@ pub(super) fn path(target: &[u8]) -> String {
 }
 
 /// Leaves out the middle of a long text: both ends of a path say more than its middle.
-fn middle_cut(text: &str, most: usize) -> String {
+fn middle_cut(text: &str, max: usize) -> String {
     let len = text.chars().count();
-    if len <= most {
+    if len <= max {
         return text.into();
     }
-    let head: String = text.chars().take(most / 2).collect();
-    let tail: String = text.chars().skip(len - most + most / 2 + 1).collect();
+    let head: String = text.chars().take(max / 2).collect();
+    let tail: String = text.chars().skip(len - max + max / 2 + 1).collect();
     format!("{head}\u{2026}{tail}")
 }
 

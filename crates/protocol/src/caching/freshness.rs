@@ -71,14 +71,14 @@ impl Freshness {
         let since = |later: SystemTime, earlier| later.duration_since(earlier).unwrap_or_default();
         let date =
             |name: &str| values(fields, name).next().and_then(|it| parse_date(it.as_bytes()));
-        let said = date("date");
+        let sent_at = date("date");
         // RFC 9111 4.2.3.
-        let apparent = said.map_or(Duration::ZERO, |said| since(received, said));
+        let apparent = sent_at.map_or(Duration::ZERO, |sent_at| since(received, sent_at));
         // 5.1: of several the first counts, and one that is no number does not.
         let age = values(fields, "age").next().and_then(|age| age.split(',').next());
         let age = Duration::from_secs(age.map_or(0, |age| delta_seconds(age.trim())));
         let corrected = age.saturating_add(since(received, requested));
-        let date = said.unwrap_or(received);
+        let date = sent_at.unwrap_or(received);
         let lifetime = lifetime(&directives, fields, date).unwrap_or_else(|| match may_guess {
             true => rules.fresh.unwrap_or_else(|| guessed(fields, date)),
             false => Duration::ZERO,

@@ -115,7 +115,7 @@ impl ListingQuery {
         by_accept: Format,
     ) -> Result<Self, BadQuery> {
         let given = |key: &str| value(key).filter(|value| !value.is_empty());
-        let asked = [Format::Size, Format::Json, Format::Ndjson, Format::Simple]
+        let requested = [Format::Size, Format::Json, Format::Ndjson, Format::Simple]
             .into_iter()
             .find(|format| format.token().is_some_and(|token| value(token).is_some()));
         let order = Order {
@@ -135,7 +135,7 @@ impl ListingQuery {
             return Err(BadQuery::After);
         }
         Ok(Self {
-            format: asked.unwrap_or(by_accept),
+            format: requested.unwrap_or(by_accept),
             order,
             limit: parsed(given("limit"), parse_limit, BadQuery::Limit)?,
             after,

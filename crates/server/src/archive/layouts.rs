@@ -83,11 +83,11 @@ struct CachedLayout {
 impl Layouts {
     /// Creates an empty store; archives may have this many members.
     pub(crate) fn new(max_members: usize) -> Self {
-        let most = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
+        let max = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
         Self {
             batches: Batches::default(),
             queue: DiskQueue::new("archive", THREADS, MAX_WAITING),
-            memory: MemoryBudget::new(most, most),
+            memory: MemoryBudget::new(max, max),
             kept: Mutex::default(),
         }
     }

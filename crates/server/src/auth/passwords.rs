@@ -31,7 +31,7 @@ struct Queue {
     /// The number of checks requested.
     asked: u64,
     /// The number of checks begun.
-    begun: u64,
+    started: u64,
     has_thread: bool,
 }
 
@@ -232,9 +232,9 @@ impl Queue {
         let turns = self.waiting.iter().map(|job| (job.has_left, last_turn(&job.client)));
         let (index, _) = turns.enumerate().min_by_key(|&(_, turn)| turn)?;
         let job = self.waiting.remove(index);
-        self.begun += 1;
-        let begun = self.begun;
-        self.history(job.client).last_turn = begun;
+        self.started += 1;
+        let started = self.started;
+        self.history(job.client).last_turn = started;
         Some(job)
     }
 

@@ -118,7 +118,7 @@ impl Root {
         if disk_wait == DiskWait::Never {
             resolve |= ResolveFlags::CACHED;
         }
-        let asked = path;
+        let requested = path;
         let path = if path.is_empty() { b"." } else { path };
         // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
         // process.
@@ -137,12 +137,12 @@ impl Root {
                     if reached.as_deref().is_some_and(|reached| self.hides(reached)) {
                         return Err(Errno::NOENT);
                     }
-                    self.refuse_hidden_folder(&file, asked)?;
+                    self.refuse_hidden_folder(&file, requested)?;
                     self.refuse_hidden_folder(&file, reached.as_deref().unwrap_or_default())?;
                     return Ok((file, reached));
                 }
                 Ok(file) => {
-                    self.refuse_hidden_folder(&file, asked)?;
+                    self.refuse_hidden_folder(&file, requested)?;
                     return Ok((file, None));
                 }
                 Err(errno) => return Err(errno),

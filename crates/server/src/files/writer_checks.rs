@@ -26,7 +26,7 @@ pub(crate) struct CheckedVersion {
 pub(crate) struct WriterChecks {
     level: Integrity,
     /// The checks begun on files that a program may be writing to.
-    begun: Vec<(Box<[u8]>, WriterCheck)>,
+    unfinished: Vec<(Box<[u8]>, WriterCheck)>,
     /// The time after which to open the path again, after [`AGAIN_LATER`].
     pub(crate) pause: Duration,
 }
@@ -34,7 +34,7 @@ pub(crate) struct WriterChecks {
 impl WriterChecks {
     /// Creates a state in which nothing is known yet.
     pub(crate) fn new(level: Integrity) -> Self {
-        Self { level, begun: Vec::new(), pause: Duration::ZERO }
+        Self { level, unfinished: Vec::new(), pause: Duration::ZERO }
     }
 
     /// Returns the version of a file from which each change can be detected.
@@ -57,12 +57,12 @@ impl WriterChecks {
             wait_for_writer(file, &version);
             return Ok(CheckedVersion { version, has_writer: false, is_stable: false });
         }
-        let known = self.begun.iter().position(|(begun, _)| **begun == *path);
+        let known = self.unfinished.iter().position(|(unfinished, _)| **unfinished == *path);
         let index = known.unwrap_or_else(|| {
-            self.begun.push((path.into(), WriterCheck::new()));
-            self.begun.len() - 1
+            self.unfinished.push((path.into(), WriterCheck::new()));
+            self.unfinished.len() - 1
         });
-        let checked = self.begun[index].1.check(file, Some(version));
+        let checked = self.unfinished[index].1.check(file, Some(version));
         match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::Stable { version, has_writer } => {
                 if has_writer {

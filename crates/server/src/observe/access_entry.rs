@@ -40,11 +40,11 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Acce
     entry
 }
 
-/// Keeps text from a client without its tokens, but at most `most` bytes of it.
-fn push_text(kept: &mut Vec<u8>, value: &[u8], most: usize) {
+/// Keeps text from a client without its tokens, but at most `max` bytes of it.
+fn push_text(kept: &mut Vec<u8>, value: &[u8], max: usize) {
     let value = without_tokens(value);
-    kept.extend_from_slice(&value[..value.len().min(most)]);
-    if value.len() > most {
+    kept.extend_from_slice(&value[..value.len().min(max)]);
+    if value.len() > max {
         kept.extend_from_slice(b"...");
     }
 }

@@ -90,7 +90,7 @@ impl Worker {
     pub(crate) fn select(&self, peer: &Peer, request: &Request<'_, '_>) -> Selection {
         let mut sites = self.sites.borrow_mut();
         sites.keep_up(&self.published);
-        sites.select(request, peer.session().and_then(|session| session.asked_name()))
+        sites.select(request, peer.session().and_then(|session| session.server_name()))
     }
 
     /// Returns the site for requests that name none.

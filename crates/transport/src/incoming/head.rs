@@ -13,7 +13,7 @@ pub(super) fn missing_of_head(head: &[u8]) -> usize {
     if first_line.is_some_and(|end| end == 0 || head[end - 1] != b'\r') {
         return 1;
     }
-    let begun = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
+    let partial = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
     // Before the end of the first line is seen it may still turn out to be a bare LF.
-    if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
+    if first_line.is_none() { (END.len() - partial).min(2) } else { END.len() - partial }
 }

@@ -162,25 +162,25 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; `TooLong` for a head of more than `most` bytes.
-    pub fn head(&mut self, most: usize) -> Result<Option<Vec<u8>>, ReceiveError> {
+    /// [`ReceiveError`]; `TooLong` for a head of more than `max` bytes.
+    pub fn head(&mut self, max: usize) -> Result<Option<Vec<u8>>, ReceiveError> {
         let mut head = Vec::with_capacity(512);
-        let mut begun = None;
+        let mut started = None;
         loop {
             let needed = missing_of_head(&head);
             if needed == 0 {
                 return Ok(Some(head));
             }
-            if head.len() >= most {
+            if head.len() >= max {
                 return Err(ReceiveError::TooLong);
             }
             // Some bytes now and then would keep the caller for hours.
-            if let (Some(begun), Some(limit)) = (begun, self.timeout)
-                && Instant::elapsed(&begun) >= limit
+            if let (Some(started), Some(limit)) = (started, self.timeout)
+                && Instant::elapsed(&started) >= limit
             {
                 return Err(ReceiveError::Stalled);
             }
-            begun = begun.or_else(|| (!head.is_empty()).then(Instant::now));
+            started = started.or_else(|| (!head.is_empty()).then(Instant::now));
             if !self.has_more(needed)? {
                 return if head.is_empty() { Ok(None) } else { Err(ReceiveError::Ended) };
             }
@@ -201,8 +201,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             if len == prefix.len() || self.ahead[..len] != prefix[..len] {
                 return Ok(self.ahead[..len] == prefix[..len]);
             }
-            let most = if self.is_eager { EAGER } else { prefix.len() - len };
-            if self.read(most)? == 0 {
+            let max = if self.is_eager { EAGER } else { prefix.len() - len };
+            if self.read(max)? == 0 {
                 return Ok(true);
             }
         }
@@ -248,15 +248,15 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; `TooLong` for one of more than `most` bytes.
-    pub fn memory(&mut self, framing: BodyFraming, most: usize) -> Result<Vec<u8>, ReceiveError> {
+    /// [`ReceiveError`]; `TooLong` for one of more than `max` bytes.
+    pub fn memory(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
         match framing {
             BodyFraming::Length(len) => match usize::try_from(len) {
-                Ok(len) if len <= most => self.exactly(len),
+                Ok(len) if len <= max => self.exactly(len),
                 _ => Err(ReceiveError::TooLong),
             },
             BodyFraming::UntilEnd => {
-                while self.ahead.len() <= most {
+                while self.ahead.len() <= max {
                     if self.read(EAGER)? == 0 {
                         return Ok(std::mem::take(&mut self.ahead));
                     }
@@ -267,7 +267,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 let (mut chunks, mut body) = (Chunked::default(), Vec::new());
                 while let Some(len) = self.chunk(&mut chunks)? {
                     match usize::try_from(len) {
-                        Ok(len) if len <= most - body.len() => body.extend(self.exactly(len)?),
+                        Ok(len) if len <= max - body.len() => body.extend(self.exactly(len)?),
                         _ => return Err(ReceiveError::TooLong),
                     }
                 }
@@ -369,14 +369,14 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         });
         // One byte more than is accepted shows that there are too many.
         let limit = receive_options.limit.filter(|_| len.is_none());
-        let most = len.or(limit.map(|limit| limit.saturating_add(1)));
+        let max = len.or(limit.map(|limit| limit.saturating_add(1)));
         if limit.is_some_and(|limit| here as u64 > limit) {
             return Err(ReceiveError::TooLong);
         }
         let ahead: Vec<u8> = self.ahead.drain(..here).collect();
         let source = Source::of(&self.stream)?;
-        let source = match most {
-            Some(most) => source.len(most - here as u64),
+        let source = match max {
+            Some(max) => source.len(max - here as u64),
             None => source,
         };
         let chain = Chain::new().payload(ahead).source(source);
@@ -424,15 +424,15 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Returns whether a byte is available, reading if none was; unless a short body is expected
     /// to follow, no more than `needed` bytes are read.
     fn has_more(&mut self, needed: usize) -> Result<bool, ReceiveError> {
-        let most = if self.is_eager { EAGER } else { needed };
-        Ok(!self.ahead.is_empty() || self.read(most)? > 0)
+        let max = if self.is_eager { EAGER } else { needed };
+        Ok(!self.ahead.is_empty() || self.read(max)? > 0)
     }
 
-    /// Reads at most `most` bytes after those already read; returns 0 at the end.
-    fn read(&mut self, most: usize) -> Result<usize, ReceiveError> {
+    /// Reads at most `max` bytes after those already read; returns 0 at the end.
+    fn read(&mut self, max: usize) -> Result<usize, ReceiveError> {
         let before = self.ahead.len();
         let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.resize(before + most, 0);
+        ahead.resize(before + max, 0);
         let outcome = self.receive(&mut ahead[before..]);
         ahead.truncate(before + outcome.as_ref().map_or(0, |read| *read));
         self.ahead = ahead;

@@ -95,15 +95,15 @@ impl Acceptor {
     }
 
     /// Returns the settings of a handshake, and the name that the client will ask for, if it matters.
-    pub(super) fn config(&self) -> (Arc<ServerConfig>, Option<Arc<AskedName>>) {
+    pub(super) fn config(&self) -> (Arc<ServerConfig>, Option<Arc<RequestedName>>) {
         if !self.identities.has_sites() {
             return (Arc::clone(&self.config), None);
         }
         let identities = self.identities.clone();
-        let asked = Arc::new(AskedName { identities, name: OnceLock::new() });
+        let sni = Arc::new(RequestedName { identities, name: OnceLock::new() });
         let mut config = ServerConfig::clone(&self.config);
-        config.cert_resolver = Arc::clone(&asked) as Arc<dyn ResolvesServerCert>;
-        (Arc::new(config), Some(asked))
+        config.cert_resolver = Arc::clone(&sni) as Arc<dyn ResolvesServerCert>;
+        (Arc::new(config), Some(sni))
     }
 
     /// Returns an acceptor with these capabilities of the kernel.
@@ -120,19 +120,19 @@ impl Acceptor {
 
 /// The name that the client of one handshake asks for: rustls tells it to the resolver only.
 #[derive(Debug)]
-pub(super) struct AskedName {
+pub(super) struct RequestedName {
     identities: Identities,
     name: OnceLock<Box<str>>,
 }
 
-impl AskedName {
+impl RequestedName {
     /// Returns the name, if the client has asked for one.
     pub(super) fn name(&self) -> Option<Box<str>> {
         self.name.get().cloned()
     }
 }
 
-impl ResolvesServerCert for AskedName {
+impl ResolvesServerCert for RequestedName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         if let Some(name) = hello.server_name() {
             // After a retry of the client, it is the same.

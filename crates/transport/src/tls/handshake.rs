@@ -11,7 +11,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{Error, HandshakeKind, InvalidMessage, ProtocolVersion};
 use underpass_engine::ktls;
 
-use super::acceptor::{Acceptor, AskedName};
+use super::acceptor::{Acceptor, RequestedName};
 use super::certificates::ACME_PROTOCOL;
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
@@ -48,7 +48,7 @@ pub struct Handshake {
     leaves_rest_in_socket: bool,
     wanted: Arc<KernelOffer>,
     /// The name that the client asks for, if it matters.
-    asked: Option<Arc<AskedName>>,
+    sni: Option<Arc<RequestedName>>,
 }
 
 /// The progress of a handshake.
@@ -70,9 +70,9 @@ impl Handshake {
     ///
     /// [`HandshakeError::Tls`] if rustls cannot begin.
     pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
-        let (config, asked) = acceptor.config();
+        let (config, sni) = acceptor.config();
         let server = UnbufferedServerConnection::new(config)?;
-        Ok(Self { asked, ..Self::new(Connection::Server(Box::new(server)), acceptor.wanted()) })
+        Ok(Self { sni, ..Self::new(Connection::Server(Box::new(server)), acceptor.wanted()) })
     }
 
     /// Creates the client's side; `host` is a name or an address as in an URL, without brackets.
@@ -95,7 +95,7 @@ impl Handshake {
             peeked: 0,
             leaves_rest_in_socket: wanted.obstacle().is_none(),
             wanted,
-            asked: None,
+            sni: None,
         }
     }
 
@@ -307,8 +307,8 @@ impl Handshake {
     }
 
     fn session(&self, facts: SessionFacts, records: Records, by_reference: bool) -> Session {
-        let asked = self.asked.as_ref().and_then(|asked| asked.name());
-        Session::new(facts, records, by_reference).asking(asked)
+        let sni = self.sni.as_ref().and_then(|sni| sni.name());
+        Session::new(facts, records, by_reference).with_server_name(sni)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Session {
     /// Whether a network card may read the pages of files after they were taken.
     by_reference: bool,
     /// The name that the client asked for, if it matters.
-    asked: Option<Box<str>>,
+    server_name: Option<Box<str>>,
     records: Mutex<Records>,
 }
 
@@ -33,18 +33,18 @@ pub(super) enum Records {
 
 impl Session {
     pub(super) fn new(facts: SessionFacts, records: Records, by_reference: bool) -> Self {
-        Self { facts, by_reference, asked: None, records: Mutex::new(records) }
+        Self { facts, by_reference, server_name: None, records: Mutex::new(records) }
     }
 
-    pub(super) fn asking(self, asked: Option<Box<str>>) -> Self {
-        Self { asked, ..self }
+    pub(super) fn with_server_name(self, server_name: Option<Box<str>>) -> Self {
+        Self { server_name, ..self }
     }
 
     /// Returns the name that the client asked for, if there are
     /// [sites](super::Identities::set_sites).
     #[must_use]
-    pub fn asked_name(&self) -> Option<&str> {
-        self.asked.as_deref()
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
     }
 
     /// Returns the facts of the session.

@@ -44,10 +44,10 @@ impl Benchmark for ColdArgs {
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
         // Whole pieces, as they are dropped from the page cache.
         let size = self.size.next_multiple_of(1 << 20);
-        let most = self.connections.iter().copied().max().unwrap_or(1);
-        let opened = self.server.open(&COLD, &[size], self.server.setting(most), context)?;
+        let max = self.connections.iter().copied().max().unwrap_or(1);
+        let opened = self.server.open(&COLD, &[size], self.server.setting(max), context)?;
         let (mut plan, mut fixture, mut variants) = opened;
-        fixture.site.folder.require_space(size.saturating_mul(most.into()))?;
+        fixture.site.folder.require_space(size.saturating_mul(max.into()))?;
         fixture.noise = Noise::new(size)?;
         plan.arguments.cold = true;
         // nginx has two more ways of reading what is not in the page cache.
@@ -61,7 +61,7 @@ impl Benchmark for ColdArgs {
         let connections = once(self.connections.iter().copied());
         let group = |connections| variants.iter().map(|one| cell(connections, *one)).collect();
         plan.groups = connections.into_iter().map(group).collect();
-        plan.measure(&COLD, &mut Cold { fixture, size, most }, NGINX, context)
+        plan.measure(&COLD, &mut Cold { fixture, size, max }, NGINX, context)
     }
 }
 
@@ -71,12 +71,12 @@ struct Cold<'a> {
     fixture: ServerFixture<'a>,
     size: u64,
     /// The number of files.
-    most: u32,
+    max: u32,
 }
 
 impl Scenario for Cold<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        for index in 0..self.most {
+        for index in 0..self.max {
             if !self.fixture.site.file(&name(index)).exists() {
                 self.fixture.sha256 = self.fixture.create_file(&name(index), cell.size)?;
             }
@@ -89,7 +89,7 @@ impl Scenario for Cold<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        (0..self.most).try_for_each(|index| drop_cached(&self.fixture.site.file(&name(index))))?;
+        (0..self.max).try_for_each(|index| drop_cached(&self.fixture.site.file(&name(index))))?;
         let work = |server: &Server, host: &Host| -> io::Result<_> {
             let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
             for index in 0..cell.connections.unwrap_or(1) {

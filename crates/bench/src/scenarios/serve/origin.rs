@@ -149,9 +149,9 @@ impl Origin<'_> {
         found: &mut OriginFound,
     ) -> io::Result<ResourceUse> {
         self.origin.set_rate(self.args.origin_rate);
-        let begun = Instant::now();
+        let started = Instant::now();
         ask(&Host { address: self.origin.address, ..host.clone() }, size)?;
-        found.direct_s = begun.elapsed().as_secs_f64();
+        found.direct_s = started.elapsed().as_secs_f64();
         let window = Window::open(server);
         let (before, usage) = (self.origin.bytes(), server.usage());
         found.crowd_s = self.everybody(size, host)?.as_secs_f64();
@@ -167,14 +167,14 @@ impl Origin<'_> {
 
     /// Has all clients ask for the object at once; returns when the last one has it.
     fn everybody(&self, size: u64, host: &Host) -> io::Result<Duration> {
-        let begun = Instant::now();
+        let started = Instant::now();
         std::thread::scope(|scope| {
             let clients: Vec<_> =
                 (0..self.args.clients).map(|_| scope.spawn(|| ask(host, size))).collect();
             let mut outcomes = clients.into_iter().map(|client| client.join());
             outcomes.try_for_each(|outcome| outcome.expect("a client does not panic"))
         })
-        .map(|()| begun.elapsed())
+        .map(|()| started.elapsed())
     }
 
     /// Asks for ranges of 1 MiB at random, of the cache and of the origin itself.
@@ -208,7 +208,7 @@ impl Origin<'_> {
         for number in (0..hot).cycle().take(3 * hot as usize) {
             get(format!("/{UNIT}/hot/{number}"))?;
         }
-        let (mut asked, mut missed, mut kept) = (0, 0, 0);
+        let (mut requests, mut missed, mut kept) = (0, 0, 0);
         for number in 0..10 * self.args.budget / UNIT_BYTES {
             get(format!("/{UNIT}/scan/{number}"))?;
             if number % SCANNED == 0 {
@@ -216,11 +216,11 @@ impl Origin<'_> {
                 for number in 0..hot {
                     get(format!("/{UNIT}/hot/{number}"))?;
                 }
-                (asked, missed) = (asked + hot, missed + self.origin.requests() - before);
+                (requests, missed) = (requests + hot, missed + self.origin.requests() - before);
                 kept = kept.max(used(folder));
             }
         }
-        Ok(((asked, missed.min(asked)), kept))
+        Ok(((requests, missed.min(requests)), kept))
     }
 }
 
@@ -233,7 +233,7 @@ fn ask(host: &Host, size: u64) -> io::Result<()> {
 /// Asks for a range; returns when its first bytes have come.
 fn range(host: &Host, start: u64) -> io::Result<Duration> {
     let mut stream: TcpStream = host.connect(Ipv4Addr::LOCALHOST, None)?;
-    let (begun, end) = (Instant::now(), start + RANGE - 1);
+    let (started, end) = (Instant::now(), start + RANGE - 1);
     let request = format!(
         "GET /{LARGE} HTTP/1.1\r\nHost: {}\r\nRange: bytes={start}-{end}\r\nConnection: close\r\n\r\n",
         host.address
@@ -241,7 +241,7 @@ fn range(host: &Host, start: u64) -> io::Result<Duration> {
     stream.write_all(request.as_bytes())?;
     let mut buffer = vec![0; 64 << 10];
     let mut got = stream.read(&mut buffer)?;
-    let first = begun.elapsed();
+    let first = started.elapsed();
     if !buffer.starts_with(b"HTTP/1.1 206 ") {
         let status = String::from_utf8_lossy(&buffer[..got.min(40)]).into_owned();
         return Err(ResponseFault::Status(status).into());
@@ -363,8 +363,8 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
         &metric! {
             "hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main,
             |_, sample| {
-                let (asked, missed) = found(sample)?.hot;
-                Some(1.0 - missed as f64 / asked as f64)
+                let (requests, missed) = found(sample)?.hot;
+                Some(1.0 - missed as f64 / requests as f64)
             }
         }
         .more_is_better(),

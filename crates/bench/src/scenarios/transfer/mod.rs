@@ -57,13 +57,13 @@ struct Programs {
 
 impl Programs {
     /// Looks for what the contenders need, and for what the server `from` does.
-    fn look(dufs: Option<&Path>, asked: &[Contender], from: Option<Contender>) -> Result<Self> {
+    fn look(dufs: Option<&Path>, requested: &[Contender], from: Option<Contender>) -> Result<Self> {
         let dufs = dufs.map(Path::to_owned).or_else(|| find("dufs"));
         let has = |program: &str| match program {
             "dufs" => dufs.as_deref().is_some_and(Path::is_file),
             program => find(program).is_some(),
         };
-        let (contenders, missing) = installed(asked, has)?;
+        let (contenders, missing) = installed(requested, has)?;
         if let Some(from) = from {
             installed(&[from], has)?;
         }

@@ -10,9 +10,9 @@ use crate::views::chart::{Axis, Chart, Row};
 pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     let axis = chart.axis();
     let sizes = chart.places();
-    let mut looks: Vec<_> = chart.rows.iter().map(|row| shape(row.look)).collect();
-    looks.sort_unstable();
-    looks.dedup();
+    let mut styles: Vec<_> = chart.rows.iter().map(|row| shape(row.style)).collect();
+    styles.sort_unstable();
+    styles.dedup();
     let mut y = 0.0;
     let mut parts = Vec::new();
     for size in &sizes {
@@ -27,7 +27,7 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
         }
     }
     let body = html! {
-        defs { @for look in looks { (hatching(id, look)) } }
+        defs { @for style in styles { (hatching(id, style)) } }
         (grid(axis, y))
         @for part in parts { (part) }
     };
@@ -78,9 +78,9 @@ fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
             rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
         };
     };
-    let ratio = row.ratio.filter(|_| row.look != 0);
+    let ratio = row.ratio.filter(|_| row.style != 0);
     let value = chart.unit.show(summary.median);
-    let [at, least, most] =
+    let [at, min, max] =
         [summary.median, summary.min, summary.max].map(|value| x(axis.place(value)));
     html! {
         text x="0" y=(number(base)) { (shortened(&row.label, 26)) }
@@ -90,13 +90,13 @@ fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
         }
         rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
         @if !axis.is_log() {
-            rect class=(class(row.look)) x="0" y=(number(middle - BAR / 2.0)) width=(number(at.max(1.0))) height=(number(BAR)) rx="2"
-                fill=(format!("url(#{id}-{})", class(row.look))) {}
+            rect class=(class(row.style)) x="0" y=(number(middle - BAR / 2.0)) width=(number(at.max(1.0))) height=(number(BAR)) rx="2"
+                fill=(format!("url(#{id}-{})", class(row.style))) {}
         }
-        @if most - least > 1.5 {
-            path.over d=(format!("M{0},{1}v6M{0},{2}H{3}M{3},{1}v6", number(least), number(middle - 3.0), number(middle), number(most))) {}
+        @if max - min > 1.5 {
+            path.over d=(format!("M{0},{1}v6M{0},{2}H{3}M{3},{1}v6", number(min), number(middle - 3.0), number(middle), number(max))) {}
         }
-        @if axis.is_log() { (mark(row.look, at.clamp(5.0, WIDTH - 5.0), middle)) }
+        @if axis.is_log() { (mark(row.style, at.clamp(5.0, WIDTH - 5.0), middle)) }
     }
 }
 

@@ -35,15 +35,15 @@ pub(crate) fn draw(chart: &Chart) -> Drawing {
     let body = html! {
         (values(axis))
         (files(chart, &sizes))
-        @for (index, (label, look)) in labels.iter().enumerate() {
+        @for (index, (label, style)) in labels.iter().enumerate() {
             // Marks at one size are slightly offset from each other.
             @let aside = (index as f64 - (count as f64 - 1.0) / 2.0) * ASIDE;
-            (line(&of(chart, label), axis, &sizes, *look, aside))
+            (line(&of(chart, label), axis, &sizes, *style, aside))
         }
-        @for (index, (label, look)) in labels.iter().enumerate() {
+        @for (index, (label, style)) in labels.iter().enumerate() {
             @let (x, y) = (LEFT + (index % 2) as f64 * COLUMN, LEGEND + (index / 2) as f64 * LINE);
-            path class=(format!("line {}", class(*look))) d=(format!("M{},{}h18", number(x), number(y - 4.0))) {}
-            (mark(*look, x + 9.0, y - 4.0))
+            path class=(format!("line {}", class(*style))) d=(format!("M{},{}h18", number(x), number(y - 4.0))) {}
+            (mark(*style, x + 9.0, y - 4.0))
             text x=(number(x + 24.0)) y=(number(y)) { (shortened(label, 20)) }
         }
     };
@@ -94,7 +94,7 @@ fn files(chart: &Chart, sizes: &Sizes) -> Markup {
 }
 
 /// Returns a line with its marks and error bars.
-fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, look: usize, aside: f64) -> Markup {
+fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, style: usize, aside: f64) -> Markup {
     let points: Vec<_> = rows
         .iter()
         .filter_map(|row| {
@@ -107,15 +107,15 @@ fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, look: usize, aside: f64) -> Ma
     let path: Vec<_> =
         points.iter().map(|(x, [y, ..])| format!("{},{}", number(*x), number(*y))).collect();
     html! {
-        g class=(class(look)) {
+        g class=(class(style)) {
             @if path.len() > 1 { polyline.line points=(path.join(" ")) {} }
-            @for (x, [_, least, most]) in &points {
-                @if least - most > 1.0 {
-                    path.whisker d=(format!("M{0},{1}H{2}M{3},{1}V{4}M{0},{4}H{2}", number(x - 3.0), number(*least), number(x + 3.0), number(*x), number(*most))) {}
+            @for (x, [_, min, max]) in &points {
+                @if min - max > 1.0 {
+                    path.whisker d=(format!("M{0},{1}H{2}M{3},{1}V{4}M{0},{4}H{2}", number(x - 3.0), number(*min), number(x + 3.0), number(*x), number(*max))) {}
                 }
             }
         }
-        @for (x, [y, ..]) in &points { (mark(look, *x, *y)) }
+        @for (x, [y, ..]) in &points { (mark(style, *x, *y)) }
     }
 }
 

@@ -86,18 +86,18 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-pub(crate) fn class(look: usize) -> String {
-    format!("c{}", shape(look))
+pub(crate) fn class(style: usize) -> String {
+    format!("c{}", shape(style))
 }
 
 /// The number of the shape and the hatching of a look; there are as many as colours.
-pub(crate) const fn shape(look: usize) -> usize {
-    if look < LOOKS { look } else { 2 + (look - 2) % (LOOKS - 2) }
+pub(crate) const fn shape(style: usize) -> usize {
+    if style < STYLES { style } else { 2 + (style - 2) % (STYLES - 2) }
 }
 
 /// A mark of a line at a place: every look has another one.
-pub(crate) fn mark(look: usize, x: f64, y: f64) -> Markup {
-    let points: &[(f64, f64)] = match shape(look) {
+pub(crate) fn mark(style: usize, x: f64, y: f64) -> Markup {
+    let points: &[(f64, f64)] = match shape(style) {
         1 => &[],
         0 => &[(-3.6, -3.6), (3.6, -3.6), (3.6, 3.6), (-3.6, 3.6)],
         2 => &[(0.0, -4.8), (4.6, 3.4), (-4.6, 3.4)],
@@ -121,16 +121,16 @@ pub(crate) fn mark(look: usize, x: f64, y: f64) -> Markup {
         _ => &[(4.6, 0.0), (-3.4, -4.8), (-3.4, 4.8)],
     };
     if points.is_empty() {
-        return html! { circle class=(format!("mark {}", class(look))) cx=(number(x)) cy=(number(y)) r="4" {} };
+        return html! { circle class=(format!("mark {}", class(style))) cx=(number(x)) cy=(number(y)) r="4" {} };
     }
     let path: Vec<_> =
         points.iter().map(|(dx, dy)| format!("{},{}", number(x + dx), number(y + dy))).collect();
-    html! { polygon class=(format!("mark {}", class(look))) points=(path.join(" ")) {} }
+    html! { polygon class=(format!("mark {}", class(style))) points=(path.join(" ")) {} }
 }
 
 /// Returns the hatching of bars: every look has another one. `id` is that of the drawing.
-pub(crate) fn hatching(id: &str, look: usize) -> Markup {
-    let lines = match shape(look) {
+pub(crate) fn hatching(id: &str, style: usize) -> Markup {
+    let lines = match shape(style) {
         0 => "M-2,8L8,-2M4,14L14,4",
         2 => "M-2,-2L14,14M-2,10L2,14M10,-2L14,2",
         3 => "M0,3H12M0,9H12",
@@ -140,9 +140,9 @@ pub(crate) fn hatching(id: &str, look: usize) -> Markup {
         7 => "M0,6H12M6,0V12",
         _ => "",
     };
-    let thick = if shape(look) == 4 { "3.5" } else { "2" };
+    let thick = if shape(style) == 4 { "3.5" } else { "2" };
     html! {
-        pattern id=(format!("{id}-{}", class(look))) class=(class(look)) width="12" height="12"
+        pattern id=(format!("{id}-{}", class(style))) class=(class(style)) width="12" height="12"
             patternUnits="userSpaceOnUse" {
             @if lines.is_empty() {
                 rect.full width="12" height="12" {}
@@ -198,7 +198,7 @@ pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
 }
 
 /// Colours, marks and hatchings.
-const LOOKS: usize = 8;
+const STYLES: usize = 8;
 /// What is left free at the sides of a file.
 const MARGIN: f64 = 14.0;
 /// Letters of a title that fit into a line.
@@ -226,12 +226,13 @@ mod tests {
 
     #[test]
     fn each_look_has_a_mark_and_a_hatching_of_its_own() {
-        let marks: Vec<_> = (0..LOOKS).map(|look| mark(look, 0.0, 0.0).into_string()).collect();
-        let hatchings: Vec<_> = (0..LOOKS).map(|look| hatching("a", look).into_string()).collect();
-        for look in 1..LOOKS {
-            assert!(!marks[..look].contains(&marks[look]), "{look}");
-            assert!(!hatchings[..look].contains(&hatchings[look]), "{look}");
+        let marks: Vec<_> = (0..STYLES).map(|style| mark(style, 0.0, 0.0).into_string()).collect();
+        let hatchings: Vec<_> =
+            (0..STYLES).map(|style| hatching("a", style).into_string()).collect();
+        for style in 1..STYLES {
+            assert!(!marks[..style].contains(&marks[style]), "{style}");
+            assert!(!hatchings[..style].contains(&hatchings[style]), "{style}");
         }
-        assert_eq!(class(LOOKS), "c2", "they start over, but for the baseline's and ours");
+        assert_eq!(class(STYLES), "c2", "they start over, but for the baseline's and ours");
     }
 }

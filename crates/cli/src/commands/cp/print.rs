@@ -55,30 +55,30 @@ fn copied(show: ShowArgs, receipt: &CopyReceipt) {
         let would = if receipt.dry_run { "would copy " } else { "" };
         let counts = counts(receipt);
         let colon = if counts.is_empty() { "" } else { ": " };
-        output::progress(&format!("{would}{counts}{colon}{}", output::summary(&receipt.receipt)));
+        output::error_line(&format!("{would}{counts}{colon}{}", output::summary(&receipt.receipt)));
     }
-    output::receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
+    output::print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
-        output::progress(&format!("  {:<12} {}", "copied", counts(receipt)));
+        output::error_line(&format!("  {:<12} {}", "copied", counts(receipt)));
         for system in &receipt.file_systems {
             let files = counted(system.files, "file", "files");
             let bytes = counted(system.bytes, "byte", "bytes");
             let between = format!("{} to {}", system.from, system.to);
-            output::progress(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
+            output::error_line(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
         }
         let lacks = [(receipt.without_owner, "owners"), (receipt.without_attributes, "attributes")];
         for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
-            output::progress(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
+            output::error_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
         }
         if receipt.hole_bytes > 0 {
-            output::progress(&format!(
+            output::error_line(&format!(
                 "  {:<12} {} bytes",
                 "holes",
                 HumanCount(receipt.hole_bytes)
             ));
         }
     }
-    output::tell_json(show, receipt);
+    output::print_json(show, receipt);
 }
 
 /// Returns what was done differently than requested, one line each.

@@ -62,7 +62,7 @@ impl Window {
 fn window(text: &str) -> Result<Window, String> {
     let minutes = |text: &str| {
         let (hours, minutes) = text.trim().split_once(':')?;
-        let number = |text: &str, most| text.parse::<u16>().ok().filter(|number| *number < most);
+        let number = |text: &str, max| text.parse::<u16>().ok().filter(|number| *number < max);
         Some(number(hours, 24)? * 60 + number(minutes, 60)?)
     };
     let both = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));

@@ -34,15 +34,15 @@ pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
     }
 }
 
-/// Reads the items of a list of at most `most` bytes.
-fn items(source: impl Read, path: &Path, most: u64) -> Result<Vec<Item>> {
+/// Reads the items of a list of at most `max` bytes.
+fn items(source: impl Read, path: &Path, max: u64) -> Result<Vec<Item>> {
     let (mut items, mut bytes) = (Vec::new(), 0);
-    for (index, line) in BufReader::new(source.take(most + 1)).split(b'\n').enumerate() {
+    for (index, line) in BufReader::new(source.take(max + 1)).split(b'\n').enumerate() {
         let line = line.with_path(Action::Reading, path)?;
         bytes += line.len() as u64 + 1;
         let taken = match str::from_utf8(&line) {
             // What is missing would not be missed.
-            _ if bytes > most => Err("the list is longer than 256 MiB: split it".to_owned()),
+            _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
             // Some editors begin a file with a byte order mark.
             Ok(line) if index == 0 => take(&mut items, line.trim_start_matches('\u{feff}')),
             Ok(line) => take(&mut items, line),
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn a_list_is_read_whole_or_not_at_all() {
         let list = b"http://h/a\nhttp://h/bc\n";
-        let read = |most| items(&list[..], Path::new("l"), most).map(|items| items.len());
+        let read = |max| items(&list[..], Path::new("l"), max).map(|items| items.len());
         assert!(matches!(read(list.len() as u64), Ok(2)));
-        for most in 0..list.len() as u64 {
-            assert!(matches!(read(most), Err(Failure::Usage(_))), "{most}");
+        for max in 0..list.len() as u64 {
+            assert!(matches!(read(max), Err(Failure::Usage(_))), "{max}");
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::args::ShowArgs;
 use crate::output::printable::one_line;
-use crate::output::{error_line, note, print_receipt, summary, tell_json, text};
+use crate::output::{error_line, note, print_json, print_receipt, summary, text};
 use underpass_receipt::{GetReceipt, Receipt};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
@@ -22,7 +22,7 @@ pub(crate) fn tree(show: ShowArgs, summary: &str, transfer: &Receipt, whole: &im
 /// Prints the receipt of a folder, if requested.
 pub(crate) fn tree_receipt(show: ShowArgs, transfer: &Receipt, whole: &impl Serialize) {
     print_receipt(ShowArgs { json: false, ..show }, transfer);
-    tell_json(show, whole);
+    print_json(show, whole);
 }
 
 /// Prints the receipt of a fetched file.
@@ -73,5 +73,5 @@ pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
             error_line(&format!("  {:<12} {name}:{value}, read {read} bytes", "digest"));
         }
     }
-    tell_json(show, receipt);
+    print_json(show, receipt);
 }

@@ -122,12 +122,12 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Self::Item> {
         let found = self.waiting.pop_front()?;
-        Some(self.look(found))
+        Some(self.step(found))
     }
 }
 
 impl Walk {
-    fn look(&mut self, found: WalkEntry) -> Result<PutStep> {
+    fn step(&mut self, found: WalkEntry) -> Result<PutStep> {
         let WalkEntry { path, url, is_named, above } = found;
         if is_named && is_stdin(&path) {
             return Ok(PutStep::File { path, url });

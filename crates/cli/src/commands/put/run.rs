@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
         let outcome = step.map_err(Stop::from).and_then(|step| {
             if let PutStep::Skipped { path, reason } = &step {
                 if !args.show.quiet {
-                    session.note(&format!("{}: {reason}", path.display()));
+                    output::note(&format!("{}: {reason}", path.display()));
                 }
                 return Ok(());
             }

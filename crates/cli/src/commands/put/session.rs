@@ -68,7 +68,7 @@ impl Stop {
     /// Prints the receipt, if there is one and it is requested, and returns the failure.
     pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
         if let Some(receipt) = &self.receipt {
-            output::receipt(show, receipt);
+            output::print_receipt(show, receipt);
         }
         self.failure
     }
@@ -111,11 +111,11 @@ impl<'s> Session<'s> {
         let PutStep::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
         if self.there > 0 && !self.args.show.quiet {
-            self.note(&format!("{}: already there: {}", path.display(), shown(&url)));
+            output::note(&format!("{}: already there: {}", path.display(), shown(&url)));
         }
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
             // That was already reported.
-            true => output::receipt(self.args.show, &receipt),
+            true => output::print_receipt(self.args.show, &receipt),
             false => output::finished(self.args.show, &receipt),
         }
         Ok(())
@@ -128,7 +128,7 @@ impl<'s> Session<'s> {
             PutStep::Folder { url } => self.make(url),
             PutStep::File { path, url } => {
                 let receipt = self.send(path, url)?;
-                output::receipt(self.args.show, &receipt);
+                output::print_receipt(self.args.show, &receipt);
                 Ok(())
             }
         }
@@ -147,11 +147,6 @@ impl<'s> Session<'s> {
             let what = if self.has_sent { "" } else { ", so nothing was sent" };
             output::error_line(&format!("{there} there already{what}"));
         }
-    }
-
-    /// Prints something next to the progress.
-    pub(super) fn note(&self, text: &str) {
-        output::note(text);
     }
 
     fn make(&mut self, url: &Url) -> Result<(), Stop> {
@@ -211,12 +206,12 @@ impl<'s> Session<'s> {
             }
         };
         let started = Instant::now();
-        let (client, idle, asked) = (&self.client, self.idle.take(), self.asked(url)?);
+        let (client, idle, request_url) = (&self.client, self.idle.take(), self.request_url(url)?);
         let outcome = match self.bucket {
-            None => upload(client, &what, &asked, idle, &mut on_event),
+            None => upload(client, &what, &request_url, idle, &mut on_event),
             Some(_) => {
                 let connections = self.args.connections.unwrap_or(s3::CONNECTIONS);
-                s3::upload(client, &what, &asked, connections, idle, &mut on_event)
+                s3::upload(client, &what, &request_url, connections, idle, &mut on_event)
             }
         };
         let elapsed = started.elapsed();
@@ -229,7 +224,7 @@ impl<'s> Session<'s> {
         self.idle = idle;
         self.total.add(&done.report);
         self.has_sent |= !done.was_there;
-        self.tell_of_condition(&name, &done);
+        self.warn_of_condition(&name, &done);
         let receipt = Receipt::of_upload(name, kind, &done, digest.as_ref(), elapsed);
         input.finish(receipt.bytes);
         Ok(receipt)
@@ -245,24 +240,24 @@ impl<'s> Session<'s> {
     }
 
     /// Returns the URL of requests for this one.
-    pub(super) fn asked(&self, url: &Url) -> Result<Url, Failure> {
+    pub(super) fn request_url(&self, url: &Url) -> Result<Url, Failure> {
         let Some(bucket) = &self.bucket else { return Ok(url.clone()) };
         let key = url.path().strip_prefix('/').unwrap_or_default();
         s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.into()))
     }
 
     /// Reports what became of the condition. A possible loss is reported even if quiet.
-    fn tell_of_condition(&self, name: &str, done: &UploadOutcome) {
+    fn warn_of_condition(&self, name: &str, done: &UploadOutcome) {
         let at = shown(&done.url);
         if done.was_there && !self.args.show.quiet {
-            self.note(&format!("{name}: already there: {at}"));
+            output::note(&format!("{name}: already there: {at}"));
         }
         if done.may_have_replaced {
             let (status, word) = match done.status {
                 201 => (201, "created, not replaced"),
                 status => (status, "replaced"),
             };
-            self.note(&format!(
+            output::note(&format!(
                 "{name}: {at} may have been {word}: the server answered {status}, so it may not \
                  check the condition of -n or --if-match"
             ));

@@ -31,7 +31,8 @@ impl Session<'_> {
         let Some(local) = local else { return Ok(None) };
         let started = Instant::now();
         let name = path.display().to_string();
-        let found = self.remote.has(&self.client, self.idle.take(), &self.asked(url)?, &local);
+        let found =
+            self.remote.has(&self.client, self.idle.take(), &self.request_url(url)?, &local);
         let (is_there, idle) =
             found.map_err(|error| self.failure(name.clone(), url, failed(error)))?;
         self.idle = idle;

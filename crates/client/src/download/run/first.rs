@@ -162,15 +162,17 @@ impl<'j, 'a> Download<'j, 'a> {
         loop {
             let client = self.client;
             let connection = client.connect(self.url)?;
-            let Some(mut asked) = self.next_request(connection.is_local()) else { return Ok(None) };
-            asked.wants_digest = wanted(self.options);
+            let Some(mut request) = self.next_request(connection.is_local()) else {
+                return Ok(None);
+            };
+            request.wants_digest = wanted(self.options);
             // A part of another version is resumed.
-            let unless = self.unless.as_ref().filter(|_| asked.version.is_none());
-            asked.unless = unless.map(|(tag, _)| tag.clone());
-            let answer = execute(client, Some(connection), &asked, self.url, true)?;
+            let unless = self.unless.as_ref().filter(|_| request.version.is_none());
+            request.unless = unless.map(|(tag, _)| tag.clone());
+            let answer = execute(client, Some(connection), &request, self.url, true)?;
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
-            let found = interpret_response(&asked, &answer.response)?;
+            let found = interpret_response(&request, &answer.response)?;
             match found {
                 Interpretation::Changed => return Err(DownloadError::Changed),
                 Interpretation::Refused => {

@@ -176,9 +176,9 @@ impl<'a> Download<'_, 'a> {
     /// [`MIN_KEPT`].
     fn receive_options(&self) -> ReceiveOptions<'_> {
         let options = self.options;
-        let most = MIN_KEPT - REPORT_EVERY;
-        let burst = self.rate_limit.burst().unwrap_or(most);
-        let step = usize::try_from(most.min(burst)).unwrap_or(usize::MAX);
+        let max = MIN_KEPT - REPORT_EVERY;
+        let burst = self.rate_limit.burst().unwrap_or(max);
+        let step = usize::try_from(max.min(burst)).unwrap_or(usize::MAX);
         ReceiveOptions {
             policy: options.policy,
             step: Some(options.step.unwrap_or(step).min(step)),
@@ -196,8 +196,8 @@ impl<'a> Download<'_, 'a> {
         if self.version.is_none() || !self.has_ranges || is_stream {
             return 1;
         }
-        let most = match self.options.connections {
-            Some(most) => u64::from(most).min(left / MIN_KEPT),
+        let max = match self.options.connections {
+            Some(max) => u64::from(max).min(left / MIN_KEPT),
             // The kernel of one machine copies no faster for having several queues to copy from.
             None if is_local && self.mirrors.is_empty() => 1,
             None => {
@@ -207,7 +207,7 @@ impl<'a> Download<'_, 'a> {
                 worth.max(sources).min(left / MIN_KEPT)
             }
         };
-        usize::try_from(most.max(1)).unwrap_or(1)
+        usize::try_from(max.max(1)).unwrap_or(1)
     }
 }
 

@@ -45,8 +45,8 @@ impl<'a> Stream<'a> {
         if have < len {
             self.buffer.drain(..self.used);
             self.used = 0;
-            let most = usize::try_from(self.unread).unwrap_or(usize::MAX);
-            let read = (len - have + beyond).min(most);
+            let max = usize::try_from(self.unread).unwrap_or(usize::MAX);
+            let read = (len - have + beyond).min(max);
             let incoming = self.connection.incoming();
             let outcome = incoming.append(&mut self.buffer, read);
             if let Err(error) = outcome {

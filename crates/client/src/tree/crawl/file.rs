@@ -218,8 +218,8 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 }
 
 /// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
-pub(super) fn is_elsewhere(answered: &Url, asked: &Url) -> bool {
-    answered.host() != asked.host() || answered.path() != asked.path()
+pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
+    answered.host() != requested.host() || answered.path() != requested.path()
 }
 
 /// Why a file is left out that a redirect has led away from, such as to a page to log in.
@@ -237,8 +237,9 @@ impl fmt::Display for Redirected {
 }
 
 /// Checks whether the URL that answered is that of a folder of the same name.
-fn is_folder_of(answered: &Url, asked: &Url) -> bool {
-    answered.origin() == asked.origin() && answered.path().strip_suffix('/') == Some(asked.path())
+fn is_folder_of(answered: &Url, requested: &Url) -> bool {
+    answered.origin() == requested.origin()
+        && answered.path().strip_suffix('/') == Some(requested.path())
 }
 
 /// The minimum size of a file that gets a journal, in bytes.

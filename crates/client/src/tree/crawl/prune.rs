@@ -92,9 +92,9 @@ impl Prune {
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let Walk { found, .. } = walk;
         let count = found.len() as u64;
-        if let Some(most) = tree.options.max_delete.filter(|most| count > *most) {
+        if let Some(max) = tree.options.max_delete.filter(|max| count > *max) {
             return nothing(format!(
-                "the server does not list {count} of what is here, over {most}"
+                "the server does not list {count} of what is here, over {max}"
             ));
         }
         for (path, is_folder) in found {

@@ -53,12 +53,12 @@ fn look_up(host: &str) -> Result<IpAddr> {
     let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
     // A lookup may take many seconds, and cannot be interrupted.
-    let asked = thread::Builder::new().spawn(move || {
+    let spawned = thread::Builder::new().spawn(move || {
         let found = (name.as_str(), 0).to_socket_addrs().map(|mut all| all.next());
         // The receiver may be gone after its timeout.
         let _ = sender.send(found);
     });
-    asked.map_err(failed)?;
+    spawned.map_err(failed)?;
     let first = match receiver.recv_timeout(LOOKUP_TIMEOUT) {
         Ok(found) => found.map_err(failed)?.map(|at| at.ip()).ok_or(Errno::HOSTUNREACH),
         Err(_) => Err(Errno::TIMEDOUT),

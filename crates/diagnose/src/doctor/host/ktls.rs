@@ -49,7 +49,7 @@ impl TlsInfo {
             Ok(SelfTestResult::new(suite_name((version, cipher)), &proof))
         });
         let counters = fs::read_to_string("/proc/net/tls_stat").ok();
-        Self { support, proof, counters, place: KernelOrigin::look() }
+        Self { support, proof, counters, place: KernelOrigin::detect() }
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct KernelOrigin {
 
 impl KernelOrigin {
     /// Reads the files that show it.
-    pub(crate) fn look() -> Self {
+    pub(crate) fn detect() -> Self {
         let release = super::machine::release();
         let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
         let config = fs::read_to_string(format!("/boot/config-{release}"));

@@ -53,14 +53,14 @@ pub(super) struct Contact {
 impl Contact {
     pub(super) fn new(client: &HttpClient<'_>, url: &Url) -> Result<Self, ClientError> {
         let request = Request { method: "GET", fields: &[("Range", "bytes=0-0")] };
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut connection = client.connect(url)?;
-        let connecting = begun.elapsed();
-        let asked = Instant::now();
+        let connecting = started.elapsed();
+        let sent = Instant::now();
         let response = connection.exchange(client, &request, url, true)?;
         Ok(Self {
             connecting,
-            answering: asked.elapsed(),
+            answering: sent.elapsed(),
             address: connection.address().to_owned(),
             encrypted_by: connection.tls().map(|facts| match facts.encrypted_by {
                 EncryptedBy::Kernel => "the kernel",

@@ -46,14 +46,14 @@ fn measure(folder: &Path) -> io::Result<(u64, u64, bool)> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let mut file = File::from(openat(CWD, place, flags, Mode::RUSR | Mode::WUSR)?);
     let block = vec![0x5a; 1 << 20];
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut written = 0;
-    while written < TRIAL && begun.elapsed() < TRIAL_TIME {
+    while written < TRIAL && started.elapsed() < TRIAL_TIME {
         file.write_all(&block)?;
         written += block.len() as u64;
     }
     file.sync_data()?;
-    let rate = written as f64 / begun.elapsed().as_secs_f64().max(0.001);
+    let rate = written as f64 / started.elapsed().as_secs_f64().max(0.001);
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let has_holes = fallocate(&file, flags, 0, 1 << 20).is_ok();
     let found = fstatvfs(&file)?;

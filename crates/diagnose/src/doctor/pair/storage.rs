@@ -39,12 +39,12 @@ impl StorageInfo {
     /// Gathers all facts.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let file = sample.file();
-        let most = fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
+        let max = fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
         let mut byte = [0];
         let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
         let folder = target.folder().filter(|_| target.is_copy());
         Self {
-            pipe: (PipePool::capacity(), most.and_then(|most| most.trim().parse().ok())),
+            pipe: (PipePool::capacity(), max.and_then(|max| max.trim().parse().ok())),
             nowait: match read {
                 // Having to wait is an answer, too.
                 Ok(_) | Err(Errno::AGAIN) => Ok(()),
@@ -90,20 +90,20 @@ pub(crate) fn findings(info: &StorageInfo) -> Vec<Finding> {
 
 fn pipe(info: &StorageInfo) -> Finding {
     let name = "pipe";
-    let (granted, most) = info.pipe;
-    let most = most.map(|most| format!(" (fs.pipe-max-size: {most})")).unwrap_or_default();
+    let (granted, max) = info.pipe;
+    let max = max.map(|max| format!(" (fs.pipe-max-size: {max})")).unwrap_or_default();
     match granted {
         Ok(bytes) if bytes >= FULL => Finding {
             name,
             state: FindingState::Best,
-            finding: format!("a pipe of {bytes} bytes was granted{most}"),
+            finding: format!("a pipe of {bytes} bytes was granted{max}"),
             consequence: "splice moves as much in each call as it can".to_owned(),
             remedy: None,
         },
         Ok(bytes) => Finding {
             name,
             state: FindingState::Limited,
-            finding: format!("only a pipe of {bytes} bytes was granted{most}"),
+            finding: format!("only a pipe of {bytes} bytes was granted{max}"),
             consequence: "splice needs more calls, as in uploads and recv".to_owned(),
             remedy: Some(
                 "as root: sysctl fs.pipe-max-size=1048576; or this user has too many pipes \

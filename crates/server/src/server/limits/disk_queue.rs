@@ -186,10 +186,10 @@ mod tests {
     fn clients_take_turns_and_a_full_queue_refuses() {
         let queue = DiskQueue::new("test", 1, 8);
         let (open, opened) = mpsc::channel::<()>();
-        let (begun, has_begun) = mpsc::channel();
+        let (started, has_begun) = mpsc::channel();
         let (done, order) = mpsc::channel();
         let first = move || {
-            begun.send(()).unwrap();
+            started.send(()).unwrap();
             opened.recv().unwrap();
         };
         queue.submit(client(1), first).unwrap();

@@ -88,8 +88,8 @@ mod tests {
 
     /// Computes for longer than all turns together may before others go first.
     fn compute() {
-        let begun = Instant::now();
-        while begun.elapsed() <= MAX_SPENT {
+        let started = Instant::now();
+        while started.elapsed() <= MAX_SPENT {
             std::hint::spin_loop();
         }
     }

@@ -78,7 +78,7 @@ impl LocalSites {
     }
 
     /// Returns the site of a request, over a connection whose handshake named this server.
-    pub(crate) fn select(&self, request: &Request<'_, '_>, asked: Option<&str>) -> Selection {
+    pub(crate) fn select(&self, request: &Request<'_, '_>, sni: Option<&str>) -> Selection {
         let by_name = &self.by_name.by_name;
         if by_name.is_empty() {
             let site = Rc::clone(self.default());
@@ -88,7 +88,7 @@ impl LocalSites {
         let named = request.authority().and_then(place);
         let site = Rc::clone(&self.all[named.unwrap_or(self.by_name.default)]);
         let is_known = named.is_some() || site.site.settings.is_default;
-        let other = asked.map(|name| place(name.as_bytes()).unwrap_or(self.by_name.default));
+        let other = sni.map(|name| place(name.as_bytes()).unwrap_or(self.by_name.default));
         let is_elsewhere =
             other.is_some_and(|other| !site.site.is_protected_as(&self.all[other].site));
         let misdirected = match (is_known, is_elsewhere) {

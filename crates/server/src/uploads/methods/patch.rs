@@ -47,8 +47,8 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> 
     }
     copy_existing(upload, new_file.file(), len)?;
     upload.send_continue()?;
-    let most = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));
-    let received = upload.body(new_file.file(), start, most)?;
+    let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));
+    let received = upload.body(new_file.file(), start, max)?;
     if !range.fits(received) {
         return Err(Refusal::new(400, NO_FIT));
     }

@@ -158,8 +158,8 @@ fn append(
     step: UploadStep,
 ) -> Result<Response, Refusal> {
     let limit = upload.site.settings.changes.limit;
-    let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
-    let outcome = upload.body(new_file.file(), step.offset, most);
+    let max = step.id.length.or(limit).map(|max| max.saturating_sub(step.offset));
+    let outcome = upload.body(new_file.file(), step.offset, max);
     disk_space::release(new_file.file());
     let offset = step.offset + upload.received();
     match outcome {

@@ -212,9 +212,9 @@ impl Control {
 }
 
 /// Counts up to a limit.
-fn count(counter: &mut u32, most: u32) -> Result<(), ProtocolError> {
+fn count(counter: &mut u32, max: u32) -> Result<(), ProtocolError> {
     *counter += 1;
-    if *counter > most { Err(ProtocolError::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
+    if *counter > max { Err(ProtocolError::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -284,8 +284,8 @@ mod tests {
         for (bytes, may_come) in cases {
             let sides = [(true, true), (false, true), (true, false), (false, false)];
             for ((is_client, is_tls13), may_come) in sides.into_iter().zip(may_come) {
-                let said = Control::new(is_client, is_tls13).read(HANDSHAKE, bytes);
-                assert_eq!(said.is_ok(), may_come, "{bytes:?} {is_client} {is_tls13}");
+                let outcome = Control::new(is_client, is_tls13).read(HANDSHAKE, bytes);
+                assert_eq!(outcome.is_ok(), may_come, "{bytes:?} {is_client} {is_tls13}");
             }
         }
     }

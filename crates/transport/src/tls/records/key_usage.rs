@@ -18,7 +18,7 @@ const EARLY: u64 = 1 << 23;
 pub(in crate::tls) struct KeyUsage {
     records: u64,
     /// `None` for a cipher without a limit.
-    most: Option<u64>,
+    max: Option<u64>,
     can_renew: bool,
 }
 
@@ -26,7 +26,7 @@ impl KeyUsage {
     pub(in crate::tls) fn new(cipher: Cipher, can_renew: bool, records: u64) -> Self {
         Self {
             records,
-            most: (cipher != Cipher::ChaCha20Poly1305).then_some(MAX_RECORDS),
+            max: (cipher != Cipher::ChaCha20Poly1305).then_some(MAX_RECORDS),
             can_renew,
         }
     }
@@ -34,12 +34,12 @@ impl KeyUsage {
     /// Counts the records of one call, and returns whether it is time for a new key.
     pub(in crate::tls) fn by(&mut self, bytes: usize) -> bool {
         self.records = self.records.saturating_add(bytes as u64 / RECORD + 1);
-        self.can_renew && self.most.is_some() && self.records >= EARLY
+        self.can_renew && self.max.is_some() && self.records >= EARLY
     }
 
     /// Returns whether nothing more may be sent.
     pub(in crate::tls) fn is_over(&self) -> bool {
-        self.most.is_some_and(|most| self.records >= most)
+        self.max.is_some_and(|max| self.records >= max)
     }
 
     /// Starts again for a new key.

@@ -43,17 +43,17 @@ impl Queue {
         &mut self.memory[self.start..self.end]
     }
 
-    /// Returns room for at least `least` bytes at the end; [`added`](Self::added) says how many
+    /// Returns room for at least `min` bytes at the end; [`added`](Self::added) says how many
     /// were used.
-    pub(in crate::tls) fn room(&mut self, least: usize) -> &mut [u8] {
-        if self.memory.len() - self.end < least {
-            self.make_room(least);
+    pub(in crate::tls) fn room(&mut self, min: usize) -> &mut [u8] {
+        if self.memory.len() - self.end < min {
+            self.make_room(min);
         }
         &mut self.memory[self.end..]
     }
 
-    fn make_room(&mut self, least: usize) {
-        let wanted = self.len() + least;
+    fn make_room(&mut self, min: usize) {
+        let wanted = self.len() + min;
         if wanted > self.memory.len() {
             let kept = STORE.with_borrow_mut(Vec::pop).filter(|memory| memory.len() >= wanted);
             let mut memory = kept.unwrap_or_else(|| vec![0; wanted.max(ROOM)]);

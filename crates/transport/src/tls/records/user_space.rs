@@ -14,7 +14,7 @@ use super::connection::{Connection, Intent, StepResult};
 use super::queue::{BATCH, Queue, ROOM};
 
 /// Room for at least one more record, so that each read makes progress.
-const LEAST_READ: usize = 17 * 1024;
+const MIN_READ: usize = 17 * 1024;
 
 /// One connection.
 #[derive(Debug)]
@@ -211,10 +211,10 @@ impl UserSpace {
         if self.incoming.len() >= self.connection.max_incoming() {
             return Err(self.give_up(socket, Errno::PROTO));
         }
-        let limit = ROOM - self.incoming.len().min(ROOM - LEAST_READ);
-        let most = (wanted + wanted / 64).clamp(LEAST_READ, limit);
-        let room = self.incoming.room(most);
-        match recv(socket, &mut room[..most], RecvFlags::DONTWAIT) {
+        let limit = ROOM - self.incoming.len().min(ROOM - MIN_READ);
+        let max = (wanted + wanted / 64).clamp(MIN_READ, limit);
+        let room = self.incoming.room(max);
+        match recv(socket, &mut room[..max], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Err(self.give_up(socket, Errno::CONNABORTED)),
             Ok((_, len)) => {
                 self.incoming.added(len);

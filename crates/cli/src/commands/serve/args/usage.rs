@@ -14,9 +14,9 @@ pub(in super::super) enum OptionsError {
     #[error("acme = true orders certificates for the names of the site: give it names")]
     AcmeWithoutNames,
     #[error(
-        "--max-connections {asked}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
+        "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
     )]
-    Descriptors { asked: u32, descriptors: u64, allowed: u64 },
+    Descriptors { requested: u32, descriptors: u64, allowed: u64 },
     #[error("the keys of --acme would be served: {} is in {}; give another folder by --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },
     #[error(

@@ -21,15 +21,19 @@ pub(super) fn raise_descriptors() -> u64 {
 ///
 /// Each needs a socket, and a file while one is sent: the default leaves room for one file to
 /// every two connections.
-pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) -> Result<usize> {
+pub(super) fn connections(
+    requested: Option<u32>,
+    descriptors: u64,
+    workers: usize,
+) -> Result<usize> {
     let workers = u64::try_from(workers).unwrap_or(u64::MAX);
     let spare = descriptors.saturating_sub(BASE + workers.saturating_mul(PER_WORKER));
     let allowed = spare.max(1);
-    let number = match asked {
+    let number = match requested {
         None => (allowed / 3 * 2).clamp(1, DEFAULT_CONNECTIONS),
-        Some(asked) if u64::from(asked) <= allowed => u64::from(asked),
-        Some(asked) => {
-            return Err(OptionsError::Descriptors { asked, descriptors, allowed }.into());
+        Some(requested) if u64::from(requested) <= allowed => u64::from(requested),
+        Some(requested) => {
+            return Err(OptionsError::Descriptors { requested, descriptors, allowed }.into());
         }
     };
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
@@ -37,11 +41,11 @@ pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) 
 
 /// Returns the limit of connections for one address, if there is one: unless another number is
 /// requested, half of all.
-pub(super) fn per_address(asked: Option<u32>, connections: usize) -> Option<usize> {
-    match asked {
+pub(super) fn per_address(requested: Option<u32>, connections: usize) -> Option<usize> {
+    match requested {
         None => Some(connections.div_ceil(2)),
         Some(0) => None,
-        Some(asked) => Some(usize::try_from(asked).unwrap_or(usize::MAX)),
+        Some(requested) => Some(usize::try_from(requested).unwrap_or(usize::MAX)),
     }
 }
 

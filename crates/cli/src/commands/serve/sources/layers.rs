@@ -240,10 +240,10 @@ fn misspelt_variables(known: &[String]) -> Vec<String> {
         .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
         .filter_map(|name| {
             // One slip of the fingers in a short name, two in a long one.
-            let most = if name.len() < PREFIX.len() + 8 { 1 } else { 2 };
+            let max = if name.len() < PREFIX.len() + 8 { 1 } else { 2 };
             let meant = known
                 .iter()
-                .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= most)?;
+                .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= max)?;
             Some(format!("{name} is no option and has no effect: is {meant} meant?"))
         })
         .collect();
