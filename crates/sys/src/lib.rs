@@ -49,7 +49,7 @@ pub use trace::{
     CallInfo, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram, spawn_traced, trace,
     wait_for_any,
 };
-pub use usage::{Usage, processor_time};
+pub use usage::{Usage, prepare_allocator, processor_time};
 
 /// Returns the error that the last system call of this thread has left.
 fn last_errno() -> Errno {

@@ -102,6 +102,7 @@ impl Server {
         on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
     ) -> Result<Summary, ServeError> {
         let fail = |action| move |source| ServeError::Io { action, source };
+        underpass_sys::prepare_allocator();
         self.shared.listen_to(log, on_event);
         let (shared, published) = (self.shared, self.published);
         for site in &published.get().all {

@@ -1,5 +1,7 @@
 //! The state of one connection for its worker: its address, its activity, and since when.
 
+mod expiry; // of connections without progress
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -10,10 +12,10 @@ use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
+use rustix::net::{RecvFlags, getsockname, recv};
 use tokio::io::Interest;
 use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
@@ -33,9 +35,9 @@ pub(crate) struct Peer {
     pub(crate) socket: Socket,
     /// The address that opened the connection, or for which a proxy did; `None` over a unix socket.
     origin: Cell<Option<SocketAddr>>,
-    /// The address of the client of the present request, and whether it used https, if that is
-    /// known otherwise than from the connection.
-    forwarded: Cell<Forwarded>,
+    /// The address of the client of the present request, and whether it used https, if a proxy has
+    /// told them.
+    forwarded: OnceCell<Box<Cell<Forwarded>>>,
     /// The kind of the listener that accepted it.
     pub(crate) role: ListenerKind,
     /// Whether it is one of the reserve: only the health check is answered.
@@ -45,16 +47,14 @@ pub(crate) struct Peer {
     activity: Cell<Activity>,
     /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
-    /// The bytes written to the socket and, of these, acknowledged, at the last check.
-    seen: Cell<(u64, u64)>,
+    /// What matters to a response that its client takes slowly.
+    slow: OnceCell<Box<SlowResponse>>,
     /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,
     /// Whether it was closed for lack of progress.
     is_expired: Cell<bool>,
     /// Whether the response that it was sending is given up.
     is_given_up: Cell<bool>,
-    /// Wakes the task that waits until the socket takes more.
-    writer: RefCell<Option<Waker>>,
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
@@ -75,6 +75,15 @@ pub(crate) struct Peer {
     is_new: Cell<bool>,
     /// Whether it came to an address that only this machine can reach, once that was asked.
     is_to_loopback: OnceCell<bool>,
+}
+
+/// A response that the socket did not take at once, or that has taken a while.
+#[derive(Debug, Default)]
+struct SlowResponse {
+    /// The bytes written to the socket at the last check, plus those that were acknowledged.
+    seen: Cell<u64>,
+    /// Wakes the task that waits until the socket takes more.
+    writer: RefCell<Option<Waker>>,
 }
 
 /// The activity of a connection.
@@ -106,17 +115,16 @@ impl Peer {
         Self {
             socket,
             origin: Cell::new(address),
-            forwarded: Cell::default(),
+            forwarded: OnceCell::new(),
             role,
             is_reserve,
             session: OnceCell::new(),
             activity: Cell::new(Activity::Idle),
             since: Cell::new(Instant::now()),
-            seen: Cell::new((0, 0)),
+            slow: OnceCell::new(),
             written: Cell::new(0),
             is_expired: Cell::new(false),
             is_given_up: Cell::new(false),
-            writer: RefCell::default(),
             is_reset: Cell::new(false),
             download: Cell::default(),
             pending: RefCell::default(),
@@ -132,7 +140,11 @@ impl Peer {
 
     /// Returns the address of the client of the present request; `None` over a unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.forwarded.get().client.or(self.origin.get())
+        self.forwarded().client.or(self.origin.get())
+    }
+
+    fn forwarded(&self) -> Forwarded {
+        self.forwarded.get().map_or_else(Forwarded::default, |told| told.get())
     }
 
     /// Returns the address that opened the connection, or for which a proxy did.
@@ -158,16 +170,17 @@ impl Peer {
         if proxies.is_empty() {
             return Ok(());
         }
-        self.forwarded.take();
+        let present = self.forwarded.get_or_init(Box::default);
+        present.take();
         if proxies.trusts(self.origin().map(|at| at.ip())) {
-            self.forwarded.set(forwarded(request, |address| proxies.has(address))?);
+            present.set(forwarded(request, |address| proxies.has(address))?);
         }
         Ok(())
     }
 
     /// Returns whether the client used TLS, to this server or to a trusted proxy.
     pub(crate) fn is_secure(&self) -> bool {
-        self.session().is_some() || self.forwarded.get().is_https == Some(true)
+        self.session().is_some() || self.forwarded().is_https == Some(true)
     }
 
     /// Returns whether it came over a unix socket.
@@ -203,8 +216,11 @@ impl Peer {
 
     /// Returns the local port of the connection.
     pub(crate) fn local_port(&self) -> u16 {
-        let address = getsockname(&self.socket).ok();
-        address.and_then(|at| SocketAddr::try_from(at).ok()).map_or(0, |at| at.port())
+        self.local_address().map_or(0, |at| at.port())
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        getsockname(&self.socket).ok().and_then(|at| SocketAddr::try_from(at).ok())
     }
 
     /// Sets the activity from now on.
@@ -250,6 +266,10 @@ impl Peer {
         true
     }
 
+    fn slow(&self) -> &SlowResponse {
+        self.slow.get_or_init(Box::default)
+    }
+
     /// Returns its activity.
     pub(crate) fn activity(&self) -> Activity {
         self.activity.get()
@@ -258,9 +278,7 @@ impl Peer {
     /// Returns whether it came to an address that only this machine can reach.
     pub(crate) fn is_to_loopback(&self) -> bool {
         *self.is_to_loopback.get_or_init(|| {
-            let address = getsockname(&self.socket).ok();
-            let address = address.and_then(|at| SocketAddr::try_from(at).ok());
-            address.is_some_and(|at| at.ip().to_canonical().is_loopback())
+            self.local_address().is_some_and(|at| at.ip().to_canonical().is_loopback())
         })
     }
 
@@ -300,74 +318,6 @@ impl Peer {
     /// known: a client that closes with unread data resets the connection.
     pub(crate) fn has_delivered_all(&self) -> bool {
         !self.is_reset.get() && self.acknowledged() == self.written.get()
-    }
-
-    /// Closes it if it made no progress for as long as `timeout`.
-    ///
-    /// A request has to be complete by then; a response only has to make progress. A slow client
-    /// makes room in a large buffer rarely but reads from it steadily, so acknowledgements count,
-    /// too.
-    pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
-        if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
-            return;
-        }
-        match self.activity.get() {
-            Activity::Waiting | Activity::Receiving => return,
-            Activity::Sending => {
-                let state = (self.written.get(), self.acknowledged());
-                if self.seen.replace(state) != state {
-                    self.since.set(now);
-                    return;
-                }
-            }
-            Activity::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
-            Activity::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
-            Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
-            Activity::Idle | Activity::Discarding => {}
-        }
-        if self.is_reserve {
-            timeout = timeout.min(MAX_RESERVE_TIME);
-        }
-        if now.duration_since(self.since.get()) >= timeout {
-            self.is_expired.set(true);
-            self.terminate();
-        }
-    }
-
-    /// Ends the connection during any activity: with a reset if a response is not whole.
-    pub(crate) fn terminate(&self) {
-        let how = match self.activity.get() {
-            Activity::Sending => {
-                // A socket that cannot be reset is closed already.
-                let _ = socket::arm_reset(&self.socket);
-                self.is_given_up.set(true);
-                if let Some(writer) = self.writer.take() {
-                    writer.wake();
-                }
-                // If the other direction ended here, a client that reads at this moment would see an
-                // end before the reset, and take a part for the whole.
-                Shutdown::Read
-            }
-            // A half-read request may still be answered.
-            Activity::Reading | Activity::Discarding => Shutdown::Read,
-            Activity::Idle => {
-                self.send_close_notify();
-                // The response is that there are too many connections.
-                let is_answered = self.is_reserve && self.session().is_none();
-                if is_answered { Shutdown::Read } else { Shutdown::Both }
-            }
-            Activity::Handshaking | Activity::Waiting | Activity::Receiving => Shutdown::Both,
-        };
-        // This wakes the task that waits for the socket.
-        let _ = shutdown(&self.socket, how);
-    }
-
-    /// Sends the closing alert of TLS (RFC 8446 6.1), if TLS is used. It must not be called in the
-    /// middle of a response: its client would take a part for the whole.
-    pub(crate) fn send_close_notify(&self) {
-        if let Some(session) = self.session() {
-            session.close(self.socket.as_fd());
-        }
     }
 
     /// Waits until there is something to [`take`](Self::take), or the end. The first call returns at
@@ -478,22 +428,9 @@ impl Peer {
             if self.is_given_up.get() {
                 return Poll::Ready(Ok(()));
             }
-            self.writer.replace(Some(context.waker().clone()));
+            self.slow().writer.replace(Some(context.waker().clone()));
             ready.as_mut().poll(context)
         })
         .await
     }
 }
-
-/// The maximum duration of a handshake.
-const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-
-/// The maximum time for a request to come, without its body, and for the first request of a
-/// connection to begin.
-const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
-
-/// The maximum duration of each activity of a connection of the reserve.
-const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);
-
-/// The time before a connection is first checked for progress.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
