@@ -85,7 +85,7 @@ impl Cache {
         let Some(permit) = self.shared.clients.acquire(client) else { return };
         self.shared.fills.run(move || {
             let shared = &guard.shared;
-            let note = |origin: &str, error: &_| shared.origin_failed(&guard.key, origin, error);
+            let note = |origin: &str, why: &str| shared.origin_failed(&guard.key, origin, why);
             let outcome = shared.origins.list(&guard.key, &shared.counters.requests, &note);
             let outcome = outcome.map(Arc::new);
             shared.folders.finish(guard.key.as_str(), &guard.pending, outcome);

@@ -41,7 +41,8 @@ pub(super) struct Fill {
     cdn_loop: String,
     error: Option<CacheError>,
     started: Instant,
-    origin: String,
+    /// Host and port of the origin.
+    pub(super) origin: String,
     report: Report,
     /// The sink of a relay; `None` for a fill of the disk.
     writer: Option<RelayWriter>,

@@ -17,6 +17,7 @@ use underpass_transport::incoming::BodyFraming;
 use super::body::{Fill, relay};
 use super::buffered::BufferedResponse;
 use super::origins::{OriginFailure, OriginResponse};
+use super::redirects::host_of;
 use super::relay::Relay;
 use super::request::{ObjectRequest, file_request, send};
 use crate::error::CacheErrorKind;
@@ -202,7 +203,11 @@ impl Fetch<'_> {
                     self.fetch_new(None);
                 }
                 Err(error) => {
-                    self.shared.origin_failed(&self.object().key, &received.base, &error);
+                    self.shared.origin_failed(
+                        &self.object().key,
+                        &received.base,
+                        &error.to_string(),
+                    );
                     self.failed(CacheErrorKind::InvalidResponse);
                 }
                 Ok(_) => self.failed(CacheErrorKind::InvalidResponse),
@@ -216,8 +221,12 @@ impl Fetch<'_> {
             400 if received.answer.connection.refusal_code().is_some_and(is_about_signature) => {
                 self.denied(received);
             }
-            300..=399 if received.has_secrets => self.failed(CacheErrorKind::Redirected),
-            304 => self.failed(CacheErrorKind::InvalidResponse),
+            304 => {
+                let reason = "304 Not Modified without a condition";
+                self.shared.origin_failed(&self.object().key, &received.base, reason);
+                self.failed(CacheErrorKind::InvalidResponse);
+            }
+            300..=399 if received.has_secrets => self.redirected(&received),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
                 let pause = retry_after.map(|asked| Instant::now() + asked.min(MAX_PAUSE));
                 self.object().state().pause_until = pause;
@@ -261,8 +270,18 @@ impl Fetch<'_> {
     fn denied(&self, received: OriginResponse) {
         let OriginResponse { answer, base, .. } = received;
         let refusal = answer.connection.refusal(&answer.response);
-        self.shared.origin_failed(&self.object().key, &base, &refusal);
+        self.shared.origin_failed(&self.object().key, &base, &refusal.to_string());
         self.failed(CacheErrorKind::AccessDenied);
+    }
+
+    /// Reports a redirect that is not followed, and not passed on because it may have secrets.
+    fn redirected(&self, received: &OriginResponse) {
+        let OriginResponse { answer, base, .. } = received;
+        let to = answer.response.redirect(&answer.url).ok().flatten();
+        let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), host_of);
+        let reason = format!("it redirects to {to}, which is no --origin-redirect");
+        self.shared.origin_failed(&self.object().key, base, &reason);
+        self.failed(CacheErrorKind::Redirected);
     }
 
     fn failed(&self, error: CacheErrorKind) {
@@ -330,6 +349,7 @@ impl Fetch<'_> {
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
         self.guard.finish(FetchOutcome::Sent(Arc::clone(&generation), status));
+        received.answer.connection.address().clone_into(&mut fill.origin);
         if end == start {
             // An empty object.
             generation.set_len(total.unwrap_or(0));

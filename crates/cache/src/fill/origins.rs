@@ -72,7 +72,7 @@ impl OriginResponse {
 }
 
 /// What is told of an origin that does not answer: its URL without credentials, and why.
-pub(super) type OnFailure<'n> = dyn Fn(&str, &ClientError) + 'n;
+pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
 
 /// The error if no origin has answered, and the time to wait before the next attempt.
 #[derive(Debug)]
@@ -159,10 +159,11 @@ impl Origins {
             match server.client.execute_without_redirects(idle, &request, &url) {
                 Ok(answer) => {
                     server.succeeded();
-                    let silent = |error| OriginFailure { error, retry_after: None };
-                    let (answer, is_elsewhere) =
-                        follow(&self.client, answer, &elsewhere, &self.redirects)
-                            .map_err(silent)?;
+                    let followed = follow(&self.client, answer, &elsewhere, &self.redirects);
+                    let (answer, is_elsewhere) = followed.map_err(|error| {
+                        note(&server.shown, &error.detail());
+                        OriginFailure { error, retry_after: None }
+                    })?;
                     let base = Arc::clone(&server.shown);
                     let has_secrets = server.has_credentials || is_elsewhere;
                     // A connection to another host is not reused for this origin.
@@ -175,7 +176,7 @@ impl Origins {
                     }
                 }
                 Err(error) => {
-                    note(&server.shown, &error);
+                    note(&server.shown, &error.to_string());
                     let wait = if is_unreachable(&error) { server.failed() } else { FIRST_WAIT };
                     failure = OriginFailure { error: error.into(), retry_after: Some(wait) };
                 }
@@ -213,7 +214,7 @@ impl Origins {
                     return listing.ok_or(CacheErrorKind::TooManyEntries.into());
                 }
                 Err(error) => {
-                    note(&server.shown, &error);
+                    note(&server.shown, &error.to_string());
                     let wait = is_unreachable(&error).then(|| server.failed());
                     failure = error.into();
                     failure.retry_after = failure.retry_after.or(wait);

@@ -1,9 +1,10 @@
 //! Which redirects of an origin are followed, and how.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use underpass_client::{HttpClient, OpenResponse, Request, Url};
+use underpass_client::{ClientError, HttpClient, OpenResponse, Request, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
 
@@ -81,8 +82,11 @@ pub(super) fn follow(
         else {
             return Ok((answer, number > 0));
         };
-        if number == MAX_REDIRECTS || (next.scheme() != "https" && answer.url.scheme() == "https") {
-            return Err(CacheErrorKind::Redirected.into());
+        if number == MAX_REDIRECTS {
+            break;
+        }
+        if next.scheme() != "https" && answer.url.scheme() == "https" {
+            return Err(ClientError::Downgrade { to: host_of(&next) }.into());
         }
         // An http address has a host, so both can be removed.
         let _ = (next.set_username(""), next.set_password(None));
@@ -93,13 +97,20 @@ pub(super) fn follow(
             .peer_addr()
             .map_err(|error| CacheErrorKind::Unreachable.with_source(error))?;
         if !may_go_inside && !is_public(peer.ip()) {
-            return Err(CacheErrorKind::Redirected.into());
+            let host = host_of(&next);
+            let source = io::Error::other(format!("{host} is in a private network"));
+            return Err(CacheErrorKind::Redirected.with_source(source));
         }
         let response = connection.exchange(client, request, &next, false);
         let response = response.map_err(CacheError::from)?;
         answer = OpenResponse { connection, response, url: next, is_trusted: false };
     }
-    Err(CacheErrorKind::Redirected.into())
+    Err(ClientError::TooManyRedirects { max: MAX_REDIRECTS }.into())
+}
+
+/// Returns the host of a URL, whose path and query may be secret.
+pub(super) fn host_of(url: &Url) -> String {
+    url.host_str().unwrap_or_default().to_owned()
 }
 
 /// Returns whether an address is globally reachable: not of this machine or a private network.

@@ -54,7 +54,7 @@ pub(super) fn send(
     lines.extend_from_slice(more);
     let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
     Counters::add(&shared.counters.requests, 1);
-    let note = |origin: &str, error: &_| shared.origin_failed(key, origin, error);
+    let note = |origin: &str, why: &str| shared.origin_failed(key, origin, why);
     shared.origins.send(key, &lines, is_resumed, &note)
 }
 

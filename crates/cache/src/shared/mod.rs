@@ -18,7 +18,6 @@ use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
-use underpass_client::ClientError;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
 
@@ -85,7 +84,7 @@ pub enum CacheEvent<'e> {
         /// The path that was requested.
         key: &'e str,
         /// Why.
-        error: &'e ClientError,
+        reason: &'e str,
     },
 }
 
@@ -202,8 +201,8 @@ impl Shared {
     }
 
     /// Reports that an origin has not answered a request.
-    pub(crate) fn origin_failed(&self, key: &Key, origin: &str, error: &ClientError) {
-        self.notify(&CacheEvent::OriginFailed { origin, key: key.as_str(), error });
+    pub(crate) fn origin_failed(&self, key: &Key, origin: &str, reason: &str) {
+        self.notify(&CacheEvent::OriginFailed { origin, key: key.as_str(), reason });
     }
 
     fn notify(&self, event: &CacheEvent<'_>) {

@@ -8,6 +8,7 @@ use std::thread;
 use crate::fills::certificate;
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, noise_file, underpass, until};
+use crate::scripted_origin::Origin;
 
 /// Accepts connections, and does this with each of them after the first bytes of the client.
 fn listener(act: impl Fn(TcpStream) + Send + 'static) -> String {
@@ -121,4 +122,33 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
     stale.is(200, &bytes);
     assert!(stale.cache().contains("detail=origin-tls"), "{}", stale.cache());
     assert_eq!(node.get("/b").status / 100, 5);
+}
+
+#[test]
+fn what_an_origin_says_that_is_not_for_clients_is_told_to_the_operator() {
+    for (head, detail, words) in [
+        ("304 Not Modified", "origin-invalid", "304 Not Modified without a condition"),
+        ("206 Part\nContent-Range: bytes 0-4/9", "origin-invalid", "though all was asked for"),
+        ("401 No\nContent-Type: text/plain", "origin-denied", "401 Unauthorized: some words"),
+        ("403 No\nContent-Type: text/plain", "origin-denied", "403 Forbidden: some words"),
+        (
+            "302 Found\nLocation: https://other.test/x?signature=a-secret",
+            "origin-redirects",
+            "it redirects to other.test, which is no --origin-redirect",
+        ),
+    ] {
+        let lines = format!("HTTP/1.1 {head}");
+        let origin = Origin::new(move |_, sending| sending.answer(&lines, b"some words"));
+        let node = Node::new(&origin.url_with_password(), &[]);
+        let reply = node.get("/a");
+        assert_eq!(reply.status, 502, "{head}");
+        assert!(reply.cache().ends_with(detail), "{}", reply.cache());
+        assert!(!String::from_utf8_lossy(&reply.body).contains("some words"));
+        node.server.signal("TERM");
+        let said = node.server.finish().stderr;
+        let line = said.lines().find(|line| line.contains(" /a from ")).unwrap();
+        assert!(line.contains(&format!(" {}: ", origin.url().trim_end_matches('/'))), "{line}");
+        assert!(line.contains(words), "{line}");
+        assert!(!said.contains("a-secret") && !said.contains("user:word@"), "{said}");
+    }
 }

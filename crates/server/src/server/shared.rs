@@ -146,13 +146,9 @@ impl Shared {
                 let (folder, error) = (folder.to_owned(), error.to_string());
                 self.report(ServerEvent::CannotStore { folder, error });
             }
-            CacheEvent::OriginFailed { origin, key, error } => {
-                let (origin, target) = ((*origin).to_owned(), (*key).to_owned());
-                self.report(ServerEvent::OriginFailed {
-                    target,
-                    origin,
-                    reason: error.to_string(),
-                });
+            CacheEvent::OriginFailed { origin, key, reason } => {
+                let [origin, target, reason] = [*origin, *key, *reason].map(str::to_owned);
+                self.report(ServerEvent::OriginFailed { target, origin, reason });
             }
             _ => {}
         }
