@@ -10,10 +10,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use rig::{Finished, Running, folder, has, noise, noise_file, until};
+use rig::{Running, end, folder, has, noise, noise_file, until};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const LEN: usize = 40 << 20;
@@ -68,15 +67,6 @@ impl Stage {
     fn trace(&self) -> PathBuf {
         self.other.path().join("trace")
     }
-}
-
-/// Ends a server; its end, and the lines of its log.
-fn end(server: Running) -> (Finished, Vec<Value>) {
-    server.signal("TERM");
-    let finished = server.finish().succeeded();
-    let log = finished.text();
-    let log = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    (finished, log)
 }
 
 /// All of the file, but perhaps its last bytes, which can be read to be held back.

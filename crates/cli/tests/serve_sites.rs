@@ -586,7 +586,7 @@ fn a_config_with_an_error_changes_nothing_and_says_its_line() {
     sites.reload(&TWO.replace("b.test", "d.test"));
     until("the right config counts", || sites.status("d.test", "/same") == 200);
     let (said, _) = sites.end();
-    assert!(said.contains("the sites of before stay"), "{said}");
+    assert!(said.contains("the previous sites stay in use"), "{said}");
     assert!(said.contains("2 sites are read again"), "{said}");
 }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use rig::{Finished, Running, folder, has, names, noise, noise_file, until};
+use rig::{Running, end, folder, has, names, noise, noise_file, until};
 
 const LEN: usize = 24 << 20;
 
@@ -79,15 +79,6 @@ impl Stage {
         let curl = self.curl(server, &[&["-T", source], args].concat());
         Running::start(curl).finish().succeeded().text()
     }
-}
-
-/// Ends a server; its end, and the lines of its log.
-fn end(server: Running) -> (Finished, Vec<Value>) {
-    server.signal("TERM");
-    let finished = server.finish().succeeded();
-    let log = finished.text();
-    let log = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    (finished, log)
 }
 
 #[test]

@@ -40,7 +40,7 @@ struct Encrypted {
 }
 
 /// Returns what clients of the bench offer: TLS 1.3, the suite with the least to do first, which
-/// nginx and ours then both take, and no session of before.
+/// nginx and ours then both take, and no session of an earlier one.
 pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));

@@ -20,6 +20,14 @@ pub fn underpass() -> Command {
     command
 }
 
+/// Ends a server; its end, and the lines of its log.
+pub fn end(server: Running) -> (Finished, Vec<Value>) {
+    server.signal("TERM");
+    let finished = server.finish().succeeded();
+    let log = finished.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (finished, log)
+}
+
 /// The program under strace with these options, or by itself if there are none.
 pub fn traced(trace: &Path, options: &[&str]) -> Command {
     if options.is_empty() {

@@ -120,7 +120,7 @@ impl SiteControl {
     }
 
     /// Serves these sites from the next request of each connection on. Requests that were begun end
-    /// with the sites of before.
+    /// with the previous sites.
     ///
     /// # Errors
     ///

@@ -148,7 +148,7 @@ impl Certificate {
                 output::note(&format!("{} is read again", files.certificates.display()));
                 warning.iter().for_each(|warning| output::note(warning));
             }
-            Err(error) => output::note(&format!("{error}; the certificate of before stays")),
+            Err(error) => output::note(&format!("{error}; the previous certificate stays in use")),
         }
     }
 }

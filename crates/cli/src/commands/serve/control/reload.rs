@@ -38,7 +38,7 @@ impl Reload {
             Ok(number) => {
                 note(&format!("{} read again", counted(number as u64, "site is", "sites are")))
             }
-            Err(failure) => note(&format!("{failure}; the sites of before stay")),
+            Err(failure) => note(&format!("{failure}; the previous sites stay in use")),
         }
     }
 

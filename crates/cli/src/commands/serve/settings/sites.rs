@@ -146,7 +146,7 @@ impl OpenSites {
         let identity = match (files.load(), self.identities.get(&files)) {
             (Ok(identity), _) => identity,
             (Err(error), Some(known)) => {
-                opened.notes.push(format!("{error}; the certificate of before stays"));
+                opened.notes.push(format!("{error}; the previous certificate stays in use"));
                 known.clone()
             }
             (Err(error), None) => return Err(error.into()),
