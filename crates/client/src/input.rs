@@ -41,6 +41,18 @@ pub fn url_or_object(text: &str) -> Result<Url, String> {
     }
 }
 
+/// Parses the URL of an origin: as [`url_or_object()`], but with its scheme.
+///
+/// # Errors
+///
+/// A few words about what is wrong with it, without the URL, which may have a password.
+pub fn origin(text: &str) -> Result<Url, String> {
+    match text.contains("://") {
+        true => url_or_object(text),
+        false => Err("write http://HOST/ or https://HOST/".to_owned()),
+    }
+}
+
 fn parsed(text: &str) -> Result<Url, String> {
     let parsed = match text.contains("://") {
         true => Url::parse(text),

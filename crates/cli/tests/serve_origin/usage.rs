@@ -143,7 +143,7 @@ fn the_doctor_tells_how_good_an_origin_is() {
     origin.end();
     let (_, states) = examine("good");
     assert_eq!(states[0], "origin closed");
-    run(["doctor", "--origin", "nowhere"]).failed(2, &["--origin", "https://HOST/FILE"]);
+    run(["doctor", "--origin", "nowhere"]).failed(2, &["--origin", "https://HOST/"]);
     assert_eq!(underpass_testkit::names(here.path()), [""; 0]);
 }
 

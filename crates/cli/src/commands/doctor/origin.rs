@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use underpass_client::s3::{Location, Store};
-use underpass_client::{Credentials, HttpClient, TlsSetup, Url};
+use underpass_client::s3::Store;
+use underpass_client::{Credentials, HttpClient, TlsSetup, input};
 use underpass_diagnose::doctor::{self, Finding};
 use underpass_transport::tls::Trust;
 
@@ -12,13 +12,7 @@ use crate::failure::{Failure, Result};
 
 /// Examines the origin of a URL, and the folder of a cache if there is one.
 pub(super) fn examine(args: &DoctorArgs, text: &str) -> Result<Vec<Finding>> {
-    let wrong = |why: String| Failure::value("--origin", why);
-    Location::check(text).map_err(|bad| wrong(bad.to_string()))?;
-    let url =
-        Url::parse(text).map_err(|error| wrong(format!("{error}: write https://HOST/FILE")))?;
-    if !matches!(url.scheme(), "http" | "https" | "s3") {
-        return Err(wrong(format!("the scheme {} is not supported", url.scheme())));
-    }
+    let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
     let trust = Trust { authorities: args.origin_cacert.clone(), ..Trust::default() };
     let tls = TlsSetup::new(trust);
     let store = args.store.open(&url, &tls)?;

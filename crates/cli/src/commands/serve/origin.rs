@@ -6,12 +6,12 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
-use underpass_client::s3::{Location, Pages, Store};
-use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url};
+use underpass_client::s3::{Pages, Store};
+use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url, input};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_server::server::MinFree;
-use underpass_transport::tls::{self, Trust};
+use underpass_transport::tls::Trust;
 
 use super::args::{OptionsError, OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -198,20 +198,10 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
 
 /// Returns the URL of an origin. The message about an invalid one leaves out its password.
 fn url(text: &str) -> Result<Url> {
-    let fail = |why: &str| Failure::value("--origin", why);
-    Location::check(text).map_err(|bad| fail(&bad.to_string()))?;
-    let url = Url::parse(text)
-        .map_err(|error| fail(&format!("{error}: write http://HOST/ or https://HOST/")))?;
-    if let Some(reason) = tls::MISSING.filter(|_| url.scheme() == "https") {
-        return Err(fail(reason));
-    }
-    match url.scheme() {
-        // What follows it names the store.
-        "s3" => Ok(url),
-        "http" | "https" if url.query().is_none() && url.fragment().is_none() => Ok(url),
-        "http" | "https" => Err(fail("the URL of an origin has no ? and no #")),
-        scheme => {
-            Err(fail(&format!("the scheme {scheme} is not supported, only http, https and s3")))
-        }
+    let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
+    // What follows the path of a store's says where the store is.
+    match url.scheme() != "s3" && (url.query().is_some() || url.fragment().is_some()) {
+        true => Err(Failure::value("--origin", "the URL of an origin has no ? and no #")),
+        false => Ok(url),
     }
 }
