@@ -174,7 +174,7 @@ impl Hinted for Error {
             }
             Self::SourceEnded { .. } => "it became shorter meanwhile, or the peer gave up",
             Self::Io { source, .. } => match Errno::from_io_error(source)? {
-                Errno::NOSPC => return Action::Writing.hint(source),
+                Errno::NOSPC | Errno::DQUOT | Errno::ROFS => return Action::Writing.hint(source),
                 Errno::CONNABORTED => {
                     "the connection was cut: no close_notify said that this is all"
                 }
@@ -209,5 +209,16 @@ mod tests {
             report: Box::new(report),
         };
         assert_eq!(error.to_string(), "sendfile failed after 1,048,576 bytes: Broken pipe");
+    }
+
+    #[test]
+    fn a_target_that_takes_no_more_has_the_hint_of_writing_to_it() {
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+            let report = Box::default();
+            let error = Error::Io { mechanism: None, source: errno.into(), report };
+            let expected = Action::Writing.hint(&errno.into()).map(|hint| hint.to_string());
+            assert!(expected.is_some(), "{errno}");
+            assert_eq!(error.hint().map(|hint| hint.to_string()), expected);
+        }
     }
 }
