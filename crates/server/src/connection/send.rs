@@ -300,12 +300,7 @@ impl<'a> Slow<'a> {
     }
 
     async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
-        if !is_chunked {
-            // An orderly end would make a part look whole, even if this process is killed.
-            let _ = socket::arm_reset(&self.peer.socket);
-        }
         loop {
-            // A client that counts no bytes must not take a part for the whole.
             let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
             let Some(piece) = piece else { break };
             if !self.send(Chain::new().bytes(piece), Confirm::HandedOver).await {
@@ -314,8 +309,6 @@ impl<'a> Slow<'a> {
         }
         if is_chunked {
             self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
-        } else {
-            let _ = socket::disarm_reset(&self.peer.socket);
         }
     }
 

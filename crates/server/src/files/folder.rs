@@ -138,15 +138,18 @@ pub(crate) fn text(
     is_chunked: bool,
 ) -> Response {
     let is_stream = pieces.is_some();
+    let len = pieces.as_ref().filter(|_| !is_chunked).and_then(Pieces::len);
     let body = match pieces {
         Some(pieces) => Body::Stream { pieces, is_chunked },
         None => Body::Nothing,
     };
-    let mut response = Response::new(200, Vec::new(), body, None);
-    response.closes = !is_chunked;
+    let mut response = Response::new(200, Vec::new(), body, len);
     response.add_field("Content-Type", head.media_type);
     if is_chunked && is_stream {
         response.add_field("Transfer-Encoding", "chunked");
+    }
+    if let Some(len) = len {
+        response.add_field("Content-Length", &len.to_string());
     }
     if is_gzipped {
         response.add_field("Content-Encoding", Coding::Gzip.token());

@@ -73,7 +73,10 @@ pub(crate) async fn list(
             Pieces::Own(Box::new(Stream { site, client, folder, unsorted: None, packer, _permit }))
         }
     };
-    Ok((head, Some(pieces)))
+    if key.1.is_chunked {
+        return Ok((head, Some(pieces)));
+    }
+    Ok((head, Some(pieces.gather(listings.memory.reserve(client)).await?)))
 }
 
 /// The text of a listing while it is sent to one client.
@@ -99,6 +102,32 @@ pub(crate) struct Stream {
 }
 
 impl Pieces {
+    /// Waits until all pieces are in memory, so that their length is known: a client that takes no
+    /// chunks must not take a part for the whole.
+    async fn gather(mut self, mut held: Reservation) -> io::Result<Self> {
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        while let Some(piece) = self.next().await? {
+            let piece: Arc<[u8]> = match piece {
+                Piece::Own(bytes) => bytes.into(),
+                Piece::Shared(bytes) => bytes,
+            };
+            len += piece.len() as u64;
+            if !held.resize(len) {
+                return Err(Errno::AGAIN.into());
+            }
+            pieces.push(piece);
+        }
+        let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
+        Ok(Self::Shared { made: watch::channel(made).1, next: 0 })
+    }
+
+    /// Returns the number of bytes of all pieces, if all are in memory.
+    pub(crate) fn len(&self) -> Option<u64> {
+        let Self::Shared { made, .. } = self else { return None };
+        let made = made.borrow();
+        made.is_whole.then(|| made.pieces.iter().map(|piece| piece.len() as u64).sum())
+    }
+
     /// Returns the next piece, or `None` at the end.
     ///
     /// # Errors

@@ -87,7 +87,7 @@ pub(crate) enum Body {
     Stream {
         /// The pieces.
         pieces: Pieces,
-        /// Whether the client needs chunks to tell the end from an interruption.
+        /// Whether they are chunks; otherwise their length is known.
         is_chunked: bool,
     },
 }

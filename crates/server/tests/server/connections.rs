@@ -140,13 +140,16 @@ fn http_1_0_closes_unless_it_asks_not_to() {
 }
 
 #[test]
-fn http_1_0_gets_a_listing_without_chunks_up_to_the_end_of_the_connection() {
+fn http_1_0_gets_a_listing_without_chunks_whose_length_is_known() {
     let site = site();
     let mut client = site.connect();
     client.send("GET /folder/?simple HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let reply = client.reply();
     assert_eq!((reply.text().as_str(), reply.field("Transfer-Encoding")), ("c\n", None));
-    assert_eq!(reply.field("Connection"), Some("close"));
+    assert_eq!(
+        (reply.field("Content-Length"), reply.field("Connection")),
+        (Some("2"), Some("keep-alive"))
+    );
 }
 
 #[test]

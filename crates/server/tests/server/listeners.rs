@@ -29,6 +29,11 @@ fn a_unix_socket_serves_as_a_port_does() {
     let mut client = Client::unix(&path).unwrap();
     assert_eq!(client.get("/a").text(), "first");
     assert!(client.get("/large").body == pattern(5 << 20));
+    // It cannot be reset, so only a length tells a part from the whole.
+    let mut old = Client::unix(&path).unwrap();
+    old.send("GET /?simple HTTP/1.0\r\n\r\n");
+    let listing = old.reply();
+    assert_eq!(listing.field("Content-Length"), Some(&*listing.body.len().to_string()));
     assert_eq!(client.ask("GET", "/a", &["Range: bytes=1-2", "Connection: close"]).text(), "ir");
     assert!(client.is_closed());
     assert_eq!(site.record("\"target\":\"/large\"")["complete"], true);

@@ -145,7 +145,7 @@ fn listings_are_compressed_for_clients_that_accept_it() {
             }
         }
     }
-    // A client of HTTP/1.0 knows the end by that of the connection.
+    // A client of HTTP/1.0 knows no chunks.
     let mut old = site.connect();
     old.send("GET /?simple HTTP/1.0\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
     let mut bytes = Vec::new();
