@@ -215,3 +215,32 @@ fn through_two_tiers_every_body_that_ends_well_is_one_version() {
     println!("{whole} whole bodies of one version each, {reset} reset");
     assert!(whole > 0);
 }
+
+#[test]
+fn a_body_that_cannot_go_on_is_reset_and_the_next_client_gets_the_new_version() {
+    // What origins say when the rest of a version is asked for that is not there any more.
+    for status in ["404 Gone", "409 Other", "410 Gone", "412 Other", "416 No", "200 Other"] {
+        let (old, new) = versions();
+        let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
+        let count = AtomicUsize::new(0);
+        let origin =
+            Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+                0 => {
+                    let (head, body) = old.answer(asked);
+                    sending.head(&head);
+                    sending.body(&body[..MIB]);
+                    sending.closes = true;
+                }
+                1 if !status.starts_with("200") => {
+                    assert_eq!(asked.field("if-range"), Some("\"old\""));
+                    sending.answer(&format!("HTTP/1.1 {status}"), b"");
+                }
+                _ => new.send(asked, sending),
+            });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        assert_eq!((reply.status, reply.end), (200, End::Reset), "{status}");
+        assert!(reply.body.len() <= MIB && old_bytes.starts_with(&reply.body), "{status}");
+        node.get("/a").is(200, &new_bytes);
+    }
+}
