@@ -24,6 +24,7 @@ pub struct Attributes {
 
 impl Attributes {
     /// Returns whether this is a folder.
+    #[must_use]
     pub fn is_folder(&self) -> bool {
         self.file_type == FileType::Directory
     }

@@ -84,6 +84,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// Returns whether entries may be missing, because a walk ended at one of its bounds.
+    #[must_use]
     pub fn is_incomplete(&self) -> bool {
         self.outline.incomplete.is_some()
     }
@@ -92,16 +93,19 @@ impl<'a> Prepared<'a> {
     ///
     /// It is meant for `Link: <...>; rel="next"`, by which a program follows the pages of any
     /// format.
+    #[must_use]
     pub fn next_page(&self) -> Option<&str> {
         self.outline.next_page.as_deref()
     }
 
     /// Returns the value of `Content-Type`.
+    #[must_use]
     pub fn media_type(&self) -> &'static str {
         self.listing.query.format.media_type()
     }
 
     /// Returns whether the entries are in memory and sorted; otherwise they are read while written.
+    #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }

@@ -268,6 +268,7 @@ fn is_text(byte: u8) -> bool {
 pub const MAX_FRAMING: usize = 16 * 1024;
 
 /// Returns a chunk of a body whose length is not known (RFC 9112, section 7.1).
+#[must_use]
 pub fn chunk(piece: &[u8]) -> Vec<u8> {
     let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
     framed.extend_from_slice(piece);

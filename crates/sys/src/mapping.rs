@@ -103,6 +103,7 @@ pub enum Destination {
 
 impl Destination {
     /// Returns how a sink of this kind takes bytes whose offset is `at`.
+    #[must_use]
     pub fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
         match (kind, at) {
             (Kind::Socket, _) => Self::Socket { more },

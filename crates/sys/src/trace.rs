@@ -232,6 +232,7 @@ pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
     /// Creates the set of these signals.
+    #[must_use]
     pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.

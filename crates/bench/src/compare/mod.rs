@@ -74,17 +74,20 @@ impl Comparison {
     }
 
     /// Returns the comparison as a table, and what it comes to.
+    #[must_use]
     pub fn table(&self) -> String {
         let [old, new] = &self.records;
         render::render(self, old, new, self.relative, self.percent)
     }
 
     /// Returns the number of compared values.
+    #[must_use]
     pub fn count(&self) -> usize {
         self.lines.len()
     }
 
     /// Returns the number of lines whose verdict is worse.
+    #[must_use]
     pub fn worse(&self) -> usize {
         self.with_verdict(Verdict::Worse)
     }

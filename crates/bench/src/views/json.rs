@@ -51,6 +51,7 @@ impl Record {
     }
 
     /// Returns the record as JSON, a line for each cell and each sample.
+    #[must_use]
     pub fn to_json(&self) -> String {
         let value = serde_json::to_value(self).expect("a record has no keys but strings");
         let Value::Object(fields) = value else { return value.to_string() };

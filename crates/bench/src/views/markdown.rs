@@ -8,6 +8,7 @@ use super::path::{paths, uncounted};
 use crate::record::{Record, warnings};
 
 /// Returns the text of these records.
+#[must_use]
 pub fn markdown(records: &[Named]) -> String {
     let parts: Vec<_> = records.iter().map(|(_, record)| one(record)).collect();
     parts.join("\n")

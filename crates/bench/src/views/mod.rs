@@ -32,6 +32,7 @@ use crate::record::Record;
 pub(crate) type Named = (String, Record);
 
 /// Returns every chart and every way of a record: the name of a file for each, and its text.
+#[must_use]
 pub fn charts(name: &str, record: &Record) -> Vec<(String, String)> {
     let file = |part: &str, drawing: &svg::Drawing| {
         (format!("{name}-{part}.svg"), svg::file(part, drawing))

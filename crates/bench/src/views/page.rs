@@ -11,6 +11,7 @@ use super::terminal::figures;
 use crate::record::{Record, warnings};
 
 /// Returns the page of these records.
+#[must_use]
 pub fn page(records: &[Named]) -> String {
     let title = match records {
         [(_, one)] => heading(one),

@@ -18,6 +18,7 @@ pub struct Screen {
 }
 
 /// Returns the tables and the bars of a record.
+#[must_use]
 pub fn text(record: &Record, screen: Screen) -> String {
     let parts = [figures(record), bars(record, screen)];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();

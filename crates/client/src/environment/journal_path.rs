@@ -12,6 +12,7 @@ use url::Url;
 ///
 /// It is in the folder for state that survives a restart, and its name is a hash: the same file
 /// and URL always give the same name.
+#[must_use]
 pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     let folder = state_folder()?;
     let file = std::fs::canonicalize(file).ok()?;
@@ -26,6 +27,7 @@ pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
 }
 
 /// Returns `$XDG_STATE_HOME`, which must be absolute, or `~/.local/state`.
+#[must_use]
 pub fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))

@@ -83,6 +83,7 @@ impl Location {
     /// # Errors
     ///
     /// [`BadLocation`].
+    #[must_use]
     pub fn parse(url: &Url) -> Option<Result<Self, BadLocation>> {
         (url.scheme() == "s3").then(|| Self::of(url))
     }

@@ -360,6 +360,7 @@ fn path(folder: BorrowedFd<'_>, name: &CStr) -> PathBuf {
 }
 
 /// Returns the times of a file, for futimens(2).
+#[must_use]
 pub fn times(stat: &Stat) -> Timestamps {
     let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
     Timestamps {

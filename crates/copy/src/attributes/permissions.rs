@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
 /// a mode are the ACL's mask, which may allow more than the group has.
+#[must_use]
 pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     // No look-up is needed if the group may do no more than others.
     if (mode >> 3) & 7 & !(mode & 7) == 0 {

@@ -63,6 +63,7 @@ pub enum Direction {
 
 impl Direction {
     /// Returns the name in receipts.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::In => "in",

@@ -45,6 +45,7 @@ impl ExplainError {
 
     /// Returns the exit code that a shell uses: 127 if there is no such program, 126 if it cannot
     /// be run.
+    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotStarted { errno: Errno::NOENT, .. } => 127,

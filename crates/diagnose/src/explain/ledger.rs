@@ -69,6 +69,7 @@ impl Count {
     }
 
     /// Returns the mean size of a call that moved bytes.
+    #[must_use]
     pub fn mean_bytes(self) -> u64 {
         self.bytes.checked_div(self.moving_calls).unwrap_or(0)
     }
@@ -121,6 +122,7 @@ pub struct RefusalCount {
 impl RefusalCount {
     /// Returns whether the kernel does not offer the mechanism for these ends, as opposed to
     /// failing at it.
+    #[must_use]
     pub fn is_decline(&self) -> bool {
         let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
         is_mechanism
@@ -140,6 +142,7 @@ impl RefusalCount {
     }
 
     /// Returns the symbol of the error, such as `EXDEV`.
+    #[must_use]
     pub fn symbol(&self) -> String {
         errno::name(self.errno).into_owned()
     }
@@ -287,6 +290,7 @@ impl Ledger {
     }
 
     /// Returns the bytes that were delivered: written from memory, or moved inside the kernel.
+    #[must_use]
     pub fn delivered(&self) -> u64 {
         let written = self.crossings.iter().filter(|((way, ..), _)| *way == Direction::Out);
         let written: u64 = written.map(|(_, count)| count.bytes).sum();

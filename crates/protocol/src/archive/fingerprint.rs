@@ -36,6 +36,7 @@ impl Fingerprint {
     }
 
     /// Returns the hash of everything added.
+    #[must_use]
     pub const fn value(self) -> u128 {
         self.0
     }

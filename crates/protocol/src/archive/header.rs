@@ -68,6 +68,7 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
 }
 
 /// Returns how many zeros follow `len` bytes to fill their last block.
+#[must_use]
 pub const fn padding(len: u64) -> u64 {
     len.wrapping_neg() % BLOCK
 }

@@ -72,6 +72,7 @@ pub struct Pieces<'a> {
 impl Layout {
     /// Returns the bytes of a range of a tar, in order; a part after the end of the archive is left
     /// out. Those of a zip need [`pieces_with`](Self::pieces_with).
+    #[must_use]
     pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
         self.pieces_with(range, &|_| None)
     }

@@ -19,6 +19,7 @@ pub enum SortKey {
 
 impl SortKey {
     /// Returns the form of the key in a query.
+    #[must_use]
     pub fn token(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -28,6 +29,7 @@ impl SortKey {
     }
 
     /// Parses the form of the key in a query.
+    #[must_use]
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Name, Self::Size, Self::Time].into_iter().find(|key| key.token().as_bytes() == token)
     }
@@ -45,6 +47,7 @@ pub enum Direction {
 
 impl Direction {
     /// Returns the form of the direction in a query.
+    #[must_use]
     pub fn token(self) -> &'static str {
         match self {
             Self::Ascending => "asc",
@@ -53,6 +56,7 @@ impl Direction {
     }
 
     /// Parses the form of the direction in a query.
+    #[must_use]
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Ascending, Self::Descending].into_iter().find(|d| d.token().as_bytes() == token)
     }
@@ -80,6 +84,7 @@ impl Order {
     ///
     /// The order is total, and only equal positions are equal, so it also serves to
     /// continue after one.
+    #[must_use]
     pub fn compare(self, a: &PageCursor<'_>, b: &PageCursor<'_>) -> Ordering {
         let by_name = || {
             let ascending = compare_names(a.name, b.name);
@@ -106,6 +111,7 @@ pub struct PageCursor<'n> {
 impl<'n> PageCursor<'n> {
     /// Returns the cursor before percent-encoding: the name, with a slash if it is a folder,
     /// after the value and a colon unless the order is by name.
+    #[must_use]
     pub fn to_cursor(self, key: SortKey) -> Vec<u8> {
         let mut cursor = match key {
             SortKey::Name => Vec::new(),
@@ -119,6 +125,7 @@ impl<'n> PageCursor<'n> {
     }
 
     /// Reads what [`PageCursor::to_cursor`] has written; `None` for anything else.
+    #[must_use]
     pub fn from_cursor(cursor: &'n [u8], key: SortKey) -> Option<Self> {
         let (value, name) = match key {
             SortKey::Name => (0, cursor),

@@ -31,6 +31,7 @@ pub enum Format {
 
 impl Format {
     /// Returns the value of `Content-Type`.
+    #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Html | Self::Index => "text/html; charset=utf-8",
@@ -42,6 +43,7 @@ impl Format {
     }
 
     /// Returns whether a listing shows more of an entry than its name and kind, or passes on no more.
+    #[must_use]
     pub fn shows_attributes(self) -> bool {
         !matches!(self, Self::Simple | Self::Multistatus)
     }
@@ -146,16 +148,19 @@ impl ListingQuery {
     }
 
     /// Returns whether the answer needs a walk through all folders below.
+    #[must_use]
     pub fn is_walk(&self) -> bool {
         self.is_deep || self.format == Format::Size
     }
 
     /// Returns the position to start after.
+    #[must_use]
     pub fn start(&self) -> Option<PageCursor<'_>> {
         PageCursor::from_cursor(self.after.as_deref()?, self.order.key)
     }
 
     /// Returns a link to this listing from `after` on, or from its start.
+    #[must_use]
     pub fn link(&self, after: Option<&[u8]>) -> String {
         let mut link = String::from("?");
         if let Some(token) = self.format.token() {
@@ -183,6 +188,7 @@ impl ListingQuery {
 
     /// Returns the query that keeps the order on the page of another folder: empty for the
     /// default order.
+    #[must_use]
     pub fn sticky(&self) -> String {
         let mut query = String::from("?");
         self.push_order(&mut query);

@@ -2,6 +2,7 @@
 
 /// Splits an absolute target, `http://host/path?query`, into authority and the rest (RFC 9112
 /// 3.2.2).
+#[must_use]
 pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let after = |scheme: &[u8]| {
         let (start, rest) = target.split_at_checked(scheme.len())?;
