@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use underpass_engine::Error;
 use underpass_engine::hint::Plain;
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::{HandshakeError, TlsError};
@@ -350,25 +351,45 @@ impl ClientError {
     /// Converts an error from reading an answer of `address`.
     #[must_use]
     pub fn receiving(address: &str, error: ReceiveError) -> Self {
+        let network = |source| Self::Network {
+            action: NetworkAction::Receiving,
+            address: address.to_owned(),
+            source,
+        };
         match error {
             ReceiveError::Cancelled => Self::Cancelled,
             ReceiveError::Stalled => Self::Stalled,
             ReceiveError::Late => Self::Late,
             ReceiveError::Cut => {
-                let source = io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string());
-                Self::Network {
-                    action: NetworkAction::Receiving,
-                    address: address.to_owned(),
-                    source,
-                }
+                network(io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string()))
             }
             ReceiveError::Ended => Self::Closed,
-            ReceiveError::Io(source) => Self::Network {
-                action: NetworkAction::Receiving,
-                address: address.to_owned(),
-                source,
+            ReceiveError::Io(source) => network(source),
+            ReceiveError::Engine(error) => match *error {
+                Error::Io { source, .. } if is_of_network(&source) => network(source),
+                error => InvalidResponse::Body(ReceiveError::Engine(Box::new(error))).into(),
             },
             error => InvalidResponse::Body(error).into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_fails_in_the_middle_of_a_body_is_worth_another_attempt() {
+        let engine = |errno: Errno| {
+            let report = Box::default();
+            let error = Error::Io { mechanism: None, source: errno.into(), report };
+            ClientError::receiving("h:1", ReceiveError::Engine(Box::new(error)))
+        };
+        for errno in [Errno::CONNRESET, Errno::TIMEDOUT, Errno::HOSTUNREACH] {
+            let error = engine(errno);
+            assert!(error.is_temporary(), "{error}");
+            assert!(error.to_string().starts_with("receiving from h:1: "), "{error}");
+        }
+        assert!(!engine(Errno::NOSPC).is_temporary());
     }
 }

@@ -11,7 +11,7 @@ use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::SessionFacts;
 
 use crate::backoff::Retryable;
-use crate::error::{ClientError, NetworkAction, is_of_network};
+use crate::error::{ClientError, InvalidResponse};
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
@@ -123,21 +123,18 @@ impl DownloadError {
 
     /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
-        let network = |source| ClientError::Network {
-            action: NetworkAction::Receiving,
-            address: address.to_owned(),
-            source,
-        };
-        match error {
+        let error = match error {
             ReceiveError::Ended => {
                 let message = "the connection ended before the last byte";
-                network(io::Error::new(io::ErrorKind::UnexpectedEof, message)).into()
+                ReceiveError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, message))
             }
-            ReceiveError::Engine(error) => match *error {
-                Error::Io { source, .. } if is_of_network(&source) => network(source).into(),
-                error => Self::Engine(Box::new(error)),
-            },
-            error => ClientError::receiving(address, error).into(),
+            error => error,
+        };
+        match ClientError::receiving(address, error) {
+            ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(error))) => {
+                Self::Engine(error)
+            }
+            error => error.into(),
         }
     }
 
