@@ -154,11 +154,16 @@ impl<S: Read + Write> Client<S> {
 
     fn read_more(&mut self) -> io::Result<()> {
         let mut piece = [0; 64 << 10];
-        match self.stream.read(&mut piece)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                self.bytes.extend_from_slice(&piece[..read]);
-                Ok(())
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    self.bytes.extend_from_slice(&piece[..read]);
+                    return Ok(());
+                }
+                // A signal for another test ends a read that has a timeout.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }
