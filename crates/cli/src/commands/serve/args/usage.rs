@@ -11,12 +11,14 @@ pub(in super::super) enum OptionsError {
     AcmeAndOther,
     #[error("certificates from an authority begin with a restart of the server")]
     AcmeLater,
+    #[cfg(feature = "tls")]
     #[error("acme = true orders certificates for the names of the site: give it names")]
     AcmeWithoutNames,
     #[error(
         "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
     )]
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },
+    #[cfg(feature = "tls")]
     #[error("the keys of --acme would be served: {} is in {}; give another folder by --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },
     #[error(
@@ -25,6 +27,7 @@ pub(in super::super) enum OptionsError {
     MechanismOfFiles(Mechanism),
     #[error("{option} needs {other}")]
     Needs { option: &'static str, other: &'static str },
+    #[cfg(feature = "tls")]
     #[error("--acme keeps certificates, and there is no folder for them: give one by --acme-state")]
     NoStateFolder,
     #[error("--redirect-http needs an address with a port: give one by --bind")]
