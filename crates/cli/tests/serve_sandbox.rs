@@ -257,7 +257,7 @@ fn only_root_can_become_another_user() {
     command.arg(env!("CARGO_BIN_EXE_underpass")).args(["serve", "--port", "0", "--user", "root"]);
     command.arg(&place.root).stderr(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped());
-    Running::start(command).finish().failed(2, &["--user root", "only root"]);
+    Running::start(command).finish().failed(2, &["--user: root", "only root"]);
 }
 
 /// Ends a server as a service manager does; returns what it said.
