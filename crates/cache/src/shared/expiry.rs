@@ -61,7 +61,8 @@ impl Expiry {
         let mut file = File::create(&part)?;
         file.write_all(lines.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&part, &self.file)
+        fs::rename(&part, &self.file)?;
+        self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
     fn insert(&self, moment: u64, prefix: &str) {

@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, ftruncate,
-    mkdirat, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, fsync,
+    ftruncate, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
@@ -74,7 +74,8 @@ impl Folder {
         made.map_err(fail("creating"))?;
         let path = fs::canonicalize(path).map_err(fail("opening"))?;
         let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
-        if !path.join(FORMAT).exists() {
+        // After a power cut it may be empty.
+        if fs::metadata(path.join(FORMAT)).map_or(0, |it| it.len()) == 0 {
             // Files of other programs must not be taken for objects, or be removed.
             let is_begun = path.join(LOCK).exists();
             if !is_begun && !is_empty(&path).map_err(fail("reading"))? {
@@ -87,21 +88,14 @@ impl Folder {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path)),
             locked => locked.map_err(|errno| fail("locking")(errno.into()))?,
         }
-        match fs::read_to_string(path.join(FORMAT)) {
-            Ok(text) if text.trim_end() == VERSION => {}
-            Ok(_) => return Err(OpenError::Format(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let written = File::create(path.join(FORMAT));
-                let written = written.and_then(|mut file| writeln!(file, "{VERSION}"));
-                written.map_err(fail("writing to"))?;
-            }
-            Err(error) => return Err(fail("reading")(error)),
+        let top = File::open(&path).map_err(fail("opening"))?.into();
+        if !has_format(&top).map_err(fail("checking the format of"))? {
+            return Err(OpenError::Format(path));
         }
         let objects = path.join(OBJECTS);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&objects);
         made.map_err(fail("creating"))?;
         let objects = File::open(objects).map_err(fail("opening"))?;
-        let top = File::open(&path).map_err(fail("opening"))?.into();
         let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
         // Later processes begin with later numbers, also after the clock was set back a little.
         let first = millis(SystemTime::now()) << 12;
@@ -145,20 +139,15 @@ impl Folder {
         let named = statat(top, LOCK, AtFlags::SYMLINK_NOFOLLOW);
         let is_held =
             named.is_ok_and(|named| fstat(held).is_ok_and(|it| it.st_ino == named.st_ino));
-        let (read_write, mode) = (Mode::RUSR | Mode::WUSR, OFlags::RDWR | OFlags::CREATE);
-        let flags = mode | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = if is_held {
             Arc::clone(held)
         } else {
-            let lock = openat(top, LOCK, flags, read_write)?;
+            let lock = openat(top, LOCK, OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR)?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
             Arc::new(File::from(lock))
         };
-        let mut format = File::from(openat(top, FORMAT, flags, read_write)?);
-        match io::read_to_string(&format)?.trim_end() {
-            VERSION => {}
-            "" => writeln!(format, "{VERSION}")?,
-            _ => return Err(Errno::EXIST.into()),
+        if !has_format(top)? {
+            return Err(Errno::EXIST.into());
         }
         match mkdirat(top, OBJECTS, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -400,6 +389,24 @@ fn parse(name: &OsStr) -> Option<(Digest, u64)> {
 /// How many bytes more than the journal lists a file may take: those of a fill that was killed, and
 /// what file systems keep for themselves.
 const MIN_UNLISTED: u64 = 1 << 20;
+
+/// Returns whether the folder has our format, which is written on the disk if there is none: a folder
+/// whose objects survive a power cut has to be one of a cache afterwards.
+fn has_format(top: &OwnedFd) -> io::Result<bool> {
+    let mut file = File::from(openat(top, FORMAT, OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR)?);
+    match io::read_to_string(&file)?.trim_end() {
+        VERSION => return Ok(true),
+        "" => {}
+        _ => return Ok(false),
+    }
+    writeln!(file, "{VERSION}")?;
+    file.sync_all()?;
+    fsync(top)?;
+    Ok(true)
+}
+
+const OPEN_OR_CREATE: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 const LOCK: &str = "lock";
 

@@ -135,7 +135,26 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
     fs::write(other.path().join("thesis"), "x").unwrap();
     start(other.path()).failed(2, &["--cache", "is no folder of a cache"]);
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
+    fs::write(other.path().join("format"), "").unwrap();
+    start(other.path()).failed(2, &["--cache", "is no folder of a cache"]);
     node.get("/a").is(200, b"hello");
+}
+
+/// So it was found after a power cut when the format was not synced before the objects.
+#[test]
+fn a_cache_whose_format_is_empty_keeps_its_objects() {
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    until_stored(&node, LEN as u64);
+    let format = node.cache.path().join("format");
+    fs::write(&format, "").unwrap();
+    let node = node.again(&origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    assert_eq!(origin.asked().len(), 1);
+    assert!(fs::read_to_string(format).unwrap().starts_with("underpass cache"));
 }
 
 #[test]
