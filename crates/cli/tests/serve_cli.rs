@@ -211,14 +211,14 @@ fn a_socket_left_behind_is_replaced_and_one_that_lives_is_not() {
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
 
-/// A server with `passed` as its third descriptor, and LISTEN_PID as this shell script says.
-fn activated(folder: &Path, passed: impl Into<OwnedFd>, pid: &str) -> Running {
+/// The command of a server with `passed` as descriptor 3, and LISTEN_PID as a shell expands it.
+fn activated(folder: &Path, passed: impl Into<OwnedFd>, pid: &str) -> Command {
     let script =
         format!("LISTEN_FDS=1 LISTEN_PID={pid} exec \"$0\" serve -p 0 \"$1\" 3<&0 0</dev/null");
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]).arg(folder);
     command.stdin(passed.into()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::listening(command)
+    command
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_socket_that_was_passed_is_served_instead_of_the_default() {
     let folder = folder();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = activated(folder.path(), listener, "$$");
+    let server = Running::listening(activated(folder.path(), listener, "$$"));
     assert_eq!(server.address, format!("http://{address}/"));
     TcpStream::connect(address).unwrap();
     end(server);
@@ -237,7 +237,7 @@ fn sockets_for_another_process_are_left_alone() {
     let folder = folder();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = activated(folder.path(), listener, "1");
+    let server = Running::listening(activated(folder.path(), listener, "1"));
     assert_ne!(server.address, format!("http://{address}/"));
     end(server);
 }
@@ -246,10 +246,10 @@ fn sockets_for_another_process_are_left_alone() {
 fn what_was_passed_and_is_no_listener_is_an_error() {
     let folder = folder();
     let (one, _other) = UnixStream::pair().unwrap();
-    let finished = activated(folder.path(), one, "$$").finish();
-    finished.failed(1, &["socket 1 of LISTEN_FDS", "nothing listens"]);
+    let start = |passed: OwnedFd| Running::start(activated(folder.path(), passed, "$$")).finish();
+    start(one.into()).failed(1, &["socket 1 of LISTEN_FDS", "nothing listens"]);
     let file = fs::File::open(folder.path()).unwrap();
-    activated(folder.path(), file, "$$").finish().failed(1, &["LISTEN_FDS", "not a socket"]);
+    start(file.into()).failed(1, &["LISTEN_FDS", "not a socket"]);
 }
 
 #[test]

@@ -108,17 +108,21 @@ impl Running {
         loop {
             let mut child = command.spawn().unwrap();
             let mut errors = BufReader::new(child.stderr.take().unwrap());
-            let mut said = String::new();
-            errors.read_line(&mut said).unwrap();
+            // Warnings come first.
+            let (mut said, mut line, mut address) = (String::new(), String::new(), None);
+            while address.is_none() && errors.read_line(&mut line).unwrap() > 0 {
+                let at = line.trim().strip_prefix("listening on ");
+                let at = at.or_else(|| line.trim().split_once(" at ").map(|(_, at)| at));
+                address = at.map(str::to_owned);
+                said += &std::mem::take(&mut line);
+            }
             if said.contains("Address already in use") && Instant::now() < deadline {
                 child.wait().unwrap();
                 std::thread::sleep(Duration::from_millis(50));
                 continue;
             }
-            let line = said.trim();
-            let at = line.strip_prefix("listening on ");
-            let at = at.or_else(|| line.split_once(" at ").map(|(_, at)| at));
-            return Self::read(child, at.unwrap_or_default().to_owned(), errors, said);
+            let address = address.unwrap_or_else(|| panic!("says no address: {said}"));
+            return Self::read(child, address, errors, said);
         }
     }
 
