@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -24,16 +24,10 @@ impl Browser {
 
     /// The same with further arguments.
     pub(crate) fn with(mut driver: Command, further: &[&str]) -> Self {
-        let mut driver = driver.arg("--port=0").stderr(Stdio::null()).spawn().unwrap();
-        let mut said = BufReader::new(driver.stdout.take().unwrap());
-        let mut line = String::new();
-        let port = loop {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "the driver of the browser has ended");
-            if let Some((_, port)) = line.split_once("successfully on port ") {
-                break port.trim().trim_end_matches('.').parse().unwrap();
-            }
-        };
+        driver.arg("--port=0").stderr(Stdio::null());
+        // A driver ends if the port that it has found with IPv6 is in use with IPv4.
+        let started = (0..5).find_map(|_| start(&mut driver));
+        let (driver, mut said, port) = started.expect("the driver of the browser has ended");
         // Whatever else it says must not stop it.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         let mut browser = Self { driver, port, session: String::new() };
@@ -176,4 +170,20 @@ impl Drop for Browser {
         let _ = Command::new("kill").arg(self.driver.id().to_string()).status();
         let _ = self.driver.wait();
     }
+}
+
+/// Starts a driver, and returns its port; `None` if it ends before it has one.
+fn start(driver: &mut Command) -> Option<(Child, BufReader<ChildStdout>, u16)> {
+    let mut driver = driver.spawn().unwrap();
+    let mut said = BufReader::new(driver.stdout.take().unwrap());
+    let mut line = String::new();
+    while said.read_line(&mut line).unwrap() > 0 {
+        if let Some((_, port)) = line.split_once("successfully on port ") {
+            let port = port.trim().trim_end_matches('.').parse().unwrap();
+            return Some((driver, said, port));
+        }
+        line.clear();
+    }
+    driver.wait().unwrap();
+    None
 }
