@@ -102,7 +102,7 @@ impl Client {
 }
 
 /// How long a server may take for the next piece.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// The `User-Agent`, as long as that of an ordinary client.
 const AGENT: &str = concat!("underpass/", env!("CARGO_PKG_VERSION"));

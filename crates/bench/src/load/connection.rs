@@ -206,7 +206,7 @@ impl fmt::Debug for AcceptAny {
 }
 
 /// Seconds that a server may take for the next piece.
-const MAX_WAIT_S: i64 = 30;
+const MAX_WAIT_S: i64 = 120;
 
 /// Read of an encrypted connection at once.
 const READ: usize = 64 << 10;
