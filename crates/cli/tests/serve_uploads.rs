@@ -196,7 +196,19 @@ fn a_disk_error_is_told_and_leaves_nothing() {
 #[test]
 fn curl_goes_on_where_it_was_killed() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
-    let server = stage.serve(&[], &[]);
+    curl_is_killed(&stage, &[]);
+}
+
+#[test]
+fn a_part_that_is_being_synced_has_its_length_or_none() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    curl_is_killed(&stage, &["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=500000"]);
+}
+
+/// curl is killed in the middle of an upload, and another one goes on at the length that the server
+/// has.
+fn curl_is_killed(stage: &Stage, strace: &[&str]) {
+    let server = stage.serve(strace, &[]);
     let source = stage.source.to_str().unwrap();
     let slow = stage.curl(&server, &["--limit-rate", "8M", "-T", source]);
     let mut curl = Running::start(slow);

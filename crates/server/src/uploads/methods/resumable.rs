@@ -14,7 +14,7 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::{Part, part_len, record_synced};
+use crate::uploads::parts::part::{Part, is_begun, part_len, record_synced};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
@@ -75,7 +75,9 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
         Method::Patch => patch(upload, &target, id),
         Method::Head | Method::Get => {
             let id_of_part = part_id(upload, &target, id);
-            let offset = part_len(upload, &target, id_of_part)?.ok_or_else(unknown)?;
+            // This is asked for first: an upload that begins later does not count.
+            let begun = is_begun(upload, &target, id_of_part).then_some(0);
+            let offset = part_len(upload, &target, id_of_part)?.or(begun).ok_or_else(unknown)?;
             let mut response = Response::empty(204);
             add_state(&mut response, upload, offset, false);
             if let Some(length) = id.length {

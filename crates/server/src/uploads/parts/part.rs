@@ -151,16 +151,19 @@ pub(crate) fn part_len(
     target: &UploadTarget,
     id: PartId,
 ) -> Result<Option<u64>, Refusal> {
-    let name = partial_name(target.name.as_bytes(), id);
-    // This comes before the file is checked: an upload that begins later does not count.
-    let is_begun = upload.site.shared.uploads.locks.is_held(&target.folder, &name);
-    let mut len = len_of(upload.site, target, &name)?;
-    if len.is_none() {
-        let complete = open_part(target, &complete_name(upload.site, target, id))?;
-        len = complete.map(|part| Ok::<_, Refusal>(part.metadata()?.len())).transpose()?;
+    let len = len_of(upload.site, target, &partial_name(target.name.as_bytes(), id))?;
+    if len.is_some() {
+        return Ok(len);
     }
-    // The part gets its name with its first byte.
-    Ok(len.or(is_begun.then_some(0)))
+    let complete = open_part(target, &complete_name(upload.site, target, id))?;
+    complete.map(|part| Ok(part.metadata()?.len())).transpose()
+}
+
+/// Returns whether a connection holds a part, which may have no name yet: it gets that with its
+/// first byte.
+pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: PartId) -> bool {
+    let name = partial_name(target.name.as_bytes(), id);
+    upload.site.shared.uploads.locks.is_held(&target.folder, &name)
 }
 
 /// Returns the name of a complete part, until it has its final one.
@@ -208,21 +211,26 @@ pub(crate) fn keep_part(
 ) {
     let id = upload.params.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);
-    let locks = &upload.site.shared.uploads.locks;
+    let uploads = &upload.site.shared.uploads;
     // An older part that another connection resumes must not be taken away from it.
-    let Some(_lock) = locks.take_free(&target.folder, &name, upload.connection()) else {
+    let Some(_lock) = uploads.locks.take_free(&target.folder, &name, upload.connection()) else {
         return;
     };
     let partial = OsStr::from_bytes(&name);
+    let Ok(file) = new_file.file().try_clone() else { return };
     // This gives back the space that was reserved for the rest, and removes an older part.
-    if new_file.file().set_len(len).is_ok() {
-        let synced = if is_synced(upload, new_file.file()) { len } else { 0 };
-        upload.site.shared.uploads.synced.record(new_file.file(), synced);
-        let _ = unlinkat(&target.folder, partial, AtFlags::empty());
-        // If it cannot be kept, the client has to start over.
-        if new_file.keep_as(partial).is_ok() {
-            stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
+    if file.set_len(len).is_err() {
+        return;
+    }
+    uploads.synced.record(&file, 0);
+    let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+    // If it cannot be kept, the client has to start over.
+    if new_file.keep_as(partial).is_ok() {
+        // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
+        if is_synced(upload, &file) {
+            uploads.synced.record(&file, len);
         }
+        stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
     }
 }
 
