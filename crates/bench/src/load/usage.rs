@@ -138,11 +138,19 @@ mod tests {
         };
         std::thread::spawn(busy).join().unwrap();
         assert!(ServerUsage::read(&[me]).since(&before).cpu_s > 0.01);
-        let memory = Memory::of(&[me]);
-        assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
-        assert!(memory.proportional_bytes > 100 << 10, "{memory:?}");
+        assert!(Memory::of(&[me]).proportional_bytes > 100 << 10);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(family(me).contains(&Pid::from_child(&child)));
+        let sleeping = Pid::from_child(&child);
+        assert!(family(me).contains(&sleeping));
+        // Both figures are read one after the other, so the process must not grow meanwhile.
+        rustix::process::kill_process(sleeping, rustix::process::Signal::STOP).unwrap();
+        let process = procfs::process::Process::new(sleeping.as_raw_nonzero().get()).unwrap();
+        while process.stat().unwrap().state != 'T' {
+            std::thread::yield_now();
+        }
+        let memory = Memory::of(&[sleeping]);
+        assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
+        assert!(memory.proportional_bytes > 0, "{memory:?}");
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!family(me).contains(&Pid::from_child(&child)));

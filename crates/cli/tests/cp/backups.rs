@@ -14,7 +14,8 @@ fn killed(here: &Path, words: &[&str], kill: &str, more: &[&str]) -> bool {
     let mut command = traced(&here.join("trace"), &options);
     command.arg("cp").args(words).args(["f", "g"]).current_dir(here);
     let finished = Running::start(command).finish();
-    fs::remove_file(here.join("trace")).unwrap();
+    let trace = fs::remove_file(here.join("trace"));
+    assert!(trace.is_ok(), "{trace:?}: {finished:?}, {:?}", names(here));
     finished.code() != Some(0)
 }
 
