@@ -17,17 +17,17 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-pub mod archive; // where each byte of an archive of a folder is
-pub mod auth; // access rules, and what they allow
-pub mod caching; // what a shared cache may store, and for how long
-pub mod chunked; // bodies in chunks
-pub mod digest; // digests, and the fields that carry them
-mod link; // names in links
-pub mod listing; // the query and the order of a folder's listing
-pub mod request; // heads of requests, and what they ask for
-pub mod response; // what is answered, and how it is written
-pub mod upload; // which part of which upload a body is
-mod version; // the facts of a file
+pub mod archive;
+pub mod auth;
+pub mod caching;
+pub mod chunked;
+pub mod digest;
+mod link;
+pub mod listing;
+pub mod request;
+pub mod response;
+pub mod upload;
+mod version;
 
 pub use link::{encode_path, encode_segment};
 pub use version::FileVersion;

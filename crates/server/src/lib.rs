@@ -9,15 +9,15 @@
 
 pub mod archive;
 pub mod auth;
-mod changes; // DELETE, MKCOL, MOVE and COPY
-mod connection; // requests in, responses out
-pub mod digest; // digests, made and kept
-mod files; // the root, and what is open beneath it
-mod listing; // listings for requests
-mod observe; // entries of the access log
-mod routing; // from a request to its handler
+mod changes;
+mod connection;
+pub mod digest;
+mod files;
+mod listing;
+mod observe;
+mod routing;
 pub mod server;
-mod uploads; // PUT and PATCH
+mod uploads;
 
 pub use underpass_observe::access_log;
 

@@ -21,13 +21,13 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-pub mod digest; // digests of files, made and compared
-pub mod incoming; // heads and bodies off a connection, not a byte too much
-mod loopback; // what suits a connection within one machine
-mod session_facts; // what is known of a connection over TLS
+pub mod digest;
+pub mod incoming;
+mod loopback;
+mod session_facts;
 // Handshakes, and records in the kernel or here; without the feature, types that have no values.
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 pub mod tls;
-mod trust; // which servers a client trusts
+mod trust;
 
 pub use loopback::limit_loopback_buffer;

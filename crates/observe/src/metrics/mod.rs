@@ -5,7 +5,7 @@
 
 mod histogram;
 mod render;
-mod site; // what one site has answered
+mod site;
 #[cfg(test)]
 mod tests;
 

@@ -13,13 +13,13 @@
 
 mod beneath;
 mod body;
-pub(crate) mod checksum; // of one file
-pub(crate) mod checksum_jobs; // those that are being made
-pub(crate) mod checksum_task; // makes checksums of large files
+pub(crate) mod checksum;
+pub(crate) mod checksum_jobs;
+pub(crate) mod checksum_task;
 mod checksums;
 mod error;
-pub(crate) mod lay_out; // one walk for several requests
-pub(crate) mod layouts; // those that are kept for a moment
+pub(crate) mod lay_out;
+pub(crate) mod layouts;
 mod walk;
 
 pub use crate::files::version::engine_version;

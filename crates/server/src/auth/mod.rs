@@ -5,9 +5,9 @@
 //! requests; so the check is returned as [`Pending`] work for another thread, and its result is
 //! remembered, right or wrong, so that a client does not wait again for each request.
 
-pub(crate) mod access; // who asks, and whether the rules let it
-pub(crate) mod hosts; // names the server goes by
-pub(crate) mod passwords; // checks of hashes
+pub(crate) mod access;
+pub(crate) mod hosts;
+pub(crate) mod passwords;
 mod secret;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 mod archive;
 mod at_once;
 mod cached;
-mod checks; // when a chain is checked
+mod checks;
 mod unread;
 
 use std::future::Future;

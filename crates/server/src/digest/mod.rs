@@ -4,11 +4,11 @@
 //! only on request, and [`stored`] for the next request.
 
 pub(crate) mod jobs;
-pub(crate) mod known; // what is known of files
-pub(crate) mod make; // reads files for their digests
-pub(crate) mod respond; // Repr-Digest and ?hash
+pub(crate) mod known;
+pub(crate) mod make;
+pub(crate) mod respond;
 pub(crate) mod settle;
-pub mod stored; // so that a version tells every later change
+pub mod stored;
 
 pub use underpass_protocol::digest::{
     Algorithm, BadField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,

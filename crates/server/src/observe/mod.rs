@@ -1,4 +1,4 @@
 //! What `underpass-observe` needs to know of an exchange.
 
-pub(crate) mod access_entry; // the log's entry for one exchange
-pub(crate) mod pending_entry; // entries that wait
+pub(crate) mod access_entry;
+pub(crate) mod pending_entry;

@@ -6,13 +6,13 @@
 //! decided when the handshake is done and never changes.
 
 mod acceptor;
-mod blocking; // handshakes that wait for the peer
+mod blocking;
 mod certificates;
 mod connector;
 mod error;
 mod handshake;
 #[cfg(test)]
-mod handshake_tests; // what follows a handshake stays in the socket
+mod handshake_tests;
 mod kernel_offer;
 mod records;
 mod session;

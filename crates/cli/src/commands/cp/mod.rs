@@ -1,9 +1,9 @@
 //! `underpass cp`: files and whole trees, within this machine.
 
-mod abbreviated; // values
+mod abbreviated;
 mod args;
 mod backup;
-mod context; // of SELinux
+mod context;
 mod observer;
 mod order;
 mod print;

@@ -3,8 +3,8 @@
 //! The kernel opens every folder of a path beneath the target and never through a link
 //! (openat2(2)); what is created has a single name in such a folder.
 
-mod links; // symbolic and hard ones
-mod placed; // names that differ in case only
+mod links;
+mod placed;
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The state of one connection for its worker: its address, its activity, and since when.
 
-mod expiry; // of connections without progress
+mod expiry;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The sockets that clients connect to.
 
-pub(crate) mod kind; // what a socket expects of its clients
+pub(crate) mod kind;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

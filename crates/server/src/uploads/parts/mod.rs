@@ -1,5 +1,5 @@
 //! Incomplete files: their destinations, and the parts that wait for their rest.
 
 pub(crate) mod part;
-pub(crate) mod stale_uploads; // parts whose rest has not come for long
-pub(crate) mod target; // where a file is to be
+pub(crate) mod stale_uploads;
+pub(crate) mod target;

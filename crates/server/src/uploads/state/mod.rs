@@ -1,11 +1,12 @@
-//! The state that the uploads of all workers share.
+//! What the uploads of all workers share: locks, slots, the parts that wait for their rest, and how
+//! much of each is on the disk.
 
 pub(crate) mod disk_space;
-pub(crate) mod locks; // which connection goes on with which upload
+pub(crate) mod locks;
 pub(crate) mod random;
-pub(crate) mod slots; // those under way
+pub(crate) mod slots;
 pub(crate) mod sync_tracker;
-pub(crate) mod unfinished; // parts that wait for their rest
-mod uploads; // what of parts is on the disk
+pub(crate) mod unfinished;
+mod uploads;
 
 pub(crate) use uploads::Uploads;

@@ -1,7 +1,7 @@
 //! Signals: SIGTERM and SIGINT drain connections, a second one ends at once, SIGHUP re-opens the
 //! log and reads the certificate and the sites again.
 
-mod reload; // what SIGHUP reads again
+mod reload;
 
 use std::process;
 use std::thread::{self, JoinHandle};
