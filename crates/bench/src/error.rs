@@ -143,7 +143,8 @@ impl BenchError {
         Self::measuring(what, "what arrived is not what was sent")
     }
 
-    /// Other bytes were moved, or by another mechanism, than was required.
+    /// Creates the error of a transfer that moved other bytes than required, or by another
+    /// mechanism.
     pub(crate) fn other(what: impl fmt::Display, ran: &str) -> Self {
         Self::measuring(what, format!("the receipt says {ran}"))
     }
@@ -151,7 +152,7 @@ impl BenchError {
 
 /// Turns an error of the system into one that names the file.
 pub(crate) trait WithPath<T> {
-    /// `action` is what was being done with `path`.
+    /// Adds the path, and `action`: what was being done with it.
     fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
 }
 

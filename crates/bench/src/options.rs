@@ -12,7 +12,7 @@ use crate::run::Context;
 
 /// A scenario with its options.
 pub trait Benchmark {
-    /// Where the record is to go.
+    /// Returns the file for the record, if one was named.
     fn json(&self) -> Option<&Path>;
 
     /// Measures it.
@@ -140,7 +140,7 @@ const SERVERS: &[Named] = &[
 /// A contender as it is typed, and what it is.
 pub(crate) type Named = (&'static str, Contender, &'static str);
 
-/// One of some contenders.
+/// Parses the name of one of these contenders.
 pub(crate) fn among(named: &'static [Named]) -> impl TypedValueParser<Value = Contender> {
     let values = named.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
     PossibleValuesParser::new(values).map(|typed| {
@@ -157,12 +157,12 @@ impl RunArgs {
     }
 }
 
-/// A number of rounds, responses or connections.
+/// Parses a number of rounds, responses or connections.
 pub(crate) fn number(min: i64) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(min..=10_000_000)
 }
 
-/// A size of a file that is not empty.
+/// Parses the size of a file that is not empty.
 pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
     match text.parse() {
         Ok(Size(0)) => Err("a file of 0 bytes cannot be measured".to_owned()),

@@ -121,7 +121,7 @@ pub(crate) struct ShowArgs {
 }
 
 impl EngineArgs {
-    /// Which mechanisms these arguments allow.
+    /// Returns the mechanisms that these arguments allow.
     pub(crate) fn policy(&self) -> Policy {
         match (self.mechanism, self.prefer) {
             (Some(mechanism), _) => Policy::Require(mechanism),
@@ -131,14 +131,14 @@ impl EngineArgs {
         }
     }
 
-    /// Bytes requested in one system call, if given.
+    /// Returns the bytes to request in one system call, if given.
     pub(crate) fn step(&self) -> Option<usize> {
         self.step.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 }
 
 impl MoveArgs {
-    /// The engine's options that these arguments ask for.
+    /// Returns the options of the engine for these arguments.
     pub(crate) fn options<'a>(&self) -> Options<'a> {
         let options = Options::default().policy(self.engine.policy()).integrity(self.integrity);
         match self.engine.step() {
@@ -148,19 +148,19 @@ impl MoveArgs {
     }
 }
 
-/// The name of a mechanism.
+/// Parses the name of a mechanism.
 fn mechanism() -> impl TypedValueParser<Value = Mechanism> {
     let names = Mechanism::ALL.map(Mechanism::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mechanism>())
 }
 
-/// The name of an integrity level.
+/// Parses the name of an integrity level.
 pub(crate) fn integrity() -> impl TypedValueParser<Value = Integrity> {
     let names = Integrity::ALL.map(Integrity::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Integrity>())
 }
 
-/// The name of a digest, with or without its dash.
+/// Parses the name of a digest, with or without its dash.
 pub(crate) fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
     let names = Algorithm::ALL.map(|each| {
         PossibleValue::new(each.name()).alias(match each {
@@ -171,12 +171,12 @@ pub(crate) fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Algorithm>())
 }
 
-/// A pattern of what is left out.
+/// Parses a pattern of entries to leave out.
 pub(crate) fn pattern() -> impl TypedValueParser<Value = ExcludePattern> {
     OsStringValueParser::new().try_map(|glob| ExcludePattern::new(&glob))
 }
 
-/// A size that moves something.
+/// Parses a size above 0.
 fn step(text: &str) -> Result<Size, String> {
     match text.parse() {
         Ok(Size(0)) => Err("a step is at least one byte".to_owned()),
@@ -185,7 +185,7 @@ fn step(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A rate that lets something through.
+/// Parses a rate above 0.
 pub(crate) fn rate(text: &str) -> Result<Size, String> {
     match text.parse() {
         Ok(Size(0)) => {
@@ -196,7 +196,7 @@ pub(crate) fn rate(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A time above 0, as [`duration`] takes it.
+/// Parses a time above 0, in the form of [`duration`].
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err(format!("0 is no time here: {DURATION}")),
@@ -204,7 +204,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time: seconds, or a number with a unit; each with or without a fraction.
+/// Parses a time: seconds, or a number with a unit; each with or without a fraction.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

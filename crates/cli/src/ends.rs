@@ -57,7 +57,7 @@ impl Input {
         &self.file
     }
 
-    /// Its name for messages.
+    /// Returns its name for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -200,7 +200,7 @@ impl Target {
         }
     }
 
-    /// Its name for messages.
+    /// Returns its name for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

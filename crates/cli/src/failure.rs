@@ -275,7 +275,7 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
 
 /// Turns an error of the system into a failure that names the file.
 pub(crate) trait WithPath<T> {
-    /// `action` is what was being done with `path`.
+    /// Adds the path, and `action`: what was being done with it.
     fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
 }
 

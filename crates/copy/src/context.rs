@@ -129,7 +129,7 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Whether the next task or entry is not begun, which is remembered.
+    /// Returns whether the next task or entry is not begun, which is remembered.
     pub(crate) fn skips(&self) -> bool {
         let is_over = self.is_over();
         if is_over {
@@ -138,7 +138,7 @@ impl<'a> CopyContext<'a> {
         is_over
     }
 
-    /// Whether nothing more is begun.
+    /// Returns whether nothing more is begun.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
     }
@@ -171,12 +171,12 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Whether a folder was a source.
+    /// Returns whether a folder was a source.
     pub(crate) fn has_entered(&self, folder: (u64, u64)) -> bool {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).contains(&folder)
     }
 
-    /// Whether this copy has made a file and remembers that.
+    /// Returns whether this copy has made a file and remembers that.
     pub(crate) fn has_made(&self, stat: &Stat) -> bool {
         let remembered =
             self.remembered().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
@@ -267,7 +267,7 @@ impl<'a> CopyContext<'a> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether everything could be copied so far.
+    /// Returns whether everything could be copied so far.
     pub(crate) fn is_complete(&self) -> bool {
         let problems = self.problems();
         problems.count == 0 && !self.is_over()
@@ -361,7 +361,7 @@ fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(), Errno> {
     atomic_file::rename_new(target, from, target, to)
 }
 
-/// Whether everything else would fail in the same way.
+/// Returns whether everything else would fail in the same way.
 fn fails_all(failure: &CopyError) -> bool {
     let source = match failure {
         CopyError::Transfer { source: Error::Io { source, .. }, .. } => source,

@@ -154,14 +154,14 @@ impl Hinted for CopyError {
     }
 }
 
-/// An empty path is shown in quotes.
+/// Returns a path for messages; an empty one is shown in quotes.
 fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }
 }
 
 /// Turns an error of the system into a [`CopyError`]; the path is put together only if there is one.
 pub(crate) trait At<T> {
-    /// `action` is what was being done with the path.
+    /// Adds the path, and `action`: what was being done with it.
     fn at<P: Into<PathBuf>>(
         self,
         action: impl Into<Action>,

@@ -23,7 +23,7 @@ pub trait CopyObserver: Sync {
         let _ = (from, to);
     }
 
-    /// Whether [`made`](Self::made) and [`removed`](Self::removed) are to be called.
+    /// Returns whether [`made`](Self::made) and [`removed`](Self::removed) are to be called.
     fn lists(&self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ pub trait CopyObserver: Sync {
         Ok(true)
     }
 
-    /// Whether [`excludes`](Self::excludes) is to be asked about each entry.
+    /// Returns whether [`excludes`](Self::excludes) is to be asked about each entry.
     fn filters(&self) -> bool {
         false
     }

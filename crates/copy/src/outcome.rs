@@ -93,7 +93,7 @@ impl CopyTotals {
         self.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
     }
 
-    /// Where to count what goes between two file systems.
+    /// Returns the counts of what goes between two file systems.
     pub(crate) fn between(&mut self, from: &'static str, to: &'static str) -> &mut BetweenSystems {
         let known = self.systems.iter().position(|each| (each.from, each.to) == (from, to));
         let at = known.unwrap_or_else(|| {

@@ -28,7 +28,7 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was cancelled.
+    /// Returns whether it was cancelled.
     #[getter]
     fn cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -183,7 +183,7 @@ pub enum SocketOption {
 }
 
 impl SocketOption {
-    /// Level and name.
+    /// Returns level and name.
     const fn number(self) -> (c_int, c_int) {
         match self {
             Self::PacingRate => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),

@@ -43,7 +43,7 @@ enum Bytes<'a> {
 #[repr(C, align(8))]
 struct Control([u8; 32]);
 
-/// One record by one call, with its type.
+/// Sends or receives one record by one call, and returns its type.
 fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>, usize), Errno> {
     let socket = socket.as_raw_fd();
     let mut control = Control::default();

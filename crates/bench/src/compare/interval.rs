@@ -43,8 +43,9 @@ fn cut(old: usize, new: usize) -> usize {
         .count()
 }
 
-/// In how many orders of two groups each number of inversions is found, which is how the statistic
-/// of Mann and Whitney is spread if both are of the same kind. Index: the number of inversions.
+/// Counts in how many orders of two groups each number of inversions is found, which is how the
+/// statistic of Mann and Whitney is distributed if both groups are alike. The index is the number
+/// of inversions.
 fn rank_sums(old: usize, new: usize) -> Vec<f64> {
     // The Gaussian binomial coefficient: factors (1 - q^(old + i)) / (1 - q^i).
     let max = old * new;

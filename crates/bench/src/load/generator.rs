@@ -104,7 +104,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(())
     }
 
-    /// From now on every requester leaves when it has its response, and reconnects.
+    /// Makes every requester close its connection after each response and open a new one.
     pub(crate) fn reconnect(&mut self, host: &Host) {
         self.reconnects = Some(host.clone());
     }
@@ -161,7 +161,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(())
     }
 
-    /// Bytes of bodies that all of them have got in the last run.
+    /// Returns the bytes of bodies that all requesters received in the last run.
     pub(crate) fn bytes(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.bytes).sum()
     }

@@ -46,7 +46,7 @@ pub(crate) enum ResponseFault {
 }
 
 impl Responses {
-    /// Responses of files of `expected` bytes.
+    /// Expects responses with files of `expected` bytes.
     pub(crate) const fn new(expected: u64) -> Self {
         Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
     }
@@ -60,7 +60,8 @@ impl Responses {
         self.body_bytes
     }
 
-    /// Bytes of the present body that are still to come: those that may be [skipped](Self::skip).
+    /// Returns the bytes of the current body that are still to come, which may be
+    /// [skipped](Self::skip).
     pub(crate) const fn left(&self) -> Option<u64> {
         self.left
     }

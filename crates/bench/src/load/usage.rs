@@ -21,7 +21,7 @@ pub(crate) struct ServerUsage {
 }
 
 impl ServerUsage {
-    /// The usage before there was a process.
+    /// Creates the usage of no process.
     pub(crate) fn zero() -> Self {
         Self { at: Instant::now(), processes: BTreeMap::new(), counts: Process::default() }
     }
@@ -63,7 +63,7 @@ impl ServerUsage {
         }
     }
 
-    /// Processor seconds to the nanosecond. Those of a process that has ended are not known.
+    /// Returns processor seconds, exact to the nanosecond, without processes that have ended.
     fn cpu_since(&self, earlier: &Self) -> f64 {
         let spent = |(process, now): (&i32, &Duration)| {
             now.saturating_sub(earlier.processes.get(process).copied().unwrap_or_default())

@@ -92,12 +92,12 @@ pub(crate) const PEERS: [Contender; 12] = {
 };
 
 impl Contender {
-    /// Its name in records.
+    /// Returns its name in records.
     pub(crate) fn name(self) -> &'static str {
         self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.1)
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub(crate) fn label(self) -> &'static str {
         self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.2)
     }

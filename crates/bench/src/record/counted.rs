@@ -21,12 +21,12 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// The calls of a process that moved everything once, of a cell that is not known yet.
+    /// Creates the calls of a process that moved everything once; the cell is set later.
     pub(crate) fn new(role: Role, calls: Vec<Call>) -> Self {
         Self { cell: 0, role, calls, served_bytes: None }
     }
 
-    /// The calls of a server, of whose bodies `bytes` arrived meanwhile.
+    /// Creates the calls of a server that sent `bytes` of bodies meanwhile.
     pub(crate) fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
         Self { served_bytes: Some(bytes), ..Self::new(Role::Server, calls) }
     }

@@ -283,7 +283,7 @@ fn answered(record: &Record, sample: &Sample) -> Option<f64> {
     Some(requested(sample)?.bytes as f64 / record.cells[sample.cell].size as f64)
 }
 
-/// Processor time for each GiB that was moved, or for each response.
+/// Returns the processor time for each GiB, or for each response.
 fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
     match (&sample.served, record.arguments.responses) {
         (Some(Served::Scale { load, .. }), _) => {
@@ -298,8 +298,8 @@ fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
     }
 }
 
-/// Context switches of a side: of the thread that moved the bytes, but of the whole process where a
-/// peer of which nothing else is known takes part.
+/// Returns the context switches of the thread that moved the bytes, or of the whole process in
+/// scenarios with peers, of which nothing else is known.
 fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
     let of_thread =
         |thread: &Thread| thread.voluntary_switches.saturating_add(thread.involuntary_switches);
@@ -312,7 +312,7 @@ fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
     count.map(|count| count as f64)
 }
 
-/// Responses of one sample; 1 if it is of a transfer.
+/// Returns the number of responses of one sample; 1 for a transfer.
 fn responses(record: &Record) -> f64 {
     f64::from(record.arguments.responses.unwrap_or(1))
 }
@@ -347,7 +347,8 @@ pub(crate) fn served_amount(record: &Record, counted: &Counted) -> Option<f64> {
     Some(bytes as f64 / each)
 }
 
-/// In what [`served_amount`] counts. Responses of different sizes can only be compared by their bytes.
+/// Returns the unit in which [`served_amount`] counts. Responses of different sizes can only be
+/// compared by their bytes.
 pub(crate) fn served_in(record: &Record) -> &'static str {
     let is_by_bytes = |sample: &Sample| {
         matches!(sample.served, Some(Served::Scale { .. } | Served::Fairness { .. }))
@@ -367,7 +368,7 @@ pub(crate) enum CallDirection {
 }
 
 impl CallDirection {
-    /// By the name of the call; none if it moves nothing.
+    /// Returns the direction of the call with this name; none if it moves no bytes.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" => {

@@ -131,7 +131,7 @@ pub(crate) enum Receivers {
     Own,
 }
 
-/// Whether a field may be left out.
+/// Returns whether a field may be left out.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -318,7 +318,7 @@ impl From<&Receipt> for Thread {
 }
 
 impl Role {
-    /// Its name for people.
+    /// Returns its name for people.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -331,31 +331,31 @@ impl Role {
 }
 
 impl Cell {
-    /// A cell that has not been verified yet.
+    /// Creates a cell that has not been verified.
     pub(crate) const fn new(size: u64, variant: Variant) -> Self {
         Self { size, variant, sha256: None, declined: None, connections: None, load: None }
     }
 
-    /// What it is measured at, besides the variant.
+    /// Returns what a cell is about besides its variant: size, connections, load.
     pub(crate) fn point(&self) -> (u64, Option<u32>, Option<BadClients>) {
         (self.size, self.connections, self.load)
     }
 }
 
 impl Side {
-    /// A side of which nothing but its time is known yet.
+    /// Creates a side of which only the time is known.
     pub(crate) const fn new(role: Role, elapsed_s: f64) -> Self {
         Self { role, elapsed_s, thread: None, process: None }
     }
 
-    /// A process, with what it spent.
+    /// Creates the side of a process, with its cost.
     pub(crate) fn process(role: Role, elapsed_s: f64, process: Process) -> Self {
         Self { process: Some(process), ..Self::new(role, elapsed_s) }
     }
 }
 
 impl Thread {
-    /// What a thread of the bench spent, which moved bytes as the report says.
+    /// Creates the cost of a thread of the bench that moved the bytes in `report`.
     pub(crate) fn of(report: &Report, usage: Usage) -> Self {
         let moved = |(mechanism, moved): (Mechanism, underpass_engine::Tally)| MechanismReceipt {
             name: mechanism.to_string(),
@@ -375,7 +375,7 @@ impl Thread {
         }
     }
 
-    /// Processor seconds, user and system together.
+    /// Returns processor seconds, user and system together.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }

@@ -152,7 +152,7 @@ pub(crate) struct RangesFound {
 }
 
 impl Served {
-    /// Bytes of files that arrived, if that is what was measured.
+    /// Returns the bytes of files that arrived; none where something else was measured.
     pub(crate) const fn bytes(&self) -> Option<u64> {
         match self {
             Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
@@ -225,7 +225,7 @@ pub(crate) enum BadClients {
 }
 
 impl BadClients {
-    /// Their name for people.
+    /// Returns their name for people.
     pub(crate) fn name(self) -> String {
         let value = clap::ValueEnum::to_possible_value(&self);
         value.map_or_else(String::new, |value| value.get_name().replace('-', " "))

@@ -44,7 +44,7 @@ impl TimeOf {
     }
 }
 
-/// Processor time of a side.
+/// Returns the processor time of a side, in seconds.
 fn cpu(whose: Cpu, side: &Side) -> f64 {
     let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
     match whose {
@@ -55,12 +55,13 @@ fn cpu(whose: Cpu, side: &Side) -> f64 {
 }
 
 impl Record {
-    /// Samples of a cell, by rounds.
+    /// Returns the samples of a cell in the order of the rounds.
     pub(crate) fn samples_of(&self, cell: usize) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(move |sample| sample.cell == cell)
     }
 
-    /// Times of a cell in seconds, or in seconds for one response; none if it was not measured.
+    /// Returns the times of a cell in seconds, for one response if it is of responses; none if it
+    /// was not measured.
     pub(crate) fn summary(&self, cell: usize, time: TimeOf) -> Option<Summary> {
         self.summary_by(cell, |sample| Some(self.time(time, sample)))
     }
@@ -76,7 +77,7 @@ impl Record {
         time.of(self.about.cpu, sample) / parts
     }
 
-    /// Some value of each sample of a cell; none if no sample has it.
+    /// Summarizes a value of all samples of a cell; none if no sample has it.
     pub(crate) fn summary_by(
         &self,
         cell: usize,
@@ -110,7 +111,7 @@ impl Record {
         })
     }
 
-    /// Something else that was counted, in the middle of all samples of a cell.
+    /// Returns the median of a value of all samples of a cell; none if no sample has it.
     pub(crate) fn median(
         &self,
         cell: usize,
@@ -173,8 +174,9 @@ impl Record {
             .min_by(|one, other| time(one).total_cmp(&time(other)))
     }
 
-    /// Up to which size the baseline costs less processor time than `contender`; 0 if at no size. That
-    /// limit is taken under which all sizes together, each with the same weight, cost least.
+    /// Returns the size up to which the baseline costs less processor time than `contender`; 0 if
+    /// at no size. It is the limit at which all sizes together cost least, each with the same
+    /// weight.
     pub(crate) fn crossover(&self, contender: Contender) -> u64 {
         let mut gains: Vec<(u64, f64)> = self
             .sizes()

@@ -14,7 +14,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// A value with its unit: `1.23 ms`, `262,144`, `1.50 GiB`, `0.25x`.
+    /// Formats a value with its unit: `1.23 ms`, `262,144`, `1.50 GiB`, `0.25x`.
     pub(crate) fn show(self, value: f64) -> String {
         if !value.is_finite() || value.abs() >= ABSURD {
             return format!("{value:.1e}");
@@ -69,7 +69,7 @@ impl Unit {
     }
 }
 
-/// A part of one with two digits that count: `0.0012`.
+/// Formats a value below 0.1 with two significant digits: `0.0012`.
 fn small(value: f64) -> String {
     let digits = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
     let text = format!("{value:.digits$}");
@@ -97,7 +97,7 @@ const THOUSANDS: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "
 /// From here on no record has a value that makes sense.
 const ABSURD: f64 = 1e18;
 
-/// Three digits that count: `1234`, `123`, `12.3`, `1.23`.
+/// Formats a value with three significant digits: `1234`, `123`, `12.3`, `1.23`.
 pub(crate) fn three_digits(value: f64) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),

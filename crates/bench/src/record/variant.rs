@@ -41,12 +41,12 @@ impl Variant {
         Self { contender, step }
     }
 
-    /// A contender that chooses its step.
+    /// Creates the variant of a contender that chooses its step.
     pub(crate) const fn plain(contender: Contender) -> Self {
         Self::new(contender, Step::Default)
     }
 
-    /// A mechanism at a step of `step` bytes.
+    /// Creates the variant of a mechanism at a step of `step` bytes.
     pub(crate) const fn mechanism(mechanism: Mechanism, step: u64) -> Self {
         Self::new(Contender::Only(mechanism), Step::Bytes(step))
     }
@@ -64,7 +64,7 @@ impl Variant {
         arguments
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub(crate) fn label(self) -> String {
         match self.step {
             Step::Default => self.contender.label().to_owned(),
@@ -146,7 +146,7 @@ impl FromStr for Choice {
     }
 }
 
-/// A size as people type it: `7M`, `64K`, `1000`.
+/// Formats a size as people type it: `7M`, `64K`, `1000`.
 pub(crate) fn short_size(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));

@@ -46,7 +46,7 @@ fn missing(record: &Record) -> Vec<&str> {
     expected.chain(transfers.chain(copies).map(String::as_str)).collect()
 }
 
-/// Cells whose samples are over before a process is well under way.
+/// Names cells whose samples end before a process is well under way.
 fn too_short(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let all = record.samples_of(index).map(|sample| sample.wall_s);
@@ -57,7 +57,7 @@ fn too_short(record: &Record) -> Option<String> {
         .then(|| format!("too short, under {limit:.0} ms, to be exact: {}", cells.join("; ")))
 }
 
-/// Cells whose samples differ too much among themselves.
+/// Names cells whose samples differ too much.
 fn noisy(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         record
@@ -127,7 +127,7 @@ fn page_cache(record: &Record) -> Option<String> {
     }
 }
 
-/// Cells in which the server had to wait for its load.
+/// Names cells in which the server had to wait for its load.
 fn exhausted_load(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let median = |metric: &Metric| {
@@ -140,8 +140,8 @@ fn exhausted_load(record: &Record) -> Option<String> {
     })
 }
 
-/// Cells whose servers have hardly worked: the kernel brings the account of a thread that runs up
-/// to date in steps of some ms.
+/// Names cells whose servers hardly worked: the kernel updates the processor time of a running
+/// thread only every few milliseconds.
 fn little_cpu(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let cpu_s = |sample: &Sample| sample.measured.process.map(|process| process.cpu_s);
@@ -152,7 +152,7 @@ fn little_cpu(record: &Record) -> Option<String> {
         .then(|| format!("under {limit:.0} ms of processor time in a sample: {}", cells.join("; ")))
 }
 
-/// Names of the cells for which something is true: by size, with the variants.
+/// Returns the names of the cells for which `is_true` holds: by size, with the variants.
 fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
     let mut names = Vec::new();
     for size in record.sizes() {

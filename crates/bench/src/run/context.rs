@@ -18,16 +18,16 @@ pub struct Context<'a> {
 
 /// Learns how far a run is. It is called between samples, so that it does not disturb them.
 pub trait Observer: Sync {
-    /// A run begins that has this much to do.
+    /// Begins a run with `total` units of work.
     fn begin(&self, total: u64);
 
-    /// Something is being measured next.
+    /// Names what is measured next.
     fn measuring(&self, what: &str);
 
-    /// This much more is done.
+    /// Notes that `done` more units of work are done.
     fn advance(&self, done: u64);
 
-    /// The run has ended.
+    /// Ends the run.
     fn end(&self);
 }
 

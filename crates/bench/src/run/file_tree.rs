@@ -41,7 +41,7 @@ impl FileTree {
         self.files as u64 + self.large as u64
     }
 
-    /// Bytes of all files together.
+    /// Returns the bytes of all files together.
     pub(crate) fn bytes(&self) -> u64 {
         let small: u64 = (0..self.files).map(small_size).sum();
         small.saturating_add(self.large_bytes.saturating_mul(self.large.into()))
@@ -107,8 +107,8 @@ impl Content {
         Ok(found)
     }
 
-    /// A digest of everything: names, kinds, permissions, what links lead to, and bytes. Times and
-    /// owners are left out, for some programs do not keep them.
+    /// Returns a digest of everything: names, kinds, permissions, targets of links, and bytes.
+    /// Times and owners are left out because some programs do not keep them.
     pub(crate) fn sha256(&self) -> Result<String> {
         self.digest(true)
     }

@@ -95,7 +95,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Enough for files of up to `largest` bytes.
+    /// Creates enough for files of up to `largest` bytes.
     pub(crate) fn new(largest: u64) -> Result<Self> {
         let len = usize::try_from(largest).unwrap_or(BLOCK).min(BLOCK);
         let mut block = vec![0; len];
@@ -106,7 +106,7 @@ impl Noise {
         Ok(Self { block })
     }
 
-    /// `len` bytes, at most a block's, that are others for each number.
+    /// Returns `len` bytes, at most a block, which differ for each number.
     pub(super) fn piece(&self, number: u32, len: u64) -> Vec<u8> {
         let len = usize::try_from(len).unwrap_or(self.block.len()).min(self.block.len());
         let start = (number as usize).wrapping_mul(PAGE) % (self.block.len() - len + 1);

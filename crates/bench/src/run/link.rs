@@ -52,7 +52,7 @@ impl Link {
         Ok(Self { host, congestion, ends, _system: system })
     }
 
-    /// Loopback as it is: each connection sets its congestion control itself.
+    /// Takes loopback as it is: each connection sets its congestion control itself.
     pub(crate) fn plain(congestion: &str) -> Self {
         let system = SystemCongestion::leave(congestion);
         let congestion = congestion.to_owned();
@@ -72,7 +72,7 @@ impl Link {
     }
 }
 
-/// Two namespaces with a card each, which are connected.
+/// Creates two namespaces with a virtual card each, which are connected.
 fn pair(congestion: &str) -> Result<[Namespace; 2]> {
     let [sender, receiver] = [Namespace::create()?, Namespace::create()?];
     let other = receiver.holder.id();

@@ -32,7 +32,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// The first two cores on which this thread may run.
+    /// Returns the first two cores on which this thread may run.
     pub(crate) fn available() -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
@@ -41,8 +41,8 @@ impl Cores {
         Self { first, second, count: (allowed.count() as usize).max(1) }
     }
 
-    /// The same for a server and its clients, the other way round: what a machine does by itself,
-    /// interrupts above all, it does on its first core.
+    /// Returns the cores for a server and its clients, in the other order: the machine's own work,
+    /// interrupts above all, is done on the first core.
     pub(crate) fn of_server() -> Self {
         let Self { first, second, count } = Self::available();
         Self { first: second, second: first, count }
@@ -293,14 +293,14 @@ fn cost_of(pid: Pid, wall: Duration) -> Process {
     }
 }
 
-/// Processor time of all threads of a process, also of those that have ended; none of a process
-/// that is gone.
+/// Returns the processor time of all threads of a process, also of those that have ended; zero if
+/// the process is gone.
 pub(crate) fn processor_time(pid: Pid) -> Duration {
     let pid = pid.as_raw_nonzero().get().unsigned_abs();
     underpass_engine::processor_time(pid).unwrap_or_default()
 }
 
-/// Processor seconds of the first thread of this process, to the nanosecond.
+/// Returns the processor seconds of the first thread of this process, exact to the nanosecond.
 pub(crate) fn own_seconds() -> f64 {
     let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds: u64 =

@@ -71,7 +71,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What a side did, and the other one if there was one.
+    /// Creates the result for a side, and for the other one if there is one.
     pub(crate) const fn new(wall_s: f64, measured: Side, peer: Option<Side>) -> Self {
         Self { wall_s, measured, peer, served: None, besides_cpu_s: 0.0 }
     }
@@ -92,7 +92,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A group for each size of the arguments, with each of the variants.
+    /// Plans a group for each size of the arguments, with all variants.
     pub(crate) fn for_sizes(&mut self, variants: &[Variant]) {
         let group =
             |size: &u64| variants.iter().map(|variant| Cell::new(*size, *variant)).collect();
@@ -216,7 +216,7 @@ fn verified(
     })
 }
 
-/// One sample of a cell, with what others did to the machine meanwhile. Its round is not known yet.
+/// Takes one sample of a cell, and finds what other programs did meanwhile. The round is set later.
 fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<Sample> {
     let (started, busy, own) = (Instant::now(), busy_seconds(), own_seconds());
     let Measured { wall_s, measured, peer, served, besides_cpu_s } = measure()?;

@@ -74,14 +74,14 @@ fn short_version(line: &str) -> String {
     words[..count].join(" ")
 }
 
-/// Now, by RFC 3339, in UTC.
+/// Returns the time by RFC 3339, in UTC.
 pub(crate) fn now() -> String {
     let now = jiff::Timestamp::now().as_second();
     jiff::Timestamp::from_second(now).map_or_else(|_| String::new(), |now| now.to_string())
 }
 
-/// Processor seconds that all programs have spent since the machine started, leaving out interrupts,
-/// which are the network's own work. The kernel counts them in steps of 10 ms.
+/// Returns the processor seconds that all programs have spent since the machine started, without
+/// interrupts, which are the network's own work. The kernel counts them in steps of 10 ms.
 pub(super) fn busy_seconds() -> f64 {
     let Ok(stat) = procfs::KernelStats::current() else { return 0.0 };
     let total = stat.total;
@@ -89,7 +89,7 @@ pub(super) fn busy_seconds() -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
 }
 
-/// Processor seconds that the whole machine has been busy since it started, with interrupts: on
+/// Returns the processor seconds of the whole machine since it started, with interrupts: on
 /// loopback the network's own work is part of what a server costs, whichever core does it.
 pub(crate) fn machine_seconds() -> Option<f64> {
     let total = procfs::KernelStats::current().ok()?.total;

@@ -41,7 +41,8 @@ impl SystemCongestion {
         }
     }
 
-    /// What would be set, while the system is left as it is: for namespaces, which have their own.
+    /// Returns the algorithm that would be set, and leaves the system as it is: for namespaces,
+    /// which have their own.
     pub(crate) fn leave(requested: &str) -> Self {
         let name = match requested {
             "auto" if paces(&current()) => UNPACED.first().map(|name| (*name).to_owned()),

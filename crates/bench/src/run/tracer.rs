@@ -129,7 +129,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Ends the watch; what was called during it.
+    /// Ends the watch and returns the calls since its begin.
     pub(crate) fn end(mut self) -> Result<Vec<Call>> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;

@@ -124,7 +124,7 @@ impl Scenario for SmallFiles<'_> {
 }
 
 impl SmallFiles<'_> {
-    /// Responses over a new connection.
+    /// Exchanges requests and responses over a new connection.
     fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<Exchange> {
         let path = self.ends.from();
         let file = File::open(&path).with_path("opening", &path)?;
@@ -161,7 +161,7 @@ impl SmallFiles<'_> {
 }
 
 impl Exchange {
-    /// Itself, if the required mechanism moved the files.
+    /// Returns itself if the required mechanism moved the files.
     fn require(self, contender: Contender, bytes: u64) -> Result<Self> {
         let mechanism = match contender {
             Contender::OneBuffer => Mechanism::ReadWrite,
@@ -179,8 +179,7 @@ impl Exchange {
     }
 }
 
-/// Both ends of a new connection: the server's, which sends at once whatever it is given, and the
-/// client's.
+/// Opens a connection and returns the server's end, which sends without delay, and the client's.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -218,7 +217,7 @@ fn serve(
     Ok((total, Usage::of_this_thread() - before))
 }
 
-/// The engine's options that force a contender.
+/// Returns the options of the engine that force a contender.
 fn options<'a>(contender: Contender) -> Options<'a> {
     match contender {
         Contender::OneBuffer => Options::default().small(usize::MAX),
@@ -274,8 +273,8 @@ fn ask(
     Ok((wall, usage, hex(&Sha256::digest(&response[HEADER.len()..]))))
 }
 
-/// How many responses are requested at once: many small ones, but of large ones no more than the
-/// socket's buffer takes, as a server would not get rid of them otherwise.
+/// Returns how many responses are requested at once: many small ones, but not more large ones than
+/// fit into the socket's buffer, or the server would wait.
 fn batch(response: usize) -> u32 {
     u32::try_from((AHEAD_BYTES / response).clamp(1, MAX_AHEAD)).unwrap_or(1)
 }

@@ -184,7 +184,7 @@ impl Scenario for Copy<'_> {
 }
 
 impl Copy<'_> {
-    /// One file to another, which was not there before.
+    /// Copies the source to a new target.
     fn copy(&self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Finished> {
         let (source, target) = (self.ends.from(), self.ends.to());
         self.ends.reset()?;

@@ -149,7 +149,7 @@ impl Fairness<'_> {
         (0..self.streams()).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
     }
 
-    /// The connections that ask for the hot file.
+    /// Opens the connections that request the hot file.
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
         let hot = RequestSpec { path: format!("/{HOT}"), size, class: Class::Hot };
@@ -197,7 +197,7 @@ fn cold(index: u32) -> String {
 
 const HOT: &str = "hot";
 
-/// What both windows of a sample found.
+/// Returns the loads of both windows of a sample.
 fn windows(sample: &Sample) -> Option<[Load; 2]> {
     match sample.served? {
         Served::Fairness { alone, beside, .. } => Some([alone, beside]),

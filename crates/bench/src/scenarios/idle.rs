@@ -161,7 +161,7 @@ fn begin_download(host: &Host, from: Ipv4Addr) -> io::Result<TcpStream> {
     }
 }
 
-/// How soon new connections are answered, one after the other.
+/// Measures how soon new connections are answered, one after the other.
 fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
     let mut latencies = Latencies::new();
     for _ in 0..ANSWERS {
@@ -193,8 +193,8 @@ impl Sources {
     }
 }
 
-/// Half of the range `first last`, as others use ports too, and finding the last free one takes
-/// long.
+/// Returns half of the range `first last`, because others use ports too and finding the last free
+/// one takes long.
 fn usable_ports(range: &str) -> u32 {
     let ends: Vec<u32> = range.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match ends[..] {
@@ -224,7 +224,7 @@ const SPARE_CONNECTIONS: u32 = 64;
 /// Files that programs have open for themselves.
 const SPARE_FILES: u64 = 128;
 
-/// The memory at each stage of a sample, and how soon the server answered then.
+/// Returns the memory at each stage of a sample, and the latency of the server then.
 fn found(sample: &Sample) -> Option<([Memory; 3], Latency)> {
     match sample.served? {
         Served::Idle { start, idle, slow, answers } => Some(([start, idle, slow], answers)),

@@ -85,7 +85,7 @@ fn first(variants: &[Variant]) -> Result<Variant> {
     variants.first().copied().ok_or_else(|| UsageError::NoContender.into())
 }
 
-/// A peer at all of the steps that it can take: a buffer as large as the file is none.
+/// Returns a peer at all steps that it can take: none takes a buffer as large as the file.
 fn without(peer: Contender, steps: &[Step]) -> Vec<Variant> {
     use Contender::{CReadWrite, JavaStream, PythonSendall};
     if !peer.has_steps() {

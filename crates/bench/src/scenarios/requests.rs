@@ -164,7 +164,7 @@ impl Requesting<'_> {
         counting.asked_by(&mut self.generator(host)?, self.fixture.time())
     }
 
-    /// All connections, which have asked long enough for the server to be warm.
+    /// Opens all connections, and lets them request until the server is warm.
     fn generator(&self, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
         for _ in 0..self.connections {
@@ -178,8 +178,8 @@ impl Requesting<'_> {
     }
 }
 
-/// The number of connections at this size: fewer for large files unless a number was given, as
-/// they would only wait for each other.
+/// Returns the number of connections at this size: fewer for large files, which would only wait for
+/// each other, unless a number was given.
 fn connections(setting: &Setting, size: u64) -> u32 {
     let requested = setting.connections;
     if setting.all_connections {
@@ -189,7 +189,7 @@ fn connections(setting: &Setting, size: u64) -> u32 {
     requested.min(enough.max(2))
 }
 
-/// The number of connections of a record, and at which sizes they were fewer.
+/// Describes the number of connections of a record, and the sizes with fewer.
 pub(super) fn connections_of(record: &Record) -> String {
     let setting = record.arguments.serve.unwrap_or_default();
     let requested = setting.connections;

@@ -80,7 +80,7 @@ impl Benchmark for ServeArgs {
 }
 
 impl ServerArgs {
-    /// Where the record is to go.
+    /// Returns the file for the record, if one was named.
     pub(super) fn json(&self) -> Option<&Path> {
         self.system.run.json.as_deref()
     }

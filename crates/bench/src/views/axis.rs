@@ -31,7 +31,7 @@ pub(crate) enum Base {
 }
 
 impl Scale {
-    /// A scale from 0 on.
+    /// Creates a scale that begins at 0.
     pub(crate) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let max = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let high = if max > 0.0 { max } else { 1.0 };
@@ -39,7 +39,8 @@ impl Scale {
         Self::Linear { high: (high / unit - 1e-9).ceil() * unit }
     }
 
-    /// A logarithmic scale if values differ by more than a factor, one from 0 on if not.
+    /// Creates a logarithmic scale if values differ by more than `factor`, otherwise one that
+    /// begins at 0.
     pub(crate) fn fit(values: &[f64], factor: f64, base: Base) -> Self {
         let positive = || values.iter().copied().filter(|value| *value > 0.0 && value.is_finite());
         let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
@@ -98,7 +99,7 @@ impl Scale {
     }
 }
 
-/// Round values between two; as many as can be read.
+/// Returns round values between two, as many as can be read.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let within = |value: &f64| *value >= low * 0.999 && *value <= high * 1.001;

@@ -253,7 +253,7 @@ impl Chart {
         Axis { scale, one, unit: self.unit }
     }
 
-    /// Labels with their styles, each once, in the order of the rows.
+    /// Returns each label once with its style, in the order of the rows.
     pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
         let mut labels: Vec<(&str, usize)> = Vec::new();
         for row in &self.rows {
@@ -264,7 +264,7 @@ impl Chart {
         labels
     }
 
-    /// Sizes or numbers of connections, each once, in ascending order.
+    /// Returns each size or number of connections once, in ascending order.
     pub(crate) fn places(&self) -> Vec<u64> {
         let mut places = Vec::new();
         for row in &self.rows {
@@ -306,7 +306,7 @@ impl Axis {
         self.scale.place(value / self.one)
     }
 
-    /// Places with what is written there.
+    /// Returns the places of the ticks, from 0 to 1, and their texts.
     pub(crate) fn ticks(self) -> Vec<(f64, String)> {
         let ticks = self.scale.ticks().into_iter();
         ticks.map(|tick| (self.scale.place(tick), self.unit.tick(tick * self.one))).collect()

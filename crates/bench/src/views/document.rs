@@ -23,7 +23,7 @@ pub(crate) fn heading(record: &Record) -> String {
     format!("underpass bench {}", record.about.command)
 }
 
-/// From where to where the bytes were moved.
+/// Describes source and target of the bytes.
 pub(crate) fn subject(record: &Record) -> String {
     let cache = if record.arguments.cold { "cold" } else { "warm" };
     format!("{}, page cache {cache}", (record.about.subject)(record))

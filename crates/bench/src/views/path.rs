@@ -205,7 +205,7 @@ impl Path {
         Some(())
     }
 
-    /// Bytes in user space, and whether any are.
+    /// Returns whether bytes were in user space.
     pub(crate) const fn surfaces(&self) -> bool {
         self.up.is_some() || self.down.is_some() || self.mapped
     }
@@ -259,7 +259,7 @@ fn middle(record: &Record, cell: usize) -> Option<&Sample> {
     samples.get(samples.len().saturating_sub(1) / 2).copied()
 }
 
-/// From where to where this role moves bytes.
+/// Returns the ends between which a role moves bytes.
 fn ends(record: &Record, role: Role) -> (End, End) {
     match role {
         Role::Copier => (End::File, End::File),

@@ -52,7 +52,7 @@ pub(crate) fn figures(record: &Record) -> String {
     parts.join("\n")
 }
 
-/// A table in columns: words to the left, figures to the right.
+/// Draws a table in columns: words to the left, figures to the right.
 pub(crate) fn draw(table: &Table) -> String {
     let mut lines = vec![table.headings.clone()];
     for cells in &table.lines {
@@ -100,7 +100,7 @@ fn bars(record: &Record, screen: Screen) -> String {
     charts.join("\n")
 }
 
-/// A chart: its title, and the bars of each size.
+/// Draws a chart: its title, and the bars of each size.
 fn section(chart: &Chart, screen: Screen) -> String {
     let mut text = format!("{}, {}\n", chart.title, chart.note);
     let sizes = chart.places();

@@ -160,7 +160,7 @@ impl HttpClientArgs {
         }
     }
 
-    /// The proxies that the arguments or the environment name.
+    /// Returns the proxies that the arguments or the environment name.
     fn proxies(&self) -> Result<Proxies> {
         if self.no_proxy {
             return Ok(Proxies::default());

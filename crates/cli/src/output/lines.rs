@@ -177,7 +177,7 @@ pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     print_json(show, receipt);
 }
 
-/// `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`
+/// Formats a summary: `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`.
 pub(crate) fn summary(receipt: &Receipt) -> String {
     let bytes = BinaryBytes(receipt.bytes);
     let rate = receipt.bytes as f64 / receipt.elapsed_s.max(f64::MIN_POSITIVE);

@@ -6,7 +6,8 @@
 
 use std::fmt::Write;
 
-/// A text in one line: control characters and those that change the order of others are escaped.
+/// Returns a text in one line: control characters and those that change the order of others are
+/// escaped.
 pub(crate) fn one_line(text: &str) -> String {
     escaped(text, |_| false)
 }
@@ -27,8 +28,8 @@ fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// JSON in which the same characters are escaped, so that it means the same: they only occur inside
-/// of strings.
+/// Returns JSON in which the same characters are escaped. It means the same, because they only
+/// occur in strings.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -53,7 +53,7 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     lines.join("\n")
 }
 
-/// The costs that the kernel counted for the process that moved the bytes.
+/// Returns the costs that the kernel counted for the process that moved the bytes.
 pub(crate) fn costs(
     (cpu, switches, faults): (CpuReceipt, SwitchesReceipt, FaultsReceipt),
     line: &mut impl FnMut(&str, String),
@@ -64,7 +64,7 @@ pub(crate) fn costs(
     line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
 }
 
-/// `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`
+/// Formats a refusal: `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`.
 fn refusal(declined: &DeclineReceipt) -> String {
     let DeclineReceipt { mechanism, errno, at, times, reason, .. } = declined;
     let times = if *times > 1 { format!(", {times} times") } else { String::new() };

@@ -40,7 +40,7 @@ pub(crate) struct KernelPath {
     pub(crate) label: String,
 }
 
-/// `7.00 MiB in 1,792`
+/// Formats a flow: `7.00 MiB in 1,792`.
 pub(crate) fn label(bytes: u64, calls: u64) -> String {
     format!("{} in {}", BinaryBytes(bytes), HumanCount(calls))
 }

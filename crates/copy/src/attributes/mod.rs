@@ -319,7 +319,7 @@ fn copy_attributes(
     copied
 }
 
-/// Whether a file system, or the kernel for this user, does not take an attribute.
+/// Returns whether a file system, or the kernel for this user, does not take an attribute.
 fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,

@@ -46,20 +46,20 @@ impl ExcludePattern {
         Ok(Self { glob: glob.compile_matcher(), is_path, is_folder })
     }
 
-    /// Whether it matches a path below a source: the path, or its last name if the pattern has no
-    /// slash.
+    /// Returns whether it matches a path below a source: the path, or its last name if the pattern
+    /// has no slash.
     #[must_use]
     pub fn matches_path(&self, path: &[u8], is_folder: bool) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.matches(if self.is_path { path } else { name }, is_folder)
     }
 
-    /// Whether it is compared with a path, and not with a name.
+    /// Returns whether it is compared with a path, and not with a name.
     pub(crate) fn is_path(&self) -> bool {
         self.is_path
     }
 
-    /// Whether it matches this name, or path below a source.
+    /// Returns whether it matches this name, or path below a source.
     pub(crate) fn matches(&self, name: &[u8], is_folder: bool) -> bool {
         let name = Path::new(OsStr::from_bytes(name));
         (is_folder || !self.is_folder) && self.glob.is_match(name)

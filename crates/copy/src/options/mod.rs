@@ -27,7 +27,7 @@ pub enum Follow {
 }
 
 impl Follow {
-    /// Whether a link that is a source itself is followed.
+    /// Returns whether a link that is a source itself is followed.
     pub(crate) fn follows_named(self) -> bool {
         self != Self::Never
     }
@@ -198,12 +198,12 @@ impl CopyOptions {
         }
     }
 
-    /// Whether what has the name of a copy is put aside or removed, whatever it is.
+    /// Returns whether what has the name of a copy is put aside or removed, whatever it is.
     pub(crate) fn removes_existing(&self) -> bool {
         self.remove_destination || self.backup.is_some()
     }
 
-    /// Whether files may be copied through a buffer if that costs least.
+    /// Returns whether files may be copied through a buffer if that costs least.
     pub(crate) fn allows_buffer(&self) -> bool {
         self.reflink != When::Always
             && self.integrity <= Integrity::Detect
@@ -243,7 +243,7 @@ impl<'a> Settings<'a> {
         Self { options, owner, process_umask }
     }
 
-    /// Whether owners can be kept: only root gets an error where they cannot.
+    /// Returns whether owners can be kept: only root gets an error where they cannot.
     pub(crate) fn may_give_files_away(&self) -> bool {
         self.owner.0 == 0
     }

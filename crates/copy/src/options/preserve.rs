@@ -38,23 +38,23 @@ impl Preserve {
         context: true,
     };
 
-    /// Whether all of the mode and ACLs are kept.
+    /// Returns whether all of the mode and ACLs are kept.
     #[must_use]
     pub fn keeps_mode(self) -> bool {
         self.mode == PreserveMode::All
     }
 
-    /// Whether existing folders get anything of the folders that are copied to them.
+    /// Returns whether existing folders get anything of the folders that are copied to them.
     pub(crate) fn changes_folders(self) -> bool {
         self.keeps_mode() || self.ownership || self.xattrs || self.context
     }
 
-    /// Whether any extended attribute is kept.
+    /// Returns whether any extended attribute is kept.
     pub(crate) fn keeps_attributes(self) -> bool {
         self.keeps_mode() || self.xattrs || self.context
     }
 
-    /// Whether the extended attribute of this name is kept.
+    /// Returns whether the extended attribute of this name is kept.
     pub(crate) fn keeps_attribute(self, name: &CStr) -> bool {
         match name.to_bytes() {
             b"security.selinux" => self.context,

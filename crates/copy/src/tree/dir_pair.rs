@@ -85,13 +85,14 @@ impl MadeFiles {
         }
     }
 
-    /// Whether two names in a folder may lead to one file.
+    /// Returns whether two names in a folder may lead to one file.
     pub(crate) fn needs_names(&self) -> bool {
         self.ignores_case != Some(false)
     }
 
-    /// Whether what is found under this name in a folder was made under another one, which still leads
-    /// to it: once another process has replaced a file, the number of its inode is used again.
+    /// Returns whether what is found under this name in a folder was made under another one, which
+    /// still leads to it: once another process has replaced a file, the number of its inode is used
+    /// again.
     pub(crate) fn contains(&self, folder: &OwnedFd, name: &CStr, there: &Stat) -> bool {
         let is_twin = self.ignores_case == Some(true)
             && self.names.get(&fold_case(name.to_bytes())).is_some_and(|made| **made != *name);
@@ -103,13 +104,14 @@ impl MadeFiles {
             }
     }
 
-    /// Whether a file was made, in whatever folder.
+    /// Returns whether a file was made, in whatever folder.
     pub(crate) fn has(&self, stat: &Stat) -> bool {
         self.files.contains_key(&(stat.st_dev, stat.st_ino))
     }
 }
 
-/// Whether two names lead to one file. Both are opened, so that no number is used again meanwhile.
+/// Returns whether two names lead to one file. Both are opened, so that no number is used again
+/// meanwhile.
 fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |name| openat(folder, name, flags, Mode::empty());
@@ -135,7 +137,7 @@ impl DirOrigin {
         (self != Self::Fresh).then(Mutex::default)
     }
 
-    /// Whether it gets mode and times of the source.
+    /// Returns whether it gets mode and times of the source.
     pub(crate) fn is_new(self) -> bool {
         self != Self::Existing
     }

@@ -71,7 +71,7 @@ impl LinkTable {
         Self { are_counted: follow == Follow::Never, table: Mutex::default() }
     }
 
-    /// Whether a file belongs into the table.
+    /// Returns whether a file belongs into the table.
     pub(crate) fn may_have(&self, stat: &Stat) -> bool {
         !self.are_counted || stat.st_nlink > 1
     }

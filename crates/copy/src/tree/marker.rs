@@ -90,7 +90,7 @@ pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>
     }
 }
 
-/// Whether a folder is a copy of this source that is not complete.
+/// Returns whether a folder is a copy of this source that is not complete.
 pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
     let open = |path: &Path, more: OFlags| {
         openat(
@@ -118,7 +118,7 @@ fn name(source: &OwnedFd) -> CString {
     hidden_names::hidden(NAME, Some(identity(source)))
 }
 
-/// Whether a marker could have this name.
+/// Returns whether a marker could have this name.
 pub(crate) fn is_name(name: &CStr) -> bool {
     name.to_bytes().strip_prefix(b".").is_some_and(|rest| rest.starts_with(NAME.to_bytes()))
         && name.to_bytes().ends_with(b".part")

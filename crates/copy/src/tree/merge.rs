@@ -63,7 +63,7 @@ pub(crate) fn merge(
     Ok(())
 }
 
-/// Whether the options keep what is there.
+/// Returns whether the options keep what is there.
 fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
     let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
     let is_kept = settings.no_clobber

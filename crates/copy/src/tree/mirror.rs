@@ -324,7 +324,7 @@ impl Mirror<'_, '_> {
         Ok(true)
     }
 
-    /// Whether the options leave an entry out, so that it is not removed either.
+    /// Returns whether the options leave an entry out, so that it is not removed either.
     fn is_excluded(&self, below: &[u8], name: &CStr, is_folder: bool) -> bool {
         self.context.settings.exclude.iter().any(|pattern| match pattern.is_path() {
             true => pattern.matches(&[below, name.to_bytes()].concat(), is_folder),
@@ -333,7 +333,7 @@ impl Mirror<'_, '_> {
     }
 }
 
-/// Whether a name is that of something which another copy may still write.
+/// Returns whether a name is that of something which another copy may still write.
 fn is_unfinished(name: &CStr) -> bool {
     marker::is_name(name) || merge::meant(name).is_some()
 }

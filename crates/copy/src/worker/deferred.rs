@@ -19,8 +19,9 @@ use crate::tree::task::{DeferredDir, Task};
 use crate::worker::Worker;
 
 impl Worker<'_> {
-    /// Whether the entries of a folder in this one are deferred. They are not where links are
-    /// followed, because the folders above show circles, nor in a dry run, which makes no folders.
+    /// Returns whether the entries of a folder in this one are deferred. They are not where links
+    /// are followed, because the folders above show circles, nor in a dry run, which makes no
+    /// folders.
     pub(crate) fn is_too_deep(&self, parent: &DirPair) -> bool {
         let settings = &self.context.settings;
         parent.depth >= self.context.levels

@@ -295,7 +295,7 @@ impl Worker<'_> {
 }
 
 impl DirPair {
-    /// Whether it is the folder that the sources are put in.
+    /// Returns whether it is the folder that the sources are put in.
     fn is_top(&self) -> bool {
         self.chain.parent.is_none()
     }

@@ -24,7 +24,7 @@ pub(crate) struct Original<'a> {
 }
 
 impl Original<'_> {
-    /// Whether it is a regular file, and not a device or FIFO.
+    /// Returns whether it is a regular file, and not a device or FIFO.
     pub(crate) fn is_file(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }

@@ -88,7 +88,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a copy failed because its original changed.
+/// Returns whether a copy failed because its original changed.
 pub(crate) fn is_change(failure: &CopyError) -> bool {
     matches!(failure, CopyError::Transfer { source: Error::SourceChanged { .. }, .. })
 }
@@ -98,7 +98,7 @@ fn rewind(file: &File) -> Result<(), Errno> {
     seek(file, SeekFrom::Start(0)).map(|_| ())
 }
 
-/// Whether a file could not be replaced, though it can perhaps be written to.
+/// Returns whether a file could not be replaced, though it can perhaps be written to.
 pub(crate) fn is_refused(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }

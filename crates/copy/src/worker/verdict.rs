@@ -109,7 +109,7 @@ impl Worker<'_> {
         Err(CopyError::Refused(Refusal::SameFile { from, to }))
     }
 
-    /// Whether the backup of what has the name of an entry would replace its original.
+    /// Returns whether the backup of what has the name of an entry would replace its original.
     fn is_backup(&self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> bool {
         let backup = self.context.settings.backup.as_ref();
         let Some(backup) = backup.filter(|it| it.control != BackupControl::Numbered) else {
@@ -167,14 +167,14 @@ impl Worker<'_> {
         Ok(committed)
     }
 
-    /// Whether this copy has made a file that is in the target of a folder.
+    /// Returns whether this copy has made a file that is in the target of a folder.
     pub(crate) fn has_made(&self, folder: &DirPair, name: &CStr, there: &Stat) -> bool {
         let made = folder.made.as_ref().map(lock);
         let is_here = made.is_some_and(|made| made.contains(&folder.target, name, there));
         is_here || self.context.has_made(there)
     }
 
-    /// Whether each file that is replaced gets a backup of its own.
+    /// Returns whether each file that is replaced gets a backup of its own.
     pub(crate) fn keeps_all(&self) -> bool {
         let backup = self.context.settings.backup.as_ref();
         backup.is_some_and(|it| it.control == BackupControl::Numbered)
@@ -215,8 +215,8 @@ fn has_bytes(kind: FileType) -> bool {
     kind == FileType::RegularFile
 }
 
-/// Whether this is the copy that an earlier run has made: of the same type and size, and with the
-/// time of the original, which a copy gets last.
+/// Returns whether this is the copy that an earlier run has made: of the same type and size, and
+/// with the time of the original, which a copy gets last.
 fn is_copy(original: &Stat, copy: &Stat) -> bool {
     let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
     // Some file systems know whole seconds only.

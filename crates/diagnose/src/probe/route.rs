@@ -48,7 +48,7 @@ pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
     Ok(Route { interface, kind, is_loopback, gateway, mtu })
 }
 
-/// `rtmsg` with the host as the one attribute.
+/// Returns an `rtmsg` with the host as its one attribute.
 fn route_question(host: IpAddr) -> Vec<u8> {
     let (family, bytes) = match host {
         IpAddr::V4(host) => (libc::AF_INET, host.octets().to_vec()),
@@ -62,7 +62,7 @@ fn route_question(host: IpAddr) -> Vec<u8> {
     question
 }
 
-/// `ifinfomsg` with the number of the interface.
+/// Returns an `ifinfomsg` with the number of the interface.
 fn link_question(index: u32) -> Vec<u8> {
     let mut question = vec![0; LINK_HEAD];
     question[4..8].copy_from_slice(&index.to_ne_bytes());

@@ -35,8 +35,8 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a folder lists both names, which says more than that both are found; `None` if it cannot
-/// be read.
+/// Returns whether a folder lists both names, which says more than that both are found; `None` if
+/// it cannot be read.
 fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> {
     let mut found = 0;
     for entry in Dir::read_from(folder).ok()? {

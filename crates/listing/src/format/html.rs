@@ -48,7 +48,7 @@ pub(crate) struct HtmlForm<'l> {
 }
 
 impl<'l> HtmlForm<'l> {
-    /// The page of this listing.
+    /// Creates the page of a listing.
     pub(crate) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
         Self { listing, outline, sticky: listing.query.sticky() }
     }

@@ -19,7 +19,7 @@ pub(crate) struct IndexForm<'l> {
 }
 
 impl<'l> IndexForm<'l> {
-    /// The page of this listing.
+    /// Creates the page of a listing.
     pub(crate) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
         Self { listing, outline }
     }

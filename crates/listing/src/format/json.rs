@@ -104,7 +104,7 @@ pub(crate) struct SizeForm<'l> {
 }
 
 impl<'l> SizeForm<'l> {
-    /// The size in this outline.
+    /// Creates the value for the size in this outline.
     pub(crate) fn new(outline: &'l Outline) -> Self {
         Self { outline }
     }

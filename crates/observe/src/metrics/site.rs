@@ -41,7 +41,7 @@ impl SiteCounts {
 }
 
 impl PartialEq for SiteCounts {
-    /// Two counts are of the same site if it has the same name.
+    /// Compares the names: two counts with the same name are of one site.
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }

@@ -83,7 +83,7 @@ const MAX_OCTAL: u64 = 0o777_7777_7777;
 /// The length of the fields for the name and the link's target.
 const NAME: usize = 100;
 
-/// One block: kind of entry, size, mode, seconds.
+/// Returns one block: kind of entry, size, mode, seconds.
 fn block(
     name: &[u8],
     target: &[u8],

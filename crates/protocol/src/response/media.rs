@@ -106,7 +106,7 @@ fn by_whole_name(name: &[u8]) -> Option<&'static str> {
     is_listed.then_some(PLAIN)
 }
 
-/// Text says its character set.
+/// Adds the character set to the type of a text.
 fn with_charset(media_type: &'static str) -> &'static str {
     macro_rules! text {
         ($($subtype:literal)*) => {

@@ -123,7 +123,7 @@ fn wanted(
     }
 }
 
-/// 200: all of it.
+/// Plans a 200 with the whole file.
 fn whole(facts: &Representation, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
@@ -133,7 +133,7 @@ fn whole(facts: &Representation, now: SystemTime) -> Plan {
     Plan { status: 200, fields, body, body_len: facts.len }
 }
 
-/// 206 with one part (RFC 9110 15.3.7.1).
+/// Plans a 206 with one part (RFC 9110 15.3.7.1).
 fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let body_len = range.end - range.start;
@@ -144,7 +144,7 @@ fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> Plan {
     Plan { status: 206, fields, body: PlannedBody::Range(range), body_len }
 }
 
-/// 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
+/// Plans a 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
 fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let multipart = Multipart::new(ranges, facts.len, facts.media_type, facts.etag);
@@ -155,19 +155,19 @@ fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> Plan
     Plan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
 }
 
-/// 304: what a cache needs to go on with what it has (RFC 9110 15.4.5).
+/// Plans a 304 with the fields that a cache needs to update what it has (RFC 9110 15.4.5).
 fn not_modified(facts: &Representation, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_validators(&mut fields, facts, now);
     Plan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
 }
 
-/// 412 (RFC 9110 15.5.13).
+/// Plans a 412 (RFC 9110 15.5.13).
 fn failed(facts: &Representation) -> Plan {
     message(412, Vec::new(), facts, "the file is not the version that was asked for\n")
 }
 
-/// 416: says how long the file is (RFC 9110 15.5.17).
+/// Plans a 416, which names the length of the file (RFC 9110 15.5.17).
 fn unsatisfiable(facts: &Representation) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     fields.extend_from_slice(b"Content-Range: bytes */");
@@ -208,7 +208,7 @@ fn push_validators(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime
     push_vary(fields, facts);
 }
 
-/// RFC 9110 12.5.5: what the choice of this representation depended on.
+/// Adds the fields on which the choice of this representation depended (RFC 9110 12.5.5).
 fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
     if facts.varies {
         fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A token of these bytes, which must not be guessable.
+    /// Creates a token of these bytes, which must not be guessable.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)

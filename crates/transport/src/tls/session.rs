@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// No thread leaves the records half changed, so a panic of one does no harm.
+    /// Locks the records. No thread leaves them half changed, so a panic of one does no harm.
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -85,7 +85,7 @@ impl CpArgs {
         }
     }
 
-    /// The programs that copy it.
+    /// Returns the programs that copy it.
     fn contenders(&self) -> &[Contender] {
         use Contender::{CpArchive, Fcp, Rsync, Tar, Underpass, UnderpassDense, Xcp};
         match self.sparse {
@@ -166,7 +166,7 @@ impl Benchmark for CpArgs {
     }
 }
 
-/// The machine, and the other programs.
+/// Describes the machine and the other programs.
 fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Environment {
     let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
     let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
@@ -177,7 +177,7 @@ fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Enviro
     }
 }
 
-/// What the copiers run, for the record.
+/// Returns the command lines for the record.
 fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
     let command = |contender: &Contender| {
         let from = if *contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
@@ -351,8 +351,8 @@ fn is_dense_path(path: &Path, place: &Folder) -> bool {
     path == Original::dense_path(place)
 }
 
-/// Processor seconds of all processes that have ended and were waited for, and of those that these
-/// have waited for.
+/// Returns the processor seconds of all children that have ended and were waited for, and of their
+/// children.
 fn children_s() -> f64 {
     let stat = procfs::process::Process::myself().and_then(|process| process.stat());
     let ticks = stat.map_or(0, |stat| stat.cutime + stat.cstime);

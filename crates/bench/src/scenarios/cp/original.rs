@@ -23,7 +23,7 @@ pub(super) enum Original {
 }
 
 impl Original {
-    /// This many small files.
+    /// Creates a folder of `files` small files.
     pub(super) const fn small_files(files: u32) -> Self {
         Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
     }
@@ -55,7 +55,7 @@ impl Original {
         place.file("dense")
     }
 
-    /// Bytes that it takes on the disk, about; nothing if it is there already.
+    /// Returns about how many bytes it takes on the disk; 0 if it is there already.
     pub(super) fn room(&self) -> u64 {
         match self {
             Self::File(len) => *len,

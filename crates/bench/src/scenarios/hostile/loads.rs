@@ -121,13 +121,13 @@ pub(super) fn load(kind: BadClients) -> Load {
     }
 }
 
-/// Downloads of which a little is read now and then.
+/// Downloads a file and reads a little now and then.
 fn read_slowly(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
     connection.take(1 << 10).map(drop)
 }
 
-/// Downloads that are reset in their midst: closed with what was not read.
+/// Downloads a file and resets the connection in its midst, by closing it with unread bytes.
 fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
     match connection.take(1 << 10)? {
@@ -136,7 +136,7 @@ fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     }
 }
 
-/// Connections that shake hands, ask once and leave.
+/// Completes a handshake, sends one request and leaves.
 fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     let Some(tls) = &mut connection.tls else {
         let mut tls = Connection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
@@ -155,7 +155,7 @@ fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     }
 }
 
-/// Wrong passwords, each another one, while the good client has the right one.
+/// Tries a new wrong password each time, while the good client has the right one.
 fn try_password(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     // `me:` and eight letters that are always others.
     let number = connection.index as u64 * 100_003 + u64::from(connection.turns);
@@ -164,7 +164,7 @@ fn try_password(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.ask_again(&with_credentials(host, "/small", &format!("bWU6{letters}")))
 }
 
-/// Requests without a pause whose answers are not read.
+/// Sends requests without a pause and reads no response.
 fn pipeline(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     connection.look()?;
     // As many as the sockets take, but no more than a few at a turn.
@@ -185,13 +185,13 @@ fn ask_for_archive(connection: &mut BadConnection, _host: &Host) -> io::Result<(
     connection.ask_again(request.as_bytes())
 }
 
-/// Pages of a large folder that are not read.
+/// Requests pages of a large folder and does not read them.
 fn ask_for_listing(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.look()?;
     connection.say(&host.request(&format!("/{FOLDER}/"))).map(drop)
 }
 
-/// Uploads of which a byte comes now and then.
+/// Uploads a byte now and then.
 fn upload_slowly(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     let number = connection.index;
     let head = format!(

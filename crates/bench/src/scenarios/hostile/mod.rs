@@ -107,8 +107,8 @@ impl Scenario for AttackedServer<'_> {
 }
 
 impl AttackedServer<'_> {
-    /// The good client alone, beside bad ones at a server that does nothing, and beside bad ones at
-    /// the same server.
+    /// Measures the good client alone, beside bad ones at a server that does nothing, and beside
+    /// bad ones at the same server.
     fn besiege(
         &self,
         load: &Load,

@@ -141,7 +141,7 @@ impl Origin<'_> {
         ServerKind::Cache(CacheSetup { contender, origin: self.origin.address, budget })
     }
 
-    /// One client at the origin, then the crowd at the cache, and the crowd once more.
+    /// Measures one client at the origin, then the crowd at the cache, and the crowd once more.
     fn crowd(
         &self,
         size: u64,

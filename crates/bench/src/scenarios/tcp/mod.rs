@@ -165,7 +165,7 @@ struct LineArgs {
     system: SystemArgs,
 }
 
-/// A peer by its name.
+/// Parses the name of a peer.
 fn peer(text: &str) -> std::result::Result<Contender, String> {
     let found = text.parse().ok().filter(|peer: &Contender| peer.is_peer());
     found.ok_or_else(|| format!("peers are {}", PEERS.map(Contender::name).join(", ")))

@@ -115,7 +115,7 @@ impl Scenario for Transfer<'_> {
 }
 
 impl Transfer<'_> {
-    /// One file to where it is to go, by a mechanism that the kernel has not declined before.
+    /// Moves one file to its target, by a mechanism that the kernel has not declined before.
     fn moved(&mut self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Box<[Side; 2]>> {
         let target = (self.sink == SinkKind::File).then(|| self.ends.to());
         match target {
@@ -131,7 +131,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// One file from a sender to a receiver, into a file or nothing; counted if there is a tracer.
+    /// Moves one file from a sender to a receiver, which writes it to a file or drops it; counts
+    /// calls if there is a tracer.
     fn transfer(
         &mut self,
         cell: &Cell,

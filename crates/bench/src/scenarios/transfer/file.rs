@@ -164,7 +164,7 @@ enum Direction {
 }
 
 impl Direction {
-    /// What a client of the server with this address is given, `file` being its own.
+    /// Returns the command of a client for the server at `url`; `file` is the client's own.
     fn words(&self, contender: Contender, url: &str, file: &Path) -> CommandWords {
         match self {
             Self::Get(_) => download(contender, &format!("{url}file"), file),
@@ -209,7 +209,7 @@ impl Scenario for Moved<'_> {
 }
 
 impl Moved<'_> {
-    /// The file of the client.
+    /// Returns the file of the client.
     fn own_file(&self) -> PathBuf {
         self.fixture.site.folder.file(match self.direction {
             Direction::Get(_) => "target",
@@ -217,7 +217,7 @@ impl Moved<'_> {
         })
     }
 
-    /// The file that is made again for each sample.
+    /// Returns the file that is made anew for each sample.
     fn target(&self) -> PathBuf {
         match self.direction {
             Direction::Get(_) => self.own_file(),
@@ -240,7 +240,7 @@ impl Moved<'_> {
     }
 }
 
-/// The server to which a contender uploads.
+/// Returns the server to which a contender uploads.
 fn server(contender: Contender, dufs: Option<&Path>) -> ServerKind {
     match contender {
         Contender::CurlToDufs => ServerKind::Other(&DUFS, dufs.map(Path::to_owned)),

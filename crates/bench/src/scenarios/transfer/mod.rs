@@ -79,7 +79,7 @@ impl Programs {
         Ok(Self { contenders, missing, dufs, nginx, versions })
     }
 
-    /// What is run for each contender.
+    /// Returns the command lines of each contender for the record.
     fn commands(
         &self,
         client: impl Fn(Contender) -> CommandWords,
@@ -261,7 +261,7 @@ fn caption(record: &Record) -> String {
     )
 }
 
-/// Source, server and target.
+/// Returns the names of source, server and target.
 fn ends(record: &Record) -> [&str; 3] {
     let transfers = record.arguments.transfers.as_ref();
     let server = match transfers.and_then(|transfers| transfers.server) {

@@ -126,7 +126,7 @@ impl Scenario for Tree<'_> {
 }
 
 impl Tree<'_> {
-    /// The folder of the present download.
+    /// Returns the folder of the current download.
     fn target(&self) -> PathBuf {
         self.fixture.site.folder.file(&format!("target{}", self.turn))
     }

@@ -29,7 +29,7 @@ pub(crate) fn draw(path: &Path) -> Drawing {
     }
 }
 
-/// User space, kernel, hardware.
+/// Draws user space, kernel and hardware.
 fn zones() -> Markup {
     html! {
         rect.zone x="0" y="0" width=(number(WIDTH)) height=(number(BORDER)) {}
@@ -70,7 +70,7 @@ fn box_at(x: f64, y: f64, lines: &[&str]) -> Markup {
     }
 }
 
-/// Disks and cards, and what they gave and took.
+/// Draws disks and cards, with the bytes that they gave and took.
 fn hardware(path: &Path) -> Markup {
     let arrived = (path.bytes > 0).then_some(path.bytes);
     let (given, given_by) = match path.source {

@@ -76,7 +76,7 @@ impl Drawing {
     }
 }
 
-/// A coordinate: a tenth of a pixel is enough.
+/// Formats a coordinate: a tenth of a pixel is enough.
 pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
@@ -90,12 +90,12 @@ pub(crate) fn class(style: usize) -> String {
     format!("c{}", shape(style))
 }
 
-/// The number of the shape and the hatching of a look; there are as many as colours.
+/// Returns the number of the shape and the hatching of a style; there are as many as colours.
 pub(crate) const fn shape(style: usize) -> usize {
     if style < STYLES { style } else { 2 + (style - 2) % (STYLES - 2) }
 }
 
-/// A mark of a line at a place: every look has another one.
+/// Draws the mark of a line at a place: every style has its own.
 pub(crate) fn mark(style: usize, x: f64, y: f64) -> Markup {
     let points: &[(f64, f64)] = match shape(style) {
         1 => &[],

@@ -62,7 +62,7 @@ pub(crate) enum ScenarioArgs {
 }
 
 impl ScenarioArgs {
-    /// What is to be measured; none if records are to be shown.
+    /// Returns the scenario to measure; none if records are to be shown.
     pub(super) fn benchmark(&self) -> Option<&dyn Benchmark> {
         Some(match self {
             Self::Net(args) => args,
@@ -130,7 +130,7 @@ pub(crate) struct CompareArgs {
     pub(crate) margin: f64,
 }
 
-/// A percentage that can be a margin.
+/// Parses a percentage that can be a margin.
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),

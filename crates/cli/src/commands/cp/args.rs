@@ -334,7 +334,7 @@ fn stripped(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// Whether a path is `-`, which is standard input or output.
+/// Returns whether a path is `-`, which is standard input or output.
 pub(super) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }

@@ -68,7 +68,7 @@ fn escape(out: &mut String, byte: u8) {
     };
 }
 
-/// Whether a letter means the same between double quotes and without any.
+/// Returns whether a letter means the same between double quotes and without any.
 fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || " '%+,-./:]_".contains(letter)
 }

@@ -50,7 +50,7 @@ impl DoctorArgs {
     }
 }
 
-/// What a word names: a path if it has a slash or exists, else a host.
+/// Returns what a word names: a path if it has a slash or exists, otherwise a host.
 fn target(word: &OsStr) -> Result<Target> {
     let path = Path::new(word);
     let text = word.to_str();
@@ -66,7 +66,7 @@ fn target(word: &OsStr) -> Result<Target> {
     }
 }
 
-/// A word that is no path.
+/// Parses a word that is no path as a host.
 fn host(text: &str) -> Result<Target> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let is_number = bare.parse::<std::net::IpAddr>().is_ok();

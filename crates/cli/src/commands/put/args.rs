@@ -78,7 +78,7 @@ pub(crate) struct PutArgs {
     pub(crate) show: ShowArgs,
 }
 
-/// An entity tag (RFC 9110 8.8.3); the quotes may be left out, as shells tend to eat them.
+/// Parses an entity tag (RFC 9110 8.8.3); the quotes may be left out because shells remove them.
 pub(crate) fn entity_tag(text: &str) -> Result<String, String> {
     if text == "*" {
         return Ok(text.to_owned());

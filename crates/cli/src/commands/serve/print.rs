@@ -174,7 +174,7 @@ pub(crate) fn ended(summary: &Summary, time: Duration) {
     error_line(&format!("served {requests}, {bytes} in {time}{cut_off}"));
 }
 
-/// `http://127.0.0.1:5000/files/`, or the path of a socket.
+/// Formats where the server listens: `http://127.0.0.1:5000/files/`, or the path of a socket.
 fn served_at(scheme: &str, address: &str, prefix: &str) -> String {
     let (Ok(at), Some(url)) = (address.parse::<SocketAddr>(), url(scheme, address, prefix)) else {
         return address.to_owned();

@@ -67,8 +67,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether an existing file may give way to a link. As with coreutils that has to be asked for,
-    /// but for what every copy would remove first.
+    /// Returns whether an existing file may give way to a link. As with coreutils that has to be
+    /// asked for, but for what every copy would remove first.
     fn may_replace_by_link(
         &self,
         folder: &DirPair,
@@ -90,7 +90,7 @@ impl Worker<'_> {
         Ok(settings.hard_links && there.st_nlink > 1)
     }
 
-    /// Whether a folder is the one that relative paths begin in.
+    /// Returns whether a folder is the one that relative paths begin in.
     fn is_current(&self, folder: &DirPair) -> bool {
         let own = |stat: Result<Stat, Errno>| stat.map(|stat| (stat.st_dev, stat.st_ino));
         folder.parent.is_none()

@@ -129,7 +129,7 @@ impl Control {
         }
     }
 
-    /// RFC 8446 6, RFC 5246 7.2.
+    /// Reads an alert (RFC 8446 6, RFC 5246 7.2).
     fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<Event>, ProtocolError> {
         let &[level, description] = bytes else { return Err(ProtocolError::because(DECODE_ERROR)) };
         if description == CLOSE_NOTIFY {

@@ -5,7 +5,7 @@ use underpass_engine::Size;
 use underpass_protocol::response::head::path_field;
 use underpass_server::server::MinFree;
 
-/// `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
+/// Parses `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
 pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {
     let on = PossibleValue::new("on").aliases(["true", "yes", "y", "t", "1"]);
     let off = PossibleValue::new("off").aliases(["false", "no", "n", "f", "0"]);
@@ -13,7 +13,7 @@ pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new([on, off]).map(move |text| is_on.matches(&text, true))
 }
 
-/// A number of bytes, or hundredths of the file system.
+/// Parses a number of bytes, or a percentage of the file system.
 pub(super) fn min_free(text: &str) -> Result<MinFree, String> {
     let fail = || "write a size such as 10G, or a share of the disk from 0% to 99%".to_owned();
     match text.strip_suffix('%') {
@@ -25,7 +25,7 @@ pub(super) fn min_free(text: &str) -> Result<MinFree, String> {
     }
 }
 
-/// A value of Cache-Control.
+/// Parses a value of `Cache-Control`.
 pub(super) fn cache_control(text: &str) -> Result<String, String> {
     // RFC 9110, section 5.5: a line end would begin another header.
     match text.is_empty() || text.chars().any(char::is_control) {
@@ -34,7 +34,7 @@ pub(super) fn cache_control(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a host, with a port or without.
+/// Parses the name of a host, with or without a port.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
@@ -43,7 +43,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// A path of a URL as the server takes it: nothing, or `/a/b`.
+/// Parses the path of a URL into the server's form: nothing, or `/a/b`.
 pub(super) fn path_prefix(text: &str) -> Result<String, String> {
     let path = text.trim_matches('/');
     let is_plain = |c: char| !c.is_control() && !" ?#%\\\"<>".contains(c);
@@ -78,7 +78,7 @@ pub(super) fn header(text: &str) -> Result<Header, String> {
     Ok(Header { pattern, name: name.to_owned(), value })
 }
 
-/// The name of a field that may be passed on to origins, in lower case.
+/// Parses the name of a field that may be passed on to origins, in lower case.
 pub(super) fn varying(name: &str) -> Result<String, String> {
     let fail = |why: &str| Err(why.to_owned());
     let lower = name.to_ascii_lowercase();

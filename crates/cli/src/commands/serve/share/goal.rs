@@ -156,7 +156,7 @@ impl Share {
 }
 
 impl State {
-    /// Whether a client has got everything with this response.
+    /// Returns whether a client has got everything with this response.
     fn is_whole(&mut self, entry: &AccessEntry, is_folder: bool) -> bool {
         let Some(part) = entry.part.filter(|part| part.is_archive == is_folder) else {
             return false;

@@ -46,7 +46,7 @@ pub(crate) fn reachable(bound: SocketAddr) -> Vec<Reachable> {
     found
 }
 
-/// Whether a client elsewhere can use an address for a server at `bound`.
+/// Returns whether a client elsewhere can use an address for a server at `bound`.
 fn is_useful(ip: IpAddr, bound: SocketAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -55,7 +55,7 @@ fn is_useful(ip: IpAddr, bound: SocketAddr) -> bool {
     ip.is_ipv4() == bound.is_ipv4() && !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
 }
 
-/// Whether an address is one of a network at home or at work.
+/// Returns whether an address is one of a network at home or at work.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_private(),
