@@ -130,7 +130,6 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_BODY: usize = 1 << 20;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;

@@ -152,7 +152,6 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_NAME: usize = 200;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -136,7 +136,6 @@ const MAX_LEN: usize = 8 << 10;
 const MAX_FIELDS_LEN: usize = 1 << 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -122,7 +122,6 @@ impl From<WaitError> for std::io::Error {
 pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write;
 

@@ -110,7 +110,6 @@ fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -61,7 +61,6 @@ pub fn leading_u32(bytes: &[u8]) -> Option<u32> {
 const HEAD: usize = 16;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -66,7 +66,6 @@ impl FromStr for Pin {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -68,7 +68,6 @@ const OVERLAP: u64 = 3 * PIECE;
 /// them would stay.
 const BEHIND: u64 = 17;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

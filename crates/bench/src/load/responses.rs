@@ -180,7 +180,6 @@ const NAME: &[u8] = b"content-length:";
 /// The longest accepted head, far longer than any about a file.
 const MAX_HEAD: usize = 16 << 10;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

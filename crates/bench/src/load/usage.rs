@@ -107,7 +107,6 @@ pub(crate) fn family(parent: Pid) -> Vec<Pid> {
     std::iter::once(parent).chain(children.filter_map(|stat| Pid::from_raw(stat.pid))).collect()
 }
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use underpass_engine::Usage;

@@ -207,7 +207,6 @@ const PAGE: u64 = 4 << 10;
 const BLOCK: usize = 4096;
 const BUFFER: usize = 1 << 20;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};

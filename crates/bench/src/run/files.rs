@@ -211,7 +211,6 @@ const MEBI: usize = 1 << 20;
 /// Bytes left free besides the files of a run.
 const SPARE: u64 = 16 << 20;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

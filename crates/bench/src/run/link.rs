@@ -176,7 +176,6 @@ const MTU: u32 = 1500;
 /// Each namespace has its own.
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use std::io::Write;

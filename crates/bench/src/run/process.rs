@@ -308,7 +308,6 @@ pub(crate) fn own_seconds() -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

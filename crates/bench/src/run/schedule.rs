@@ -234,7 +234,6 @@ fn cpu_of(side: &Side) -> f64 {
     side.process.map_or(thread, |process| process.cpu_s)
 }
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;

@@ -100,7 +100,6 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,7 +84,6 @@ pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadR
 /// Bytes of each of the two memories.
 const MEMORY: u64 = 256 << 20;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use std::io::Read;

@@ -190,7 +190,6 @@ fn call(line: &str) -> Option<Call> {
 /// How long strace may take for the summary of a process that has ended.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use super::*;

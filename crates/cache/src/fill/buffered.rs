@@ -115,7 +115,6 @@ const MAX_BODY: usize = 16 << 10;
 const MAX_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

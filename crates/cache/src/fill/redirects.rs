@@ -157,7 +157,6 @@ const USUAL: [u16; 2] = [80, 443];
 const MAX_REDIRECTS: u32 = 5;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

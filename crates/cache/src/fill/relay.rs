@@ -190,7 +190,6 @@ impl RelayShared {
 const CAPACITY: usize = 256 << 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Read;
     use std::net::TcpListener;

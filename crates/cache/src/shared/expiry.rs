@@ -105,8 +105,6 @@ const MAX_PREFIXES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -418,7 +418,7 @@ const OBJECTS: &str = "objects";
 const VERSION: &str = "underpass cache 1";
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::single_range_in_vec_init)] // a list of ranges is what is meant
+#[allow(clippy::single_range_in_vec_init)] // a list of ranges is what is meant
 mod tests {
     use super::*;
 

@@ -199,8 +199,6 @@ const MAX_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn open(dest: &std::path::Path) -> WriteLog {

@@ -186,8 +186,6 @@ const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -77,7 +77,6 @@ impl Offloads {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -50,7 +50,6 @@ fn is_byte_resident(file: impl AsFd, at: u64) -> bool {
 const PROBE_INTERVAL: usize = 64 << 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

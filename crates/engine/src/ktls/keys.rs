@@ -165,7 +165,6 @@ impl Drop for CryptoInfo {
 const LARGEST: usize = size_of::<libc::tls12_crypto_info_aes_gcm_256>();
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::mem::offset_of;
 

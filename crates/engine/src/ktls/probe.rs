@@ -116,7 +116,6 @@ const STRANGERS: usize = 16;
 const IV: [u8; 12] = [3; 12];
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

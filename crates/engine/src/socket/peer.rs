@@ -97,7 +97,6 @@ const UNREAD_AT: usize = 56;
 const LISTEN: u8 = 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};

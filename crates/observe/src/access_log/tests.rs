@@ -1,7 +1,5 @@
 //! Tests of the access log's lines, and that no request can forge one.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::time::{Duration, SystemTime};

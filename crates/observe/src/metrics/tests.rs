@@ -1,7 +1,5 @@
 //! Tests of the metrics page, and that Prometheus can parse it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Seek, Write};

@@ -1,7 +1,5 @@
 //! Tests of the reports about transfers.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::Value;
 
 use crate::transfers::*;

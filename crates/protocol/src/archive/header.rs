@@ -171,7 +171,6 @@ fn decimal(seconds: i64, nanoseconds: i64) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

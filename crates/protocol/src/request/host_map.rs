@@ -132,7 +132,6 @@ impl<T> HostMap<T> {
 const MAX_NAME: usize = 255;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -133,7 +133,6 @@ pub enum BadRedirect {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

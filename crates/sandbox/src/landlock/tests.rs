@@ -1,7 +1,5 @@
 //! Confines threads of the tests themselves.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};

@@ -303,7 +303,6 @@ const MAX_DELAY: Duration = Duration::from_secs(4);
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::auth::{Access, Right};

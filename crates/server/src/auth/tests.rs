@@ -1,7 +1,5 @@
 //! Tests of the access rules.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Instant;
 
 use argon2::password_hash::PasswordHasher;

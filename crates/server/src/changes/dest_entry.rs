@@ -97,7 +97,6 @@ const NAME_MAX: usize = 255;
 const SUFFIX_LEN: usize = 1 + 32 + 7;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

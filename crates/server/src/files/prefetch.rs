@@ -191,7 +191,6 @@ const DISTRUSTED_PARTS: u8 = 8;
 const CALL: usize = 64 << 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::File;
     use std::io::Write;

@@ -82,7 +82,6 @@ const ERROR_POLICY: &str = "default-src 'none'; \
 const ERROR_STYLE: &str = include_str!("error.css");
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;

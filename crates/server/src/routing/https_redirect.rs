@@ -108,7 +108,6 @@ const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 const HTTPS: u16 = 443;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,7 +1,5 @@
 //! Tests that a handshake that may end in the kernel leaves later bytes in the socket.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

@@ -103,7 +103,6 @@ fn spread(from: &Path, to: &Path, len: u64, data: u64) -> std::io::Result<()> {
 const PIECE: u64 = 1 << 20;
 const PAGE: u64 = 4 << 10;
 
-#[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;

@@ -83,7 +83,6 @@ fn host(text: &str) -> Result<Target> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -206,7 +206,6 @@ const CAPACITY: usize = 8 << 20;
 const INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

@@ -113,8 +113,6 @@ fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const CONFIG: &str = "# mine\n[default]\nregion = eu-west-1\ns3 =\n  addressing_style = path\n\

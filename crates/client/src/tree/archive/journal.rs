@@ -335,8 +335,6 @@ const NOTE_EVERY: u64 = 512 << 10;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn origin() -> ArchiveId {

@@ -4,7 +4,6 @@ use underpass_engine::{Report, buffered};
 use super::*;
 use crate::doctor::finding::{count_closed, text};
 
-#[allow(clippy::unwrap_used)]
 fn trial(outcome: TrialOutcome, copied: u64) -> Trial {
     let mut report = Report::default();
     if copied > 0 {

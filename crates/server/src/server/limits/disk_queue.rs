@@ -172,7 +172,6 @@ const STACK: usize = 2 << 20;
 const INTERFACE_BITS: u32 = 64;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::mpsc;
 

@@ -75,7 +75,6 @@ impl Drop for Turn<'_> {
 const MAX_SPENT: Duration = Duration::from_micros(50);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::cell::RefCell;
     use std::io::Write;

@@ -120,7 +120,6 @@ const MAX_TIME_STEP: Duration = Duration::from_secs(2);
 const MAX_NOTE: usize = session::MAX_LEN + 32;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -218,7 +218,6 @@ fn count(counter: &mut u32, max: u32) -> Result<(), ProtocolError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

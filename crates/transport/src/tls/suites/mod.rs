@@ -92,7 +92,6 @@ pub(super) fn protocols() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
