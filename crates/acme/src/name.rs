@@ -24,8 +24,8 @@ pub enum BadName {
 ///
 /// # Errors
 ///
-/// [`BadName`] for an address, a wildcard, and anything else that no authority would accept: names have at most 253
-/// characters, and 63 between two dots.
+/// [`BadName`] for an address, a wildcard, and anything else that no authority would accept: names
+/// have at most 253 characters, and 63 between two dots.
 ///
 /// # Examples
 ///

@@ -1,11 +1,11 @@
 //! The journal of a file that arrives in pieces: a small file next to it that lists which ranges
 //! are there.
 //!
-//! The first line says which file it is, such as its URL and version, and the ranges that are known to be on the
-//! disk. After it, each fetched piece has a line of fixed length, `start end done`, which one
-//! pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact, because the
-//! page cache outlives the process. After a power cut, which shows in the boot id, they may be
-//! ahead of the data, so only the ranges on the disk count.
+//! The first line says which file it is, such as its URL and version, and the ranges that are known
+//! to be on the disk. After it, each fetched piece has a line of fixed length, `start end done`,
+//! which one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact,
+//! because the page cache outlives the process. After a power cut, which shows in the boot id, they
+//! may be ahead of the data, so only the ranges on the disk count.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -130,7 +130,8 @@ impl<S: Clone + Serialize> Journal<S> {
         Ok(())
     }
 
-    /// Adds a piece that is about to be fetched; returns its number for [`record_progress`](Self::record_progress).
+    /// Adds a piece that is about to be fetched; returns its number for
+    /// [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
         let piece = Piece { start: piece.start, end: piece.end, done: 0 };
@@ -150,8 +151,8 @@ impl<S: Clone + Serialize> Journal<S> {
         inner.write_piece(number);
     }
 
-    /// Forgets a range, no piece of which still makes progress, and syncs that to the disk: afterwards its
-    /// bytes may go.
+    /// Forgets a range, no piece of which still makes progress, and syncs that to the disk:
+    /// afterwards its bytes may go.
     ///
     /// # Errors
     ///

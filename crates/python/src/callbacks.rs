@@ -73,7 +73,8 @@ pub(crate) struct Callbacks<'a> {
 ///
 /// # Errors
 ///
-/// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work` panicked.
+/// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work`
+/// panicked.
 pub(crate) fn callbacks<T: Send>(
     py: Python<'_>,
     attendance: &Callbacks<'_>,

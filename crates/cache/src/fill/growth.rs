@@ -1,5 +1,5 @@
-//! Bounds bodies whose length the origin does not say: they take room as they come, and end when no client
-//! reads them.
+//! Bounds bodies whose length the origin does not say: they take room as they come, and end when no
+//! client reads them.
 
 use std::net::{Shutdown, TcpStream};
 
@@ -30,7 +30,8 @@ impl Growth {
         Self { origin, reserved: 0, until: start, border, is_unread: false, refused: None }
     }
 
-    /// Reserves room for what has come, or stops the body if there is none or no client reads it any more.
+    /// Reserves room for what has come, or stops the body if there is none or no client reads it
+    /// any more.
     pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
         let Some(origin) = &self.origin else { return };
         if at >= self.border {

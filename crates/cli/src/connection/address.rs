@@ -130,8 +130,8 @@ impl Address {
     }
 }
 
-/// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that address on standard error,
-/// with what the peer needs to know of us.
+/// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that
+/// address on standard error, with what the peer needs to know of us.
 pub(crate) fn meet(
     to: Option<&Address>,
     listen: Option<&Address>,

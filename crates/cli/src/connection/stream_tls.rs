@@ -133,8 +133,8 @@ impl StreamTls {
 ///
 /// # Errors
 ///
-/// As `TlsTransport::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has moved for
-/// too long.
+/// As `TlsTransport::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has
+/// moved for too long.
 pub(crate) fn end(
     session: &Session,
     stream: &Stream,

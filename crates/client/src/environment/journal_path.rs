@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-/// Returns the path of the journal of an upload of this file to this URL; `None` if there is no folder for
-/// it.
+/// Returns the path of the journal of an upload of this file to this URL; `None` if there is no
+/// folder for it.
 ///
 /// It is in the folder for state that survives a restart, and its name is a hash: the same file
 /// and URL always give the same name.

@@ -65,8 +65,8 @@ impl<'a> HttpClient<'a> {
         self.execute_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
     }
 
-    /// Sends a request as [`execute`](Self::execute) does, with credentials only if the server is trusted with them: one to which
-    /// an earlier answer led may not be.
+    /// Sends a request as [`execute`](Self::execute) does, with credentials only if the server is
+    /// trusted with them: one to which an earlier answer led may not be.
     ///
     /// # Errors
     ///

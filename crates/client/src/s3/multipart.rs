@@ -206,8 +206,8 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Sends one part; returns what the store has of it, and the connection if it can be used again. `None`
-    /// if the store has refused it and taught what is needed.
+    /// Sends one part; returns what the store has of it, and the connection if it can be used
+    /// again. `None` if the store has refused it and taught what is needed.
     fn send_part(
         &self,
         number: usize,

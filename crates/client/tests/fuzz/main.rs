@@ -1,5 +1,5 @@
-//! What holds for every listing, archive and answer, tried with inputs at random. libFuzzer drives the same
-//! functions from `fuzz/`.
+//! What holds for every listing, archive and answer, tried with inputs at random. libFuzzer drives
+//! the same functions from `fuzz/`.
 //!
 //! `FUZZ_SECONDS=60 cargo test --test fuzz` looks longer. A failure prints its input.
 

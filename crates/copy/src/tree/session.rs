@@ -1,10 +1,10 @@
 //! Notes which parts of files were written since the machine was started and the file system
 //! mounted.
 //!
-//! Until then the page cache has every byte, even if the process that wrote it was killed. After a power cut,
-//! and after a disk was taken out, a file can have its size and time and not its bytes. A session names
-//! one run of the machine and one mount; it is written to the marker of an unfinished folder, and to an
-//! attribute of a part of a large file.
+//! Until then the page cache has every byte, even if the process that wrote it was killed. After a
+//! power cut, and after a disk was taken out, a file can have its size and time and not its bytes.
+//! A session names one run of the machine and one mount; it is written to the marker of an
+//! unfinished folder, and to an attribute of a part of a large file.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;

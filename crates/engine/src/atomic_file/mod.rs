@@ -313,8 +313,9 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
     }
 }
 
-/// Reads the umask of the process, which the kernel takes from the permissions of new files; `None` without `/proc`.
-/// umask(2) could only read it by changing it for a moment, which other threads would notice.
+/// Reads the umask of the process, which the kernel takes from the permissions of new files; `None`
+/// without `/proc`. umask(2) could only read it by changing it for a moment, which other threads
+/// would notice.
 #[must_use]
 pub fn umask() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;

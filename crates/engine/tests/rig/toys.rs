@@ -230,7 +230,8 @@ impl TlsTransport for Toy {
     }
 }
 
-/// A TLS transport whose records the kernel is said to encrypt: over a plain socket, where it does nothing.
+/// A TLS transport whose records the kernel is said to encrypt: over a plain socket, where it does
+/// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct KernelToy {
     /// What is at the front when that is asked, in turn; data in the end.

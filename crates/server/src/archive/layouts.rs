@@ -14,7 +14,8 @@ use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
-/// The folder and format of a layout, the names that it is limited to, and the user whose rights it reflects.
+/// The folder and format of a layout, the names that it is limited to, and the user whose rights it
+/// reflects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
     /// The number of the site.

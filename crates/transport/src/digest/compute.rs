@@ -1,5 +1,5 @@
-//! Computes digests and checksums. No system call does that, so the bytes of a file are read into user space
-//! here, and only here; the result says how many.
+//! Computes digests and checksums. No system call does that, so the bytes of a file are read into
+//! user space here, and only here; the result says how many.
 
 use std::io;
 use std::ops::Range;

@@ -276,9 +276,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Moves a body into `file`, from the byte `at` on. It calls `on_progress` with the number of bytes
-    /// of the body that are in the file, at intervals and at least every [`ReceiveOptions::progress_every`]
-    /// bytes.
+    /// Moves a body into `file`, from the byte `at` on. It calls `on_progress` with the number of
+    /// bytes of the body that are in the file, at intervals and at least every
+    /// [`ReceiveOptions::progress_every`] bytes.
     ///
     /// # On failure
     ///

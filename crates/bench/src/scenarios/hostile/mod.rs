@@ -173,7 +173,8 @@ impl AttackedServer<'_> {
         })
     }
 
-    /// Does `work` while bad clients are at a server. Returns the processor seconds that they cost, and what they did.
+    /// Does `work` while bad clients are at a server. Returns the processor seconds that they cost,
+    /// and what they did.
     fn beside<T>(
         &self,
         load: &Load,

@@ -48,8 +48,8 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     }
 }
 
-/// Gives a complete file, which may be a `part` until now, its name, and adds its version to the response. With `keeps`, or if the
-/// request says so, an existing file must not be replaced.
+/// Gives a complete file, which may be a `part` until now, its name, and adds its version to the
+/// response. With `keeps`, or if the request says so, an existing file must not be replaced.
 pub(crate) fn finish(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,

@@ -104,8 +104,8 @@ pub(super) struct SiteArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Origin")]
 pub(super) struct OriginArgs {
-    /// Serve the files of this server, http://, https:// or s3://BUCKET/PREFIX, from a folder that is filled with what is
-    /// asked for; can be repeated: several are tried in order
+    /// Serve the files of this server, http://, https:// or s3://BUCKET/PREFIX, from a folder that
+    /// is filled with what is asked for; can be repeated: several are tried in order
     #[arg(long, value_name = "URL")]
     pub(super) origin: Vec<String>,
 
