@@ -235,6 +235,34 @@ fn curl_is_killed(stage: &Stage, strace: &[&str]) {
     assert_eq!(names(stage.served.path()), ["file"]);
 }
 
+#[test]
+fn bytes_that_are_gone_since_they_were_counted_leave_no_hole() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let file = stage.served.path().join("file");
+    let (half, mut statuses) = (LEN / 2, Vec::new());
+    fs::write(stage.other.path().join("half"), &noise(LEN)[..half]).unwrap();
+    for when in 1..=4 {
+        // Which of its bytes a part can be trusted with is an attribute.
+        let inject = format!("inject=fgetxattr:error=EIO:when={when}");
+        let strace = ["-e", "trace=fgetxattr", "-e", &inject];
+        let server = stage.serve(&strace, &["--sync", "off"]);
+        let begins = format!("Content-Range: bytes 0-{}/{LEN}", half - 1);
+        let first = format!("@{}/half", stage.other.path().display());
+        let put = ["-o", "/dev/null", "-X", "PUT", "-H", &begins, "--data-binary", &first];
+        Running::start(stage.curl(&server, &put)).finish().succeeded();
+        let at = half.to_string();
+        let said = stage.upload(&server, &["-o", "/dev/null", "-C", &at]);
+        assert_eq!(file.exists(), said == "201", "{said} at call {when}");
+        assert!(said != "201" || stage.arrived() == noise(LEN), "other bytes at call {when}");
+        statuses.push(said);
+        end(server);
+        for name in names(stage.served.path()) {
+            fs::remove_file(stage.served.path().join(name)).unwrap();
+        }
+    }
+    assert!(["201", "503"].iter().all(|it| statuses.iter().any(|said| said == it)), "{statuses:?}");
+}
+
 /// Sends a head, and reads the heads that come back until one has this status.
 fn exchange(stream: &mut TcpStream, head: &str, status: &str) -> String {
     stream.write_all(head.as_bytes()).unwrap();

@@ -75,12 +75,10 @@ fn begin<'a>(
         return Err(Refusal::new(416, detail).with("Upload-Offset", there));
     }
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
-    let new_file = part.open(target, upload.site.settings.changes.sync)?;
-    let prepared = if is_copied {
-        copy_existing(upload, new_file.file(), range.first)
-    } else {
-        part.truncate(&new_file, range.first)
-    };
+    let kept = if is_copied { 0 } else { range.first };
+    let new_file = part.open(target, kept, upload.site.settings.changes.sync)?;
+    let prepared =
+        if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;
     let prepared = prepared.and_then(|()| upload.reserve(target, &new_file, range.first, end));
     match prepared {

@@ -43,7 +43,7 @@ pub(crate) fn create(
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
-        let new_file = part.open(&target, sync)?;
+        let new_file = part.open(&target, 0, sync)?;
         return finish_step(
             upload,
             &target,
@@ -124,7 +124,7 @@ fn patch(
     let length = length(upload, fields, is_complete, offset, id.length)?;
     upload.check_size(length.unwrap_or(offset))?;
     upload.check_room(target, length.map_or(0, |length| length - offset))?;
-    let new_file = part.open(target, upload.site.settings.changes.sync)?;
+    let new_file = part.open(target, offset, upload.site.settings.changes.sync)?;
     let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());

@@ -14,6 +14,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
 use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::DiskWait;
+use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
@@ -102,20 +103,27 @@ impl<'a> Part<'a> {
         len_of(self.site, target, &self.name)
     }
 
-    /// Opens or makes the part, without bytes that may not have reached the disk.
-    pub(crate) fn open(&self, target: &UploadTarget, sync: bool) -> Result<AtomicFile, Refusal> {
+    /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
+    ///
+    /// What was asked before may have failed now, or another program may have removed the part:
+    /// then bytes would be missing before those that come.
+    pub(crate) fn open(
+        &self,
+        target: &UploadTarget,
+        len: u64,
+        sync: bool,
+    ) -> Result<AtomicFile, Refusal> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
         let new_file =
             AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
-        let trusted_len = self.site.shared.uploads.synced.trusted_len(new_file.file())?;
-        self.truncate(&new_file, trusted_len)?;
+        let synced = &self.site.shared.uploads.synced;
+        if synced.trusted_len(new_file.file())? < len {
+            let detail = "fewer bytes are here than a moment ago; ask for their number again";
+            return Err(Refusal::new(503, detail).with("Retry-After", RETRY_SOON));
+        }
+        synced.truncate(new_file.file(), len)?;
         Ok(if sync { new_file.durable() } else { new_file })
-    }
-
-    /// Cuts the part to `len` bytes, after which it is resumed.
-    pub(crate) fn truncate(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
-        Ok(self.site.shared.uploads.synced.truncate(new_file.file(), len)?)
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
@@ -126,7 +134,7 @@ impl<'a> Part<'a> {
         sync: bool,
     ) -> Result<AtomicFile, Refusal> {
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
-        self.open(target, sync)
+        self.open(target, 0, sync)
     }
 
     /// Removes the part; returns whether there was any.
