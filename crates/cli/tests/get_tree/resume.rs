@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::rig::{Running, folder, names, noise, noise_file, underpass, until};
+use crate::rig::{Running, folder, has, names, noise, noise_file, traced, underpass, until};
 use crate::site::{address, contents, get, ours, same};
 
 /// A folder with many small files and some large ones.
@@ -66,6 +66,38 @@ fn a_killed_run_is_resumed() {
     let (moved, resumed) = (got["bytes"].as_u64().unwrap(), got["resumed_at"].as_u64().unwrap());
     assert!(resumed > 0 && moved < all, "{got}");
     assert!(moved <= all - before + (1 << 20), "{moved} of {all} with {before} here");
+}
+
+#[test]
+fn a_run_that_ends_while_a_large_file_gets_its_name_is_resumed() {
+    if !has("strace") {
+        return;
+    }
+    let source = folder();
+    let root = source.path().join("t");
+    fs::create_dir(&root).unwrap();
+    for (name, len) in [("a", 300_000), ("b", 700_001), ("c", 400_000), ("d", 150_000)] {
+        noise_file(&root, name, len);
+    }
+    let server = ours(source.path(), &[]);
+    let url = format!("{}t/", address(&server));
+    for call in ["fchmod", "utimensat", "renameat", "renameat2"] {
+        for when in if call == "renameat2" { 1..=1 } else { 1..=4 } {
+            for fault in ["error=EIO", "signal=KILL"] {
+                let target = folder();
+                let inject = format!("inject={call}:{fault}:when={when}");
+                let trace = target.path().join("trace");
+                let mut command = traced(&trace, &["-e", &format!("trace={call}"), "-e", &inject]);
+                command.args(["get", "-r", "-q", &url, "-d"]).arg(target.path());
+                let broken = Running::start(command).finish();
+                assert!(!broken.status.success(), "{inject}");
+                fs::remove_file(trace).unwrap();
+                get(&url, target.path(), &[]).succeeded();
+                same(&contents(&target.path().join("t")), &contents(&root), &inject);
+                assert_eq!(names(target.path()), ["t"], "{inject}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -112,12 +112,13 @@ fn go_on(
         unpack.destination.start_over()?;
         return unpack.begin(&offer.origin);
     }
-    let (have, total) = (noted.position, noted.origin.len);
+    unpack.resume(noted)?;
+    let (have, total) = (unpack.position, unpack.origin.len);
     if have > 0 {
         (unpack.tree.on_event)(&TreeEvent::Resuming { have, total });
     }
     unpack.tree.done.resumed_at = have;
-    unpack.resume(noted)
+    Ok(())
 }
 
 /// Requests what is missing of the archive, and unpacks it.

@@ -89,9 +89,19 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             self.remember_folder(facts)?;
         }
         self.position = noted.position;
-        self.tree.gauge.before.store(noted.position, Ordering::Relaxed);
-        self.tree.gauge.done.store(noted.position, Ordering::Relaxed);
-        self.large = noted.large;
+        self.large = noted.large.filter(|large| {
+            let done = noted.position - large.data;
+            let dest = &self.destination.dest;
+            let is_partial = self.position < self.origin.len
+                && dest.has_partial(&large.path, large.size, large.modified, done);
+            if !is_partial {
+                // It was named after the last note, or its bytes are gone: its header tells which.
+                self.position = large.header;
+            }
+            is_partial
+        });
+        self.tree.gauge.before.store(self.position, Ordering::Relaxed);
+        self.tree.gauge.done.store(self.position, Ordering::Relaxed);
         self.journal.go_on(self.position).map_err(|error| self.journal_error(error))
     }
 
@@ -351,9 +361,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             }
         }
         self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
-        let end = large.data + large.size;
         stream.skip(padded(large.size) - large.size)?;
-        self.reached(end + padded(large.size) - large.size)?;
+        self.reached(large.data + padded(large.size))?;
+        // The partial file of the next one must not be taken for that of this one.
+        self.save_position()?;
         Ok(BodyEnd::DownloadOutcome)
     }
 

@@ -299,6 +299,24 @@ impl DestFolder {
         })
     }
 
+    /// Checks whether the partial file has the first `done` bytes of a file of this size and time,
+    /// and not those of a later one: then this file would have its name.
+    pub(super) fn has_partial(
+        &self,
+        path: &[u8],
+        size: u64,
+        modified: (i64, u32),
+        done: u64,
+    ) -> bool {
+        let found = self.within(path, |parent, name| {
+            let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+            let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
+            let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
+            Ok(has_bytes && !named.is_ok_and(|named| is_same(&named, size, modified)))
+        });
+        found.unwrap_or(false)
+    }
+
     /// Removes the partial file.
     pub(super) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
         self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
@@ -355,12 +373,7 @@ impl DestFolder {
     /// Checks whether a file of this size and time is here already, or was left by an older
     /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
-        let is_same = |stat: &Stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                && u64::try_from(stat.st_size) == Ok(size)
-                && stat.st_mtime == modified.0
-                && stat.st_mtime_nsec as u32 == modified.1
-        };
+        let is_same = |stat: &Stat| is_same(stat, size, modified);
         // What is found here counts as named, too.
         let naming = self.placed.begin_naming();
         let found = self.stat(path)?;
@@ -453,6 +466,14 @@ impl DestFolder {
     pub(super) fn set_folder_attributes(&self, facts: &FolderAttrs) -> Result<(), Errno> {
         self.set_known_attributes(&facts.path, Some(facts.mode), Some(facts.modified))
     }
+}
+
+/// Checks whether this is a file of this size and time.
+fn is_same(stat: &Stat, size: u64, modified: (i64, u32)) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && u64::try_from(stat.st_size) == Ok(size)
+        && stat.st_mtime == modified.0
+        && stat.st_mtime_nsec as u32 == modified.1
 }
 
 fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
