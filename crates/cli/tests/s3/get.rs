@@ -65,6 +65,42 @@ fn objects_and_folders_come_by_splice() {
 }
 
 #[test]
+fn another_version_of_the_same_size_and_time_is_fetched() {
+    // A small one, and one that is large enough for a journal.
+    for len in [1000, 17 << 20] {
+        let (mut other, first) = (noise(len), noise(len));
+        other[len / 2] ^= 1;
+        let bytes = [first, other.clone()];
+        let version = Arc::new(AtomicU32::new(0));
+        let current = Arc::clone(&version);
+        let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+            let now = current.load(Ordering::Relaxed) as usize;
+            if asked.path.contains("list-type=2") {
+                let page = format!(
+                    "<ListBucketResult><Contents><Key>a/x</Key>\
+                     <LastModified>2026-01-02T03:04:05.000Z</LastModified>\
+                     <ETag>&quot;v{now}&quot;</ETag><Size>{len}</Size></Contents></ListBucketResult>"
+                );
+                let head = "HTTP/1.1 200 OK\nContent-Type: application/xml";
+                return sending.answer(head, page.as_bytes());
+            }
+            let object = Object::new(bytes[now].clone(), &format!("v{now}"));
+            object.with("Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT").send(asked, sending);
+        });
+        let here = folder();
+        let update = || {
+            let args = ["get", "-r", "--update", "s3://bucket/a/", "-d", "tree", "--json"];
+            let receipt = run(&origin, here.path(), &args).succeeded().receipt();
+            (receipt["files"].as_u64().unwrap(), receipt["here"].as_u64().unwrap())
+        };
+        assert_eq!((update(), update()), ((1, 0), (0, 1)));
+        version.store(1, Ordering::Relaxed);
+        assert_eq!((update(), update()), ((1, 0), (0, 1)));
+        assert!(fs::read(here.path().join("tree/a/x")).unwrap() == other);
+    }
+}
+
+#[test]
 fn wrong_keys_and_wrong_addresses_are_one_line() {
     let Some(store) = Store::new() else { return };
     let here = folder();

@@ -16,7 +16,7 @@ mod partial_file;
 mod rate_limit;
 mod run;
 mod scheduler;
-mod version_attr;
+pub(crate) mod version_attr;
 mod workers;
 
 use std::ffi::OsString;

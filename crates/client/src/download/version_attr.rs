@@ -37,7 +37,7 @@ impl VersionAttr {
 
 /// Records that a file is this version of what is at `url`. Its size and time must not change after
 /// that. Where the file system has no attributes, nothing happens.
-pub(super) fn store(file: &File, url: &Url, version: &Version) {
+pub(crate) fn store(file: &File, url: &Url, version: &Version) {
     let attr = VersionAttr::of(file, url, version.clone());
     let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
@@ -47,7 +47,7 @@ pub(super) fn store(file: &File, url: &Url, version: &Version) {
 }
 
 /// Returns the version of what is at `url` that a file is, if the attribute is there and still valid.
-pub(super) fn load(file: &File, url: &Url) -> Option<Version> {
+pub(crate) fn load(file: &File, url: &Url) -> Option<Version> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let stored: VersionAttr = serde_json::from_slice(bytes.get(..len)?).ok()?;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use underpass_engine::atomic_file::fingerprint;
 use url::Url;
 
 use crate::error::{ClientError, InvalidResponse};
@@ -18,6 +19,8 @@ pub struct Listed {
     pub size: Option<u64>,
     /// When it was changed: seconds and nanoseconds since 1970.
     pub modified: Option<(i64, u32)>,
+    /// What its entity tag is compared by.
+    pub tag: Option<u64>,
 }
 
 /// A part of a listing.
@@ -134,6 +137,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         b"prefix" => text.clone_into(&mut common),
         b"size" => entry.size = text.parse().ok(),
         b"lastmodified" => entry.modified = parse_time(text),
+        b"etag" => entry.tag = Some(tag_fingerprint(text)),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
         b"commonprefixes" => found.push((std::mem::take(&mut common), Listed::default())),
         b"istruncated" => is_cut = text == "true",
@@ -163,6 +167,12 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     }
 }
 
+/// Returns what stands for an entity tag in comparisons, as listings have a million. Not all stores
+/// quote those of listings.
+pub(crate) fn tag_fingerprint(tag: &str) -> u64 {
+    fingerprint(tag.trim_matches('"').as_bytes())
+}
+
 fn parse_time(text: &str) -> Option<(i64, u32)> {
     let time = text.parse::<Timestamp>().ok()?;
     Some((time.as_second(), u32::try_from(time.subsec_nanosecond()).ok()?))
@@ -182,13 +192,14 @@ mod tests {
             <Contents><Key>a%20b/</Key><LastModified>2026-01-02T03:04:05.500Z</LastModified>\
             <ETag>&quot;x&quot;</ETag><Size>0</Size></Contents>\
             <Contents><Key>a+b/c%2Bd</Key><LastModified>2026-01-02T03:04:05.500Z</LastModified>\
-            <Size>7</Size></Contents><CommonPrefixes><Prefix>a%20b/e/</Prefix></CommonPrefixes>\
+            <ETag>&quot;x&quot;</ETag><Size>7</Size></Contents><CommonPrefixes><Prefix>a%20b/e/</Prefix></CommonPrefixes>\
             <NextContinuationToken>n=&amp;</NextContinuationToken></ListBucketResult>";
         let page = parse(body, b"a b/").expect("a page");
         let object = Listed {
             name: b"c+d".to_vec(),
             size: Some(7),
             modified: Some((1_767_323_045, 500_000_000)),
+            tag: Some(tag_fingerprint("x")),
         };
         let folder = Listed { name: b"e/".to_vec(), ..Listed::default() };
         assert_eq!(page.entries, [object, folder]);

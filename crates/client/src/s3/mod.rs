@@ -25,6 +25,7 @@ use credentials::Chain;
 use signer::Signer;
 
 pub use credentials::{Keys, ProfileFiles, Profiles, Source};
+pub(crate) use listing::tag_fingerprint;
 pub use listing::{Listed, ListedPage, Pages};
 pub(crate) use location::suffix;
 pub use location::{AddressingStyle, BadLocation, Location};

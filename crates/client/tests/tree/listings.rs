@@ -76,7 +76,7 @@ fn a_page_that_a_script_fills_is_told() {
 
 #[test]
 fn listings_for_programs_tell_more() {
-    let fact = |size, modified, mode| EntryFacts { size, modified, mode };
+    let fact = |size, modified, mode| EntryFacts { size, modified, mode, tag: None };
     let facts = |media_type, body: &[u8]| {
         let entries = listing(media_type, body).entries.into_iter();
         entries.map(|entry| (entry.path, entry.is_folder, entry.facts)).collect::<Vec<_>>()

@@ -29,6 +29,7 @@ impl<'a> Download<'_, 'a> {
                 resumed_at: self.resumed_at,
                 connections: self.connections,
                 was_here,
+                version: self.version,
                 facts: self.facts,
                 tls: self.tls,
             }),

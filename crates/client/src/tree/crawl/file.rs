@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +14,12 @@ use url::Url;
 
 use super::state::Task;
 use super::worker::Worker;
+use crate::download::interpret::Version;
+use crate::download::version_attr;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::OpenResponse;
+use crate::s3::tag_fingerprint;
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
@@ -38,7 +42,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             };
             // Apache says nothing of the length of an empty file unless it sends it.
             if facts.size.is_some() {
-                if self.is_here(path, facts).map_err(failed(Action::Writing))? {
+                if self.is_here(task, facts).map_err(failed(Action::Writing))? {
                     return Ok(());
                 }
                 asks = false;
@@ -57,7 +61,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             return Ok(());
         }
         let facts = completed(&answer.response, task.entry.facts);
-        if asks && self.is_here(path, facts).map_err(failed(Action::Writing))? {
+        if asks && self.is_here(task, facts).map_err(failed(Action::Writing))? {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
@@ -108,14 +112,25 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
-        dest.set_named_attributes(path, facts.mode, facts.modified).map_err(failed)
+        dest.set_named_attributes(path, facts.mode, facts.modified).map_err(failed)?;
+        if let Ok(file) = dest.open_file(path) {
+            record_version(task, &file, done.version.as_ref());
+        }
+        Ok(())
     }
 
     /// Checks whether a file is here already; a different one is an error if it is to be kept.
-    fn is_here(&mut self, path: &[u8], facts: EntryFacts) -> Result<bool, Errno> {
-        let dest = &self.crawl.dest;
+    fn is_here(&mut self, task: &Task, facts: EntryFacts) -> Result<bool, Errno> {
+        let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let is_here = match (facts.size, facts.modified) {
-            (Some(size), Some(modified)) => dest.has(path, size, modified)?,
+            (Some(size), Some(modified)) => {
+                let has = dest.has(path, size, modified)?;
+                let is_other = has && is_other_version(task, || dest.open_file(path));
+                if is_other && dest.if_exists == IfExists::Stays {
+                    return Err(Errno::EXIST);
+                }
+                has && !is_other
+            }
             _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
             _ => match dest.stat(path)? {
                 Some(stat) => dest.refuse_to_replace(path, &stat).map(|()| false)?,
@@ -203,6 +218,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         tree.spend(bytes - reported);
         DestFolder::set_exact_attributes(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
+        record_version(task, atomic.file(), Version::of(&answer.response).as_ref());
         if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
             dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
         }
@@ -214,6 +230,21 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             self.keep(answer.connection, &answer.response);
         }
         Ok(())
+    }
+}
+
+/// Checks whether a file here is known to be another version than the listing has: two versions can
+/// have one size and one time, as listings of stores tell times to the second.
+fn is_other_version(task: &Task, open: impl FnOnce() -> Result<File, Errno>) -> bool {
+    let Some(listed) = task.entry.facts.tag else { return false };
+    let recorded = open().ok().and_then(|file| version_attr::load(&file, &task.entry.url));
+    matches!(recorded, Some(Version::Tag(tag)) if tag_fingerprint(&tag) != listed)
+}
+
+/// Records which version a file is that has its size and time, where listings have versions.
+fn record_version(task: &Task, file: &File, version: Option<&Version>) {
+    if let (Some(_), Some(version)) = (task.entry.facts.tag, version) {
+        version_attr::store(file, &task.entry.url, version);
     }
 }
 

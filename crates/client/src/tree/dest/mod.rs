@@ -4,6 +4,7 @@
 //! (openat2(2)); what is created has a single name in such a folder.
 
 mod links;
+mod partial;
 mod placed;
 
 use std::ffi::OsStr;
@@ -24,7 +25,6 @@ use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
 pub use self::placed::ignores_case;
-use super::paths::PARTIAL;
 use super::write_log::WriteLog;
 use crate::download::keep_mode;
 
@@ -289,40 +289,10 @@ impl DestFolder {
         Self::set_exact_attributes(&file, mode, modified)
     }
 
-    /// Opens or creates the partial file, which a later process can resume.
-    pub(super) fn open_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
-        self.within(path, |parent, name| {
-            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
-            let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
-            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
-                .map_err(|error| errno(&error))
-        })
-    }
-
-    /// Checks whether the partial file has the first `done` bytes of a file of this size and time,
-    /// and not those of a later one: then this file would have its name.
-    pub(super) fn has_partial(
-        &self,
-        path: &[u8],
-        size: u64,
-        modified: (i64, u32),
-        done: u64,
-    ) -> bool {
-        let found = self.within(path, |parent, name| {
-            let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-            let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
-            let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
-            Ok(has_bytes && !named.is_ok_and(|named| is_same(&named, size, modified)))
-        });
-        found.unwrap_or(false)
-    }
-
-    /// Removes the partial file.
-    pub(super) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
-        self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            outcome => outcome,
-        })
+    /// Opens a file to look at it.
+    pub(super) fn open_file(&self, path: &[u8]) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        open_beneath(self.root.as_fd(), path, flags).map(File::from)
     }
 
     /// Returns what happens to an existing file of the name.

@@ -134,7 +134,7 @@ impl Object {
             Mode::Octal(text) => Some(u32::from_str_radix(&text, 8).ok()? & 0o777),
         });
         let size = self.size.filter(|_| !is_folder);
-        Some((link, is_folder, EntryFacts { size, modified, mode }))
+        Some((link, is_folder, EntryFacts { size, modified, mode, tag: None }))
     }
 }
 

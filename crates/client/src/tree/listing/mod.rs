@@ -47,7 +47,8 @@ impl Listing {
         let mut url = base.clone();
         let end = if is_folder { "/" } else { "" };
         url.set_path(&format!("{}{}{end}", base.path(), encode_segment(name)));
-        let facts = EntryFacts { size: listed.size, modified: listed.modified, mode: None };
+        let Listed { size, modified, tag, .. } = *listed;
+        let facts = EntryFacts { size, modified, mode: None, tag };
         self.entries.push(ListingEntry { path, url, is_folder, facts });
     }
 }
@@ -65,7 +66,7 @@ pub struct ListingEntry {
     pub facts: EntryFacts,
 }
 
-/// What JSON listings have about a file.
+/// What listings for programs have about a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFacts {
     /// Its length.
@@ -74,6 +75,8 @@ pub struct EntryFacts {
     pub modified: Option<(i64, u32)>,
     /// Its permissions.
     pub mode: Option<u32>,
+    /// What its entity tag is compared by.
+    pub tag: Option<u64>,
 }
 
 /// Reads the listing of the folder at `base`; `None` if the media type cannot be one.

@@ -1,0 +1,50 @@
+//! The partial file of a folder, in which a large file of an archive is put together until it gets its
+//! name.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, statat, unlinkat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+
+use super::{DestFolder, errno, is_same};
+use crate::tree::paths::PARTIAL;
+
+impl DestFolder {
+    /// Opens or creates the partial file, which a later process can resume.
+    pub(in crate::tree) fn open_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
+        self.within(path, |parent, name| {
+            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
+            let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
+            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
+                .map_err(|error| errno(&error))
+        })
+    }
+
+    /// Checks whether the partial file has the first `done` bytes of a file of this size and time,
+    /// and not those of a later one: then this file would have its name.
+    pub(in crate::tree) fn has_partial(
+        &self,
+        path: &[u8],
+        size: u64,
+        modified: (i64, u32),
+        done: u64,
+    ) -> bool {
+        let found = self.within(path, |parent, name| {
+            let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+            let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
+            let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
+            Ok(has_bytes && !named.is_ok_and(|named| is_same(&named, size, modified)))
+        });
+        found.unwrap_or(false)
+    }
+
+    /// Removes the partial file.
+    pub(in crate::tree) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
+        self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            outcome => outcome,
+        })
+    }
+}
