@@ -66,7 +66,7 @@ pub struct CopyTotals {
     pub copied_again: u64,
     /// Further names that were copied because they could not be linked.
     pub links_copied: u64,
-    /// The same by file systems.
+    /// The copied files by file systems.
     pub systems: Vec<BetweenSystems>,
     /// What the threads cost.
     pub usage: Usage,

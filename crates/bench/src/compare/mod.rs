@@ -15,11 +15,11 @@ pub struct Comparison {
     records: [Record; 2],
     relative: bool,
     percent: f64,
-    /// Of one record and of the other, in the order of the new one.
+    /// The cells that both records have, in the order of the new one.
     pub(super) lines: Vec<Line>,
-    /// What is in the old one only, and in the new one only.
+    /// The cells that only the old record has, and those that only the new one has.
     pub(super) alone: [Vec<String>; 2],
-    /// What was different besides the program.
+    /// The differences besides the program.
     pub(super) doubts: Vec<String>,
 }
 
@@ -28,9 +28,9 @@ pub struct Comparison {
 pub(super) struct Line {
     pub(super) label: String,
     pub(super) metric: &'static Metric,
-    /// Of what each of both medians is: of the old and of the new.
+    /// The medians of the old and of the new record.
     pub(super) medians: [f64; 2],
-    /// How many times the old one the new one is.
+    /// The new value as a multiple of the old one.
     pub(super) interval: Interval,
     pub(super) verdict: Verdict,
 }

@@ -19,7 +19,7 @@ pub(crate) struct Description {
     pub(crate) saturates: bool,
     /// Whether sizes are those of folders, which were not typed.
     pub(crate) whole_folders: bool,
-    /// From where to where bytes are moved.
+    /// Source and target of the bytes.
     pub(crate) subject: fn(&Record) -> String,
     /// How the table is to be read.
     pub(crate) caption: fn(&Record) -> String,
@@ -30,16 +30,17 @@ pub(crate) struct Description {
 /// Whose processor time counts on a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cpu {
-    /// That of the whole process, where a peer of which nothing else is known takes part.
+    /// The processor time of the whole process, in scenarios with peers, of which nothing else is
+    /// known.
     Process,
-    /// That of the process, or of the thread where the bench itself does the work.
+    /// The processor time of the process, or of the thread where the bench itself does the work.
     ProcessOrThread,
-    /// That of the thread that moved the bytes.
+    /// The processor time of the thread that moved the bytes.
     Thread,
 }
 
 impl Description {
-    /// Of a record whose scenario was not looked up.
+    /// The description of a record whose scenario was not looked up.
     pub(crate) const NONE: Self = Self {
         name: "",
         command: "",

@@ -15,7 +15,7 @@ pub(crate) struct Metric {
     pub(crate) short: &'static str,
     /// Whose it is; none if it is of the whole.
     pub(crate) whose: Option<SampleSide>,
-    /// In what it is shown.
+    /// The unit in which it is shown.
     pub(crate) unit: Unit,
     /// Which direction is the better one; none if neither is.
     pub(crate) aim: Option<Preference>,
@@ -249,7 +249,7 @@ pub(crate) const MACHINE: Metric = metric! {
     |record, sample| Some(requested(sample)?.machine_s? / answered(record, sample)?)
 };
 
-/// The same for each GiB.
+/// Processor time of server, load and interrupts for each GiB.
 pub(crate) const MACHINE_PER_GIB: Metric = Metric {
     title: "Processor time of the whole machine for each GiB",
     of: |_, sample| {

@@ -277,7 +277,7 @@ pub(crate) struct Thread {
     pub(crate) major_faults: u64,
     /// System calls that moved bytes or tried to.
     pub(crate) calls: u64,
-    /// The same by mechanism, with the bytes moved.
+    /// Those calls by mechanism, with the bytes moved.
     pub(crate) mechanisms: Vec<MechanismReceipt>,
     /// Bytes copied between user and kernel space.
     pub(crate) user_space_bytes: u64,

@@ -36,10 +36,10 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Served {
-    /// Of `serve`: requests, one after the other on each connection. Of `serve_handshakes`:
-    /// connections with one request each.
+    /// Requests, one after the other on each connection (`serve`), or connections with one request
+    /// each (`serve_handshakes`).
     Requests(Load),
-    /// Of `scale`: requests, and what they did to the server's memory.
+    /// Requests, and the memory that the server took for them (`scale`).
     Scale {
         load: Load,
         /// The server's memory before the first of them.
@@ -47,7 +47,7 @@ pub(crate) enum Served {
         /// The memory while they were being answered.
         busy: Memory,
     },
-    /// Of `serve_fairness`: requests for a hot file, alone and while large ones are streamed.
+    /// Requests for a hot file, alone and while large ones are streamed (`serve_fairness`).
     Fairness {
         /// Without others.
         alone: Load,
@@ -56,11 +56,11 @@ pub(crate) enum Served {
         /// Bytes of the large files that arrived meanwhile.
         streamed_bytes: u64,
     },
-    /// Of `origin`: a cache in front of an origin.
+    /// A cache in front of an origin (`origin`).
     Origin(OriginFound),
-    /// Of `hostile`: a good client, while bad ones are connected.
+    /// A good client, while bad ones are connected (`hostile`).
     Hostile(Hostile),
-    /// Of `serve_idle`: very many connections at once.
+    /// Very many connections at once (`serve_idle`).
     Idle {
         /// The server's memory after one request.
         start: Memory,
@@ -68,7 +68,7 @@ pub(crate) enum Served {
         idle: Memory,
         /// The memory with the slow downloads in addition.
         slow: Memory,
-        /// Then: from connecting to the end of a small response.
+        /// The latency of a small response then, from connecting to its end.
         answers: Latency,
     },
 }
@@ -147,7 +147,7 @@ pub(crate) struct RangesFound {
     pub(crate) origin_bytes: u64,
     /// Until half of them had their first byte.
     pub(crate) first_s: f64,
-    /// The same at the origin itself.
+    /// Until half of the requests to the origin itself had their first byte.
     pub(crate) direct_first_s: f64,
 }
 

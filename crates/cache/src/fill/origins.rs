@@ -32,7 +32,7 @@ pub(crate) struct Origins {
 struct Origin {
     /// Its URL, without a slash at the end.
     base: String,
-    /// The same without user name and password.
+    /// Its URL without user name and password.
     shown: Arc<str>,
     has_credentials: bool,
     /// The URL of its bucket, if it is an object store.

@@ -98,7 +98,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// All but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The same, but for the slash.
+/// The characters of [`RESERVED`] without the slash.
 const PATH: &AsciiSet = &RESERVED.remove(b'/');
 
 /// What stands for the digest of a body that is not read for the signature.

@@ -31,7 +31,7 @@ pub(crate) struct FileModes {
     pub(crate) first: u32,
     /// The mode that it gets in the end.
     mode: u32,
-    /// That mode if it does not get the ACL of its original.
+    /// The mode that it gets in the end without the ACL of its original.
     without_acl: u32,
     /// Whether its owner or group has to be changed.
     is_foreign: bool,

@@ -26,7 +26,7 @@ use super::version::Version;
 /// file must stay unchanged for 100 ms, on a loaded machine for up to 300 ms.
 #[derive(Debug, Default)]
 pub struct WriterCheck {
-    /// The same file on another open file description.
+    /// The checked file, on another open file description.
     description: Option<OwnedFd>,
     /// The version in which the last check left no dirty page.
     clean: Option<Version>,

@@ -32,7 +32,7 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     /// The fields that belong to the representation, each with its line end.
     pub(crate) fields: Vec<u8>,
-    /// The same before `fields`, as they were written for an earlier response.
+    /// Fields before `fields`, as they were written for an earlier response.
     pub(crate) rendered: Option<Arc<[u8]>>,
     pub(crate) body: Body,
     /// The length of the body in bytes; `None` if it is known only at the end.

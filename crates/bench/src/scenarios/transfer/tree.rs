@@ -139,5 +139,5 @@ impl Tree<'_> {
     }
 }
 
-/// From where all of them download.
+/// The server from which all of them download.
 const SERVER: ServerKind = ServerKind::Underpass(&[]);

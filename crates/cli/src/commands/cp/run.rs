@@ -63,7 +63,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
 }
 
 /// Returns the name of the backup that a forced copy of a file onto itself makes, as coreutils does.
-/// That copy has no backup itself.
+/// The backup itself gets no backup.
 fn own_backup(
     args: &CpArgs,
     options: &mut CopyOptions,

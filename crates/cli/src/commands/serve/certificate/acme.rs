@@ -209,7 +209,7 @@ fn directory(text: &str) -> Result<Url> {
 }
 
 /// Returns the folder for what outlives the process: that of the service manager, or of the user.
-/// Of several of the manager, the last; the first may be served.
+/// If the manager has several, it is the last one, because the first may be served.
 fn default_folder() -> Option<PathBuf> {
     let folders = env::var_os("STATE_DIRECTORY").filter(|folders| !folders.is_empty());
     let of_service = folders.and_then(|folders| env::split_paths(&folders).last());

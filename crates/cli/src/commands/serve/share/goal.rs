@@ -62,7 +62,7 @@ struct MechanismCount {
 #[derive(Debug, Default)]
 struct Coverage {
     whole: u64,
-    /// From where to where, in order, without overlaps.
+    /// Begin and end of each part in bytes, in order and without overlaps.
     parts: Vec<(u64, u64)>,
 }
 

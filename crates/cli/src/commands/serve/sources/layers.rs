@@ -321,7 +321,7 @@ fn is_settable(argument: &Arg) -> bool {
     !TYPED.contains(&argument.get_id().as_str())
 }
 
-/// Of these only one can be given.
+/// The options that exclude each other because each chooses mechanisms.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
 
 /// A certificate is made, there are files of one, or an authority issues it: of these sources only one
