@@ -71,6 +71,16 @@ pub struct Received {
     pub outcome: Result<(), ReceiveError>,
 }
 
+/// The file of a body, and what has been moved into it.
+struct BodySink<'s> {
+    file: &'s File,
+    /// The place of the first byte of the body in the file.
+    at: u64,
+    options: ReceiveOptions<'s>,
+    on_progress: &'s mut (dyn FnMut(&Progress) + Send),
+    report: Report,
+}
+
 /// The receiving half of a non-blocking connection.
 #[derive(Debug)]
 pub struct Incoming<'a, S> {
@@ -293,42 +303,28 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Received {
         let own_pipes = PipePool::default();
-        let receive_options = ReceiveOptions {
+        let options = ReceiveOptions {
             pipes: Some(receive_options.pipes.unwrap_or(&own_pipes)),
             ..*receive_options
         };
-        let mut report = Report::default();
+        let mut sink = BodySink { file, at, options, on_progress, report: Report::default() };
         let outcome = match framing {
-            BodyFraming::Length(len) => {
-                self.data(Some(len), file, at, &receive_options, on_progress, &mut report)
-            }
-            BodyFraming::UntilEnd => {
-                self.data(None, file, at, &receive_options, on_progress, &mut report)
-            }
-            BodyFraming::Chunked => {
-                self.chunks(file, at, &receive_options, on_progress, &mut report)
-            }
+            BodyFraming::Length(len) => self.data(Some(len), &mut sink),
+            BodyFraming::UntilEnd => self.data(None, &mut sink),
+            BodyFraming::Chunked => self.chunks(&mut sink),
         };
-        Received { report, outcome }
+        Received { report: sink.report, outcome }
     }
 
     /// Moves the data of a chunked body.
-    fn chunks(
-        &mut self,
-        file: &File,
-        at: u64,
-        receive_options: &ReceiveOptions<'_>,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
-        report: &mut Report,
-    ) -> Result<(), ReceiveError> {
+    fn chunks(&mut self, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
         let mut chunks = Chunked::default();
-        let mut done = 0_u64;
         while let Some(len) = self.chunk(&mut chunks)? {
-            if receive_options.limit.is_some_and(|limit| len > limit - done.min(limit)) {
+            let limit = sink.options.limit;
+            if limit.is_some_and(|limit| len > limit.saturating_sub(sink.report.bytes())) {
                 return Err(ReceiveError::TooLong);
             }
-            self.data(Some(len), file, at + done, receive_options, on_progress, report)?;
-            done += len;
+            self.data(Some(len), sink)?;
         }
         Ok(())
     }
@@ -353,16 +349,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Moves `len` bytes, or all up to the end, and adds what was done to `report`.
-    fn data(
-        &mut self,
-        len: Option<u64>,
-        file: &File,
-        at: u64,
-        receive_options: &ReceiveOptions<'_>,
-        on_progress: &mut (dyn FnMut(&Progress) + Send),
-        report: &mut Report,
-    ) -> Result<(), ReceiveError> {
+    /// Moves `len` bytes, or all up to the end, behind those that are in the sink.
+    fn data(&mut self, len: Option<u64>, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
+        let BodySink { file, at, options: receive_options, on_progress, report } = sink;
         let before = report.bytes();
         let here = len.map_or(self.ahead.len(), |len| {
             usize::try_from(len).unwrap_or(usize::MAX).min(self.ahead.len())
@@ -404,7 +393,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if receive_options.reserve && limit.is_none() {
             options = options.reserve();
         }
-        match Transfer::new(chain, Sink::of(file)?.at(at)).options(options).run() {
+        match Transfer::new(chain, Sink::of(&**file)?.at(*at + before)).options(options).run() {
             Ok(done) => {
                 report.add(&done);
                 if limit.is_some() { Err(ReceiveError::TooLong) } else { Ok(()) }
