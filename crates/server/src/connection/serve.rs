@@ -426,7 +426,7 @@ impl<'a> Connection<'a> {
 
     /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
-        let response = Response::error(status, detail, false, false);
+        let response = Response::error(status, detail);
         let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
         Next::Reject(Box::new(exchange))
     }
@@ -434,7 +434,7 @@ impl<'a> Connection<'a> {
     /// Refuses a request for anything but the health check, over a connection of the reserve.
     fn refuse_connection(&self, bytes: &[u8], started: Instant) -> Next<'a> {
         self.worker.shared.metrics.worker(self.worker.index).connection_refused();
-        let mut response = Response::error(503, TOO_MANY_DETAIL, false, false).unlogged();
+        let mut response = Response::error(503, TOO_MANY_DETAIL).unlogged();
         response.add_field("Retry-After", RETRY_LATER);
         let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
         Next::Reject(Box::new(exchange))

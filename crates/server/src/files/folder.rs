@@ -13,6 +13,7 @@ use crate::files::resume;
 use crate::files::root::Root;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
 use crate::listing::make::{Pieces, list};
+use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
@@ -82,14 +83,14 @@ pub(crate) fn requested(
 
 /// Answers with the listing as a page, as JSON, or as plain names.
 pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Response {
-    let (is_gzipped, is_chunked) = (task.what.is_gzipped, task.what.is_chunked);
+    let packing = task.what.packing;
     let client = ClientNet::of(ctx.peer.address());
     let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
     };
     let is_page = head.media_type == Format::Html.media_type();
-    let mut response = text(head, pieces, is_gzipped, is_chunked);
+    let mut response = text(head, pieces, packing);
     response.add_field("Vary", "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode");
     if is_page {
         response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
@@ -123,20 +124,18 @@ pub(crate) fn request(
         may: may(ctx, path),
         user: ctx.user.clone(),
         is_partial: ctx.is_partial,
-        is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
-        is_chunked: ctx.request.minor_version > 0,
+        packing: Packing {
+            is_gzipped: acceptable(&ctx.request).any(|coding| coding == Coding::Gzip),
+            is_chunked: ctx.request.minor_version > 0,
+        },
         properties: None,
         readme: None,
     }
 }
 
 /// Returns the response with the text of a listing.
-pub(crate) fn text(
-    head: ListingHead,
-    pieces: Option<Pieces>,
-    is_gzipped: bool,
-    is_chunked: bool,
-) -> Response {
+pub(crate) fn text(head: ListingHead, pieces: Option<Pieces>, packing: Packing) -> Response {
+    let Packing { is_gzipped, is_chunked } = packing;
     let is_stream = pieces.is_some();
     let len = pieces.as_ref().filter(|_| !is_chunked).and_then(Pieces::len);
     let body = match pieces {

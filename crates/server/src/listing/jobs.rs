@@ -10,6 +10,7 @@ use underpass_cache::FolderListing;
 use underpass_dav::request::Propfind;
 use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry, Readme};
 
+use crate::listing::pack::Packing;
 use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
@@ -63,10 +64,7 @@ pub(crate) struct ListingRequest {
     pub(crate) user: Option<Arc<str>>,
     /// Whether only names that lead to something the user may read are listed.
     pub(crate) is_partial: bool,
-    /// Whether the client prefers a text that is compressed by gzip.
-    pub(crate) is_gzipped: bool,
-    /// Whether the listing is made and sent in chunks (RFC 9112, section 7.1).
-    pub(crate) is_chunked: bool,
+    pub(crate) packing: Packing,
     /// The properties that are listed, for [`Format::Multistatus`](underpass_listing::Format).
     pub(crate) properties: Option<Arc<Propfind>>,
     /// The README of a folder of an object store, for its page.

@@ -69,11 +69,11 @@ pub(crate) async fn list(
             let permit = Arc::clone(&listings.streams).try_acquire_owned();
             let _permit = permit.map_err(|_| Errno::AGAIN)?;
             let site = Arc::clone(&site);
-            let packer = Some(packer(&folder.request, false));
+            let packer = Some(Packer::new(folder.request.packing, false));
             Pieces::Own(Box::new(Stream { site, client, folder, unsorted: None, packer, _permit }))
         }
     };
-    if key.1.is_chunked {
+    if key.1.packing.is_chunked {
         return Ok((head, Some(pieces)));
     }
     Ok((head, Some(pieces.gather(listings.memory.reserve(client)).await?)))
@@ -228,10 +228,11 @@ fn answer_waiters(
         return answer_all(waiters, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
-        let outcome = write(prepared, packer(&folder.request, true), &mut held).map(|pieces| {
-            let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
-            (head, Text::Shared(watch::channel(made).1))
-        });
+        let outcome =
+            write(prepared, Packer::new(folder.request.packing, true), &mut held).map(|pieces| {
+                let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
+                (head, Text::Shared(watch::channel(made).1))
+            });
         return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
     }
     let longest = longest_packed(prepared.longest().unwrap_or(u64::MAX));
@@ -241,7 +242,7 @@ fn answer_waiters(
     let made = PartialListing { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
-    let (mut len, mut packer) = (0, packer(&folder.request, false));
+    let (mut len, mut packer) = (0, Packer::new(folder.request.packing, false));
     let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
@@ -287,11 +288,6 @@ fn write(
     prepared.write(&mut |piece| keep(packer.pack(piece)))?;
     keep(packer.finish())?;
     Ok(pieces)
-}
-
-/// Returns the packer of a requested listing.
-fn packer(request: &ListingRequest, is_short: bool) -> Packer {
-    Packer::new(request.is_gzipped, request.is_chunked, is_short)
 }
 
 /// Calls `use_it` with the requested listing of a folder.

@@ -2,5 +2,5 @@
 
 pub(crate) mod jobs;
 pub(crate) mod make;
-mod pack;
+pub(crate) mod pack;
 pub(crate) mod store;

@@ -5,6 +5,15 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use underpass_protocol::chunked::chunk;
 
+/// How the text of a listing is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Packing {
+    /// Whether the client prefers a text that is compressed by gzip.
+    pub(crate) is_gzipped: bool,
+    /// Whether the listing is made and sent in chunks (RFC 9112, section 7.1).
+    pub(crate) is_chunked: bool,
+}
+
 /// Takes the pieces of one listing.
 #[derive(Debug)]
 pub(super) struct Packer {
@@ -24,12 +33,12 @@ struct Gzip {
 }
 
 impl Packer {
-    /// Creates a packer that compresses and frames as requested. A text that `is_short` is compressed
-    /// well, because most of it are styles and scripts; a longer one fast.
-    pub(super) fn new(is_gzipped: bool, is_chunked: bool, is_short: bool) -> Self {
+    /// Creates a packer that compresses and frames as requested. A text that `is_short` is
+    /// compressed well, because most of it are styles and scripts; a longer one fast.
+    pub(super) fn new(packing: Packing, is_short: bool) -> Self {
         let level = if is_short { Compression::default() } else { Compression::fast() };
         let gzip = Gzip { level, deflate: None, crc: Crc::new(), has_begun: false };
-        Self { gzip: is_gzipped.then_some(gzip), is_chunked }
+        Self { gzip: packing.is_gzipped.then_some(gzip), is_chunked: packing.is_chunked }
     }
 
     /// Returns what can be sent after one more piece; `None` if that is nothing yet.
@@ -113,8 +122,11 @@ mod tests {
 
     use super::*;
 
-    fn packed(pieces: &[&[u8]], is_gzipped: bool, is_chunked: bool) -> Vec<Vec<u8>> {
-        let mut packer = Packer::new(is_gzipped, is_chunked, pieces.len() < 3);
+    const PLAIN: Packing = Packing { is_gzipped: false, is_chunked: false };
+    const GZIPPED: Packing = Packing { is_gzipped: true, ..PLAIN };
+
+    fn packed(pieces: &[&[u8]], packing: Packing) -> Vec<Vec<u8>> {
+        let mut packer = Packer::new(packing, pieces.len() < 3);
         let mut packed = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             packed.extend(packer.pack(piece.to_vec()));
@@ -133,15 +145,15 @@ mod tests {
             (0..100_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for pieces in [&[b"one".as_slice(), b"", b"two"][..], &[&noise, &noise], &[]] {
             let whole = pieces.concat();
-            assert_eq!(packed(pieces, false, false).concat(), whole);
-            let compressed = packed(pieces, true, false);
+            assert_eq!(packed(pieces, PLAIN).concat(), whole);
+            let compressed = packed(pieces, GZIPPED);
             assert!(compressed.iter().all(|piece| !piece.is_empty()));
             let compressed = compressed.concat();
             assert!(compressed.len() as u64 <= longest_packed(whole.len() as u64));
             let mut read = Vec::new();
             let read_to_end = flate2::read::GzDecoder::new(&*compressed).read_to_end(&mut read);
             assert!(read_to_end.is_ok() && read == whole);
-            for chunk in packed(pieces, true, true) {
+            for chunk in packed(pieces, Packing { is_chunked: true, ..GZIPPED }) {
                 assert!(!chunk.starts_with(b"0\r\n"));
             }
         }

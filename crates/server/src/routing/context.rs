@@ -18,9 +18,8 @@ use crate::server::sites::local::Selection;
 use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
-use underpass_protocol::request::negotiate::wants_html;
+use underpass_protocol::request::Request;
 use underpass_protocol::request::target::Target;
-use underpass_protocol::request::{Method, Request};
 
 /// One request that is being answered.
 pub(crate) struct RequestContext<'a> {
@@ -100,15 +99,13 @@ impl<'a> RequestContext<'a> {
 
     /// Returns an error in the form that the client understands.
     pub(crate) fn error(&self, status: u16, detail: &str) -> Response {
-        let is_head = self.request.method == Method::Head;
-        let wants_html = wants_html(&self.request);
         let settings = self.settings();
         let target = Target::parse(self.request.target, settings.path_prefix.as_bytes());
-        let ways = match target {
-            Ok(target) if wants_html && settings.lists_folders() => navigation_links(&target),
+        let navigation_links = match target {
+            Ok(target) if settings.lists_folders() => navigation_links(&target),
             _ => Vec::new(),
         };
-        Response::error_with_links(status, detail, wants_html, is_head, &ways)
+        Response::error_for(&self.request, status, detail, &navigation_links)
     }
 
     /// Returns whether the client is on this machine, and no proxy here says that it has forwarded

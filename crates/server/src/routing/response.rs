@@ -16,6 +16,8 @@ use crate::listing::make::Pieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
 use crate::server::settings::SiteSettings;
+use underpass_protocol::request::negotiate::wants_html;
+use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::plan::PlannedBody;
 use underpass_protocol::response::resumption::Download;
 use underpass_transport::tls::EncryptedBy;
@@ -242,22 +244,27 @@ impl Response {
         response
     }
 
-    /// Creates an error response for people.
-    pub(crate) fn error(status: u16, detail: &str, wants_html: bool, is_head: bool) -> Self {
-        Self::error_with_links(status, detail, wants_html, is_head, &[])
+    /// Creates an error response in plain text, for a request that is not known or whose body is
+    /// not read.
+    pub(crate) fn error(status: u16, detail: &str) -> Self {
+        let (fields, text) = error_page(status, detail, false, &[]);
+        let len = Some(text.len() as u64);
+        Self::new(status, fields, Body::Memory(text.into()), len)
     }
 
-    /// Creates an error response for people with links to where they can go on.
-    pub(crate) fn error_with_links(
+    /// Creates an error response in the form that the client of a request prefers.
+    pub(crate) fn error_for(
+        request: &Request<'_, '_>,
         status: u16,
         detail: &str,
-        wants_html: bool,
-        is_head: bool,
-        ways: &[(String, &str)],
+        navigation_links: &[(String, &str)],
     ) -> Self {
-        let (fields, page) = error_page(status, detail, wants_html, ways);
+        let (fields, page) = error_page(status, detail, wants_html(request), navigation_links);
         let len = Some(page.len() as u64);
-        let body = if is_head { Body::Nothing } else { Body::Memory(page.into()) };
+        let body = match request.method {
+            Method::Head => Body::Nothing,
+            _ => Body::Memory(page.into()),
+        };
         Self::new(status, fields, body, len)
     }
 

@@ -12,7 +12,6 @@ use crate::server::sites::site::Site;
 use crate::uploads::received::IncompleteBody;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
-use underpass_protocol::request::negotiate::wants_html;
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::upload::{Limits, Problem};
 use underpass_transport::incoming::ReceiveError;
@@ -46,13 +45,13 @@ impl Refusal {
 
     /// Returns the response, in the form that the client understands.
     pub(crate) fn response(&self, request: &Request) -> Response {
-        let is_head = request.method == Method::Head;
         let mut response = match self.problem {
             Some(problem) => {
                 let text = problem.to_string().into_bytes();
+                let is_head = request.method == Method::Head;
                 Response::memory(self.status, Problem::MEDIA_TYPE, text, is_head)
             }
-            None => Response::error(self.status, &self.detail, wants_html(request), is_head),
+            None => Response::error_for(request, self.status, &self.detail, &[]),
         };
         for (name, value) in &self.fields {
             response.add_field(name, value);
@@ -178,7 +177,7 @@ pub(crate) fn limits(changes: &Changes) -> Limits {
 /// Returns the response if there are more uploads than the server has threads for.
 pub(crate) fn too_many() -> Response {
     // The body is not awaited, because it may come slowly.
-    let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
+    let mut response = Response::error(503, TRY_AGAIN).closing();
     response.add_field("Retry-After", RETRY_SOON);
     response
 }

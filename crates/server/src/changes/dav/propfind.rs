@@ -115,7 +115,7 @@ async fn entries(
     let query = ListingQuery { format: Format::Multistatus, ..ListingQuery::default() };
     let mut what = folder::request(ctx, path, query, false);
     what.properties = Some(request);
-    let (is_gzipped, is_chunked) = (what.is_gzipped, what.is_chunked);
+    let packing = what.packing;
     let client = ClientNet::of(ctx.peer.address());
     let task = ListTask { folder: FolderSource::Disk(folder), what };
     let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
@@ -123,7 +123,7 @@ async fn entries(
         Ok((_, None)) => return ctx.error(500, ""),
         Err(error) => return ctx.failed(&error),
     };
-    let mut response = folder::text(head, Some(pieces), is_gzipped, is_chunked);
+    let mut response = folder::text(head, Some(pieces), packing);
     response.status = 207;
     response
 }
