@@ -248,19 +248,19 @@ pub(super) const HOSTILE: Description = Description {
     },
     metrics: &[
         &metric! {
-            "alone-p50": "Latency of the good client", "p50 alone", Seconds, Table,
+            "alone-p50": "Latency of half of the requests of a good client, alone", "p50 alone", Seconds, Table,
             |_, sample| Some(alone(sample)?.p50_s)
         },
         &metric! {
-            "beside-p50": "Latency of the good client", "p50 beside", Seconds, Table,
+            "beside-p50": "Latency of half of the requests of a good client beside bad ones", "p50 beside", Seconds, Table,
             |_, sample| Some(beside(sample)?.p50_s)
         },
         &metric! {
-            "alone-p99": "Latency of the good client", "p99 alone", Seconds, Table,
+            "alone-p99": "Latency of 99 of 100 requests of a good client, alone", "p99 alone", Seconds, Table,
             |_, sample| Some(alone(sample)?.p99_s)
         },
         &metric! {
-            "floor": "Latency of the good client", "p99 floor", Seconds, Table,
+            "floor": "Latency of 99 of 100 requests of a good client beside the load alone", "p99 floor", Seconds, Table,
             |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)
         },
         &metric! {
@@ -269,16 +269,16 @@ pub(super) const HOSTILE: Description = Description {
             |_, sample| Some(beside(sample)?.p99_s)
         },
         &metric! {
-            "slowdown": "Latency of the good client", "beside/alone", Times, Table,
+            "slowdown": "Latency beside bad clients, as a multiple of that alone", "beside/alone", Times, Table,
             |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
         },
         &metric! {
-            "failed": "Connections of bad clients", "failed", Count, Table,
+            "failed": "Requests of a good client that failed beside bad ones", "failed", Count, Table,
             |_, sample| Some(hostile(sample)?.beside.failed as f64)
         }
         .aimless(),
         &metric! {
-            "memory-start": "Connections of bad clients", "memory", Bytes, Table,
+            "memory-start": "Resident memory before bad clients come", "memory", Bytes, Table,
             |_, sample| Some(hostile(sample)?.start_bytes as f64)
         }
         .aimless(),
@@ -291,12 +291,12 @@ pub(super) const HOSTILE: Description = Description {
         .of_side(SampleSide::Measured),
         &SERVER_BUSY,
         &metric! {
-            "open": "Connections of bad clients", "open", Count, Table,
+            "open": "Connections that bad clients have open at the end", "open", Count, Table,
             |_, sample| Some(f64::from(hostile(sample)?.open))
         }
         .aimless(),
         &metric! {
-            "begun": "Connections of bad clients", "begun", Count, Table,
+            "begun": "Connections that bad clients have begun", "begun", Count, Table,
             |_, sample| Some(hostile(sample)?.begun as f64)
         }
         .aimless(),
