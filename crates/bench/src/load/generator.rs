@@ -45,6 +45,13 @@ pub(crate) struct RequestSpec {
     pub(crate) class: Class,
 }
 
+impl RequestSpec {
+    /// Creates the request for a file of the site by its name.
+    pub(crate) fn of(name: &str, size: u64, class: Class) -> Self {
+        Self { path: format!("/{name}"), size, class }
+    }
+}
+
 /// Peers that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {

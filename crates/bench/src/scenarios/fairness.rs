@@ -152,7 +152,7 @@ impl Fairness<'_> {
     /// Opens the connections that request the hot file.
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
-        let hot = RequestSpec { path: format!("/{HOT}"), size, class: Class::Hot };
+        let hot = RequestSpec::of(HOT, size, Class::Hot);
         for _ in 0..self.fixture.setting.connections {
             generator.join(host, &hot, None)?;
         }
@@ -165,7 +165,7 @@ impl Fairness<'_> {
             let (name, size) = (cold(index), self.stream_bytes());
             let file = File::open(self.fixture.site.file(&name))?;
             let follower = (!self.is_warm).then(|| DropBehind::new(file, size));
-            let spec = RequestSpec { path: format!("/{name}"), size, class: Class::Stream };
+            let spec = RequestSpec::of(&name, size, Class::Stream);
             generator.join(host, &spec, follower)?;
         }
         Ok(())

@@ -129,7 +129,7 @@ impl Scenario for Requests<'_> {
 impl Requests<'_> {
     fn requesting(&self, size: u64) -> Requesting<'_> {
         Requesting {
-            spec: RequestSpec { path: format!("/{FILE}"), size, class: Class::Hot },
+            spec: RequestSpec::of(FILE, size, Class::Hot),
             connections: connections(&self.fixture.setting, size),
             reconnects: self.reconnects,
             fixture: &self.fixture,

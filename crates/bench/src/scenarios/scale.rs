@@ -117,9 +117,8 @@ impl Scenario for Scale<'_> {
 
 impl Scale<'_> {
     fn requesting(&self, cell: &Cell) -> Requesting<'_> {
-        let path = format!("/{}", name(cell.size));
         Requesting {
-            spec: RequestSpec { path, size: cell.size, class: Class::Hot },
+            spec: RequestSpec::of(&name(cell.size), cell.size, Class::Hot),
             connections: cell.connections.unwrap_or(1),
             reconnects: false,
             fixture: &self.0,

@@ -95,8 +95,7 @@ impl Scenario for Cold<'_> {
             for index in 0..cell.connections.unwrap_or(1) {
                 let file = File::open(self.fixture.site.file(&name(index)))?;
                 let follower = Some(DropBehind::new(file, self.size));
-                let path = format!("/{}", name(index));
-                let spec = RequestSpec { path, size: self.size, class: Class::Hot };
+                let spec = RequestSpec::of(&name(index), self.size, Class::Hot);
                 generator.join(host, &spec, follower)?;
             }
             let start = server.memory();

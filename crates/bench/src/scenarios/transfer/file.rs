@@ -105,9 +105,8 @@ impl Benchmark for GetArgs {
         };
         let commands = programs.commands(words, |_| server.clone());
         let transfers = Transfers { server: Some(self.from), commands, ..Transfers::default() };
-        let baseline = Variant::plain(Contender::Curl);
         let direction = Direction::Get(server);
-        measure(direction, &self.sizes, transfers, programs, &self.common, baseline, context)
+        measure(direction, &self.sizes, transfers, programs, &self.common, context)
     }
 }
 
@@ -122,9 +121,7 @@ impl Benchmark for PutArgs {
             |contender| Direction::Put.words(contender, "http://SERVER/", Path::new("SOURCE"));
         let commands = programs.commands(words, |contender| server(contender, None));
         let transfers = Transfers { commands, ..Transfers::default() };
-        let baseline = Variant::plain(Contender::CurlToNginx);
-        let common = &self.common;
-        measure(Direction::Put, &self.sizes, transfers, programs, common, baseline, context)
+        measure(Direction::Put, &self.sizes, transfers, programs, &self.common, context)
     }
 }
 
@@ -134,16 +131,16 @@ fn measure(
     transfers: Transfers,
     programs: Programs,
     common: &ClientArgs,
-    baseline: Variant,
     context: &Context<'_>,
 ) -> Result<Record> {
     // Source and target.
     let room = largest(sizes).saturating_mul(2);
     let (plan, fixture) = common.open(sizes, room, transfers, programs, context)?;
-    let about = match direction {
-        Direction::Get(_) => &GET,
-        Direction::Put => &PUT,
+    let (about, baseline) = match direction {
+        Direction::Get(_) => (&GET, Contender::Curl),
+        Direction::Put => (&PUT, Contender::CurlToNginx),
     };
+    let baseline = Variant::plain(baseline);
     plan.measure(about, &mut Moved { fixture, direction }, baseline, context)
 }
 
