@@ -1,36 +1,79 @@
 //! Signals that are meant for the program but reach its tracer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::trace::Signals;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 
-/// The traced processes, by number, with their parents.
+/// The traced processes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ProcessTree(Arc<Mutex<BTreeMap<u32, u32>>>);
+pub(super) struct ProcessTree(Arc<Mutex<Family>>);
+
+#[derive(Debug, Default)]
+struct Family {
+    /// The processes, by number, with their parents.
+    parents: BTreeMap<u32, u32>,
+    /// The signals that were passed to a process and have not reached it yet.
+    passed: Vec<(u32, Signal)>,
+}
 
 impl ProcessTree {
     /// Notes that a process has begun.
     pub(super) fn came(&self, process: u32, parent: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(process, parent);
+        self.lock().parents.insert(process, parent);
     }
 
-    /// Notes that a process has ended.
+    /// Notes that a signal has reached a process.
+    pub(super) fn received(&self, process: u32, number: i32) {
+        self.lock().passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
+    }
+
+    /// Notes that a process has ended. Signals that it was about to end before they reached it go
+    /// to those that it leaves.
     pub(super) fn left(&self, process: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&process);
+        let mut family = self.lock();
+        family.parents.remove(&process);
+        let missed: Vec<Signal> = family
+            .passed
+            .extract_if(.., |(pid, _)| *pid == process)
+            .map(|(_, signal)| signal)
+            .collect();
+        let heirs = family.parents.iter().filter(|(_, parent)| **parent == process);
+        for heir in heirs.map(|(pid, _)| *pid).collect::<Vec<_>>() {
+            for signal in &missed {
+                family.pass(heir, *signal, false);
+            }
+        }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Family> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Family {
     /// Returns the processes whose parents are not traced: the program itself and, after its end,
     /// those that it has left, such as a daemon.
     fn eldest(&self) -> Vec<u32> {
-        let family = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        family
+        self.parents
             .iter()
-            .filter(|(_, parent)| !family.contains_key(parent))
+            .filter(|(_, parent)| !self.parents.contains_key(parent))
             .map(|(pid, _)| *pid)
             .collect()
+    }
+
+    /// Sends a signal, unless its receiver already has it.
+    fn pass(&mut self, process: u32, signal: Signal, is_from_terminal: bool) {
+        let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
+        // The keys of a terminal signal a whole process group.
+        if is_from_terminal && getpgid(Some(pid)) == Ok(getpgrp()) {
+            return;
+        }
+        self.passed.push((process, signal));
+        // The process may have ended.
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -44,26 +87,19 @@ pub(super) fn pass_on(family: &ProcessTree) {
     thread::spawn(move || {
         while let Ok((number, is_from_terminal)) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
+            let mut family = family.lock();
             for pid in family.eldest() {
-                pass(pid, signal, is_from_terminal);
+                family.pass(pid, signal, is_from_terminal);
             }
         }
     });
 }
 
-/// Sends a signal, unless its receiver already has it.
-fn pass(pid: u32, signal: Signal, is_from_terminal: bool) {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    // The keys of a terminal signal a whole process group.
-    if is_from_terminal && getpgid(Some(pid)) == Ok(getpgrp()) {
-        return;
-    }
-    // The process may have ended.
-    let _ = kill_process(pid, signal);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -72,10 +108,27 @@ mod tests {
         for (pid, parent) in [(10, 1), (11, 10), (12, 11), (13, 10)] {
             family.came(pid, parent);
         }
-        assert_eq!(family.eldest(), [10]);
+        assert_eq!(family.lock().eldest(), [10]);
         family.left(10);
-        assert_eq!(family.eldest(), [11, 13]);
+        assert_eq!(family.lock().eldest(), [11, 13]);
         family.left(11);
-        assert_eq!(family.eldest(), [12, 13]);
+        assert_eq!(family.lock().eldest(), [12, 13]);
+    }
+
+    #[test]
+    fn a_signal_that_its_receiver_misses_goes_to_those_that_it_leaves() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = ProcessTree::default();
+        // It ends before its signal reaches it; the one before has.
+        let parent = 0;
+        family.came(parent, 1);
+        family.came(child.id(), parent);
+        family.lock().passed.extend([(parent, Signal::KILL), (parent, Signal::TERM)]);
+        family.received(parent, Signal::KILL.as_raw());
+        family.left(parent);
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+        assert_eq!(family.lock().passed, [(child.id(), Signal::TERM)]);
+        family.left(child.id());
+        assert!(family.lock().passed.is_empty());
     }
 }

@@ -108,7 +108,12 @@ impl<'f> Tracer<'f> {
         match stop {
             Stop::Exec => self.became_another(tid),
             Stop::Filter | Stop::Call => self.called(tid)?,
-            Stop::Signal(number) => signal = number,
+            Stop::Signal(number) => {
+                signal = number;
+                if let Some(thread) = self.threads.get(&tid) {
+                    self.family.received(thread.process, number);
+                }
+            }
             Stop::Halt => how = Some(Resume::Listen),
             Stop::Attached | Stop::Birth => {}
         }
