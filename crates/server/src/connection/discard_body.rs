@@ -58,11 +58,17 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     // Until then a lack of progress counts as that of the response.
     peer.set_activity(Activity::Sending, Instant::now());
     let mut skipped = 0;
+    // A client that is sending may pause, and has not read the response yet.
+    let mut sending_until = None;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
         match timeout(LINGER_INTERVAL, read_more(worker, peer, &mut bytes)).await {
             Ok(Ok(0) | Err(_)) => return,
-            Ok(Ok(read)) => skipped += read as u64,
+            Ok(Ok(read)) => {
+                skipped += read as u64;
+                sending_until = Some(Instant::now() + MAX_PAUSE);
+            }
+            Err(_) if sending_until.is_some_and(|end| Instant::now() < end) => {}
             Err(_) if peer.acknowledged() == peer.written.get() => {
                 // The client has everything, and its time for sending more is over.
                 sleep(LINGER_INTERVAL).await;
@@ -121,3 +127,7 @@ pub(crate) const MAX_REFUSED: u64 = 64 << 20;
 
 /// The interval at which a lingering connection is checked for unread data at the client.
 const LINGER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time without a byte after which a client that was still sending is believed to have ended,
+/// as `lingering_timeout` of nginx.
+const MAX_PAUSE: Duration = Duration::from_secs(5);

@@ -348,6 +348,18 @@ fn who_sends_everything_before_listening_hears_the_refusal() {
 }
 
 #[test]
+fn who_pauses_while_sending_hears_the_refusal_too() {
+    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(1000)).start();
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Content-Length: 3000000"]));
+    for _ in 0..3 {
+        client.send(pattern(1_000_000));
+        std::thread::sleep(std::time::Duration::from_millis(700));
+    }
+    assert_eq!(client.reply().status, 413);
+}
+
+#[test]
 fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
     let server = open_site().start();
     let mut client = server.connect();
