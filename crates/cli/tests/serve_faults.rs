@@ -227,7 +227,8 @@ fn no_byte_of_a_large_file_is_read_or_written() {
     };
     assert!(is_all(sum(&["sendfile"]).cast_unsigned()), "{large:?}");
     let others = ["read", "pread64", "readv", "write", "send", "sendto", "sendmsg", "writev"];
-    assert!(sum(&others) < 1024, "{large:?}");
+    // The head, and the lines of the log, which another thread writes.
+    assert!(sum(&others) < 4096, "{large:?}");
     let small = calls(&stage.trace(), "/small?again");
     let moving: Vec<_> = small.iter().filter(|(_, bytes)| *bytes >= 4000).collect();
     assert!(
