@@ -64,11 +64,12 @@ impl AcmeError {
         }
     }
 
-    /// Returns whether the authority was not asked, or could not work: it has not counted that.
+    /// Returns whether the authority was not asked, could not work, or has not looked at the order
+    /// because of a nonce (RFC 8555 6.5): it has not counted that.
     pub(crate) fn is_uncounted(&self) -> bool {
         match self {
             Self::Folder { .. } | Self::Network(_) => true,
-            Self::Refused { status, .. } => *status >= 500,
+            Self::Refused { status, kind, .. } => *status >= 500 || kind == "badNonce",
             Self::TimedOut | Self::Protocol(_) | Self::Certificate(_) => false,
         }
     }
@@ -109,6 +110,27 @@ impl From<instant_acme::Error> for AcmeError {
                 Err(error) => Self::Protocol(one_line(&error.to_string())),
             },
             error => Self::Protocol(one_line(&error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_of_an_order_is_not_counted() {
+        for (kind, status, is_uncounted) in [
+            ("badNonce", 400, true),
+            ("serverInternal", 500, true),
+            ("malformed", 400, false),
+            ("rateLimited", 429, false),
+        ] {
+            let problem = format!(
+                r#"{{"type": "urn:ietf:params:acme:error:{kind}", "detail": "x", "status": {status}}}"#
+            );
+            let problem = serde_json::from_str(&problem).unwrap();
+            assert_eq!(AcmeError::refused(None, &problem).is_uncounted(), is_uncounted, "{kind}");
         }
     }
 }
