@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use rig::{folder, names, noise_file, run};
+use rig::{folder, free_port, names, noise_file, run};
 
 #[test]
 fn each_wrong_input_is_one_line_with_its_exit_code() {
@@ -23,7 +23,7 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
     symlink("loop", at("loop")).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let closed = format!("127.0.0.1:{}", free_port());
     let here = folder.path().to_str().unwrap();
 
     let cases: &[(&[&str], i32, &[&str])] = &[

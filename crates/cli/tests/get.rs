@@ -16,7 +16,8 @@ use rustix::fs::{CWD, FileType};
 use tempfile::TempDir;
 
 use rig::{
-    Finished, Running, bytes_by, folder, has, names, noise, noise_file, run, underpass, until,
+    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, run, underpass,
+    until,
 };
 
 const LEN: usize = 40 << 20;
@@ -128,7 +129,7 @@ fn a_file_arrives_with_its_bytes_its_name_and_its_time() {
 fn other_servers_are_asked_as_well() {
     let (served, place) = (folder(), folder());
     noise_file(served.path(), "file", LEN);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut servers = Vec::new();
     if has("python3") {
         let mut python = Command::new("python3");
@@ -136,7 +137,7 @@ fn other_servers_are_asked_as_well() {
         python.arg(served.path());
         servers.push((python, port));
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     if has("nginx") {
         let own = place.path().display();
         let conf = format!(
@@ -421,7 +422,7 @@ fn the_guide_tells_every_option() {
 #[test]
 fn nobody_at_the_address_is_told_at_once() {
     // Nobody listens on a port that was just given back.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let url = format!("http://127.0.0.1:{port}/x/");
     let place = folder();
     fs::write(place.path().join("file"), "bytes").unwrap();

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, until};
+use rig::{Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, until};
 
 /// A server, what it has, and a place for what is sent and remembered.
 struct Stage {
@@ -267,7 +267,7 @@ fn nginx(stage: &Path) -> Option<(Running, String)> {
     if !has("nginx") {
         return None;
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let at = stage.display();
     fs::create_dir(stage.join("root")).unwrap();
     // Its workers may run as somebody else.
@@ -334,7 +334,7 @@ fn rclone(root: &Path) -> Option<(Running, String)> {
     if !has("rclone") {
         return None;
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let mut command = Command::new("rclone");
     command.args(["serve", "webdav", "--addr", &address, "--config", "/dev/null"]).arg(root);

@@ -5,14 +5,13 @@
 mod rig;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, until};
+use rig::{Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, until};
 
 const LEN: usize = 40 << 20;
 
@@ -28,7 +27,7 @@ impl Stage {
     fn new() -> Self {
         let (served, own) = (folder(), folder());
         let source = noise_file(own.path(), "source", LEN);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         Self { served, own, source, port }
     }
 

@@ -8,9 +8,13 @@
 pub mod mounts;
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -118,15 +122,34 @@ pub fn skip(reason: &str) {
     let _ = writeln!(terminal, "skipped: {reason}");
 }
 
-/// Returns a port on loopback that was free a moment ago.
+/// Returns a port on loopback that is free, and that no other call returns while this process lasts,
+/// on the whole machine: tests run side by side, and a server that finds its port taken by that of
+/// another test would leave both with one server.
+///
+/// The port is not one of those that the kernel chooses for connections (`ip(7)`,
+/// `ip_local_port_range`), as long as these have not been changed.
 ///
 /// # Panics
 ///
-/// If none is.
+/// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let count = PORTS.end - PORTS.start;
+    let start = RandomState::new().hash_one(0) % u64::from(count);
+    let mut candidates = (PORTS.start..PORTS.end).cycle().skip(start as usize).take(count.into());
+    let port = candidates.find(|port| {
+        let name = format!("underpass-test-port-{port}");
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let Ok(reservation) = UnixListener::bind_addr(&address) else { return false };
+        // It lasts as long as the process.
+        std::mem::forget(reservation);
+        TcpListener::bind(("127.0.0.1", *port)).is_ok()
+    });
+    port.expect("a free port")
 }
+
+/// The ports for the servers of tests.
+const PORTS: Range<u16> = 10_000..32_000;
 
 /// Waits until a port on loopback accepts connections.
 ///
@@ -176,3 +199,16 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// The longest wait, far longer than any operation in a test takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::free_port;
+
+    #[test]
+    fn no_port_is_returned_twice() {
+        let ports: HashSet<_> = (0..500).map(|_| free_port()).collect();
+        assert_eq!(ports.len(), 500);
+    }
+}

@@ -5,14 +5,14 @@ use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::rig::{Finished, Running, noise, run, underpass, until};
+use crate::rig::{Finished, Running, free_port, noise, run, underpass, until};
 
 /// What must be the same at both ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts a server that gets its port by `command`, and waits until it answers.
     pub(crate) fn start(command: impl FnOnce(u16) -> Command) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut command = command(port);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap();

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-use crate::rig::{folder, has, underpass, until};
+use crate::rig::{folder, free_port, has, underpass, until};
 
 /// A server with a log. Ended when dropped.
 pub(crate) struct Peer {
@@ -21,7 +21,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     fn start(name: &'static str, command: impl FnOnce(u16, &Path) -> Command) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let state = folder();
         let mut command = command(port, state.path());
         let log = fs::File::create(state.path().join("log")).unwrap();

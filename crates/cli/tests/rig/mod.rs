@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub use underpass_testkit::{folder, names, noise, noise_file, skip, wait_until as until};
+pub use underpass_testkit::{
+    folder, free_port, names, noise, noise_file, skip, wait_until as until,
+};
 
 /// The program.
 pub fn underpass() -> Command {
