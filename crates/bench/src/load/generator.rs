@@ -116,15 +116,15 @@ impl<'a> LoadGenerator<'a> {
         self.reconnects = Some(host.clone());
     }
 
-    /// Sends requests for this time; drops earlier counts, but continues with the pending
-    /// responses.
+    /// Sends requests for this time, and on a busy machine until the server has sent something; drops
+    /// earlier counts, but continues with the pending responses.
     pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
         self.tallies = [Tally::new(), Tally::new()];
         let start = Instant::now();
         let (mut now, mut heard) = (start, start);
         let mut events = Vec::with_capacity(EVENTS);
         let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        while now.duration_since(start) < time {
+        while now.duration_since(start) < time || heard == start {
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&moment)) {
                 Err(Errno::INTR) => {}
