@@ -51,7 +51,7 @@ pub use chain::{
 pub use error::{Error, errno, hint};
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers, session};
 pub use mechanisms::{
-    Mechanism, PipePool, Policy, Refusal, SMALL_TRANSFER, UnknownMechanism, Wait,
+    DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,
 };
 pub use report::{Decline, Declined, Report, Tally};
 pub use size::{Grouped, NotASize, Size};

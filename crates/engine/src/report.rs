@@ -6,7 +6,7 @@ use underpass_sys::Usage;
 
 use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
-use crate::mechanisms::step::Refusal;
+use crate::mechanisms::step::DeclineReason;
 
 /// Bytes moved, and the system calls that moved them or tried to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Decline {
     /// What was declined.
     pub what: Declined,
     /// What the kernel answered.
-    pub refusal: Refusal,
+    pub refusal: DeclineReason,
     /// How many bytes the sink had when it was first declined.
     pub at: u64,
     /// How often it was declined with the same answer: at most once for each segment.

@@ -22,7 +22,7 @@ use injection::{Call, advance_a_turn, advance_to_the_end, refusing};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use underpass_engine::{
-    Capabilities, Chain, Decline, Declined, Error, Mechanism, Options, Policy, Refusal, Sink,
+    Capabilities, Chain, Decline, DeclineReason, Declined, Error, Mechanism, Options, Policy, Sink,
     Source, Status, Transfer, errno,
 };
 
@@ -183,10 +183,10 @@ impl Case {
     }
 }
 
-fn refusal(answer: u32) -> Refusal {
+fn refusal(answer: u32) -> DeclineReason {
     match answer {
-        0 => Refusal::Nothing,
-        errno => Refusal::Errno(Errno::from_raw_os_error(errno.cast_signed())),
+        0 => DeclineReason::Nothing,
+        errno => DeclineReason::Errno(Errno::from_raw_os_error(errno.cast_signed())),
     }
 }
 
@@ -459,7 +459,7 @@ fn files_of_two_file_systems_are_sent_instead_of_copied() {
     let sink = tempfile::tempfile_in(elsewhere).unwrap();
     let report =
         Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap()).run().unwrap();
-    let refusal = Refusal::Errno(Errno::XDEV);
+    let refusal = DeclineReason::Errno(Errno::XDEV);
     let expected = [Mechanism::Reflink, Mechanism::CopyFileRange].map(|mechanism| Decline {
         what: Declined::Mechanism(mechanism),
         refusal,
@@ -482,7 +482,7 @@ fn a_file_system_that_cannot_share_blocks_says_so() {
     let report =
         Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap()).run().unwrap();
     assert_eq!(report.declined()[0].what, Declined::Mechanism(Mechanism::Reflink));
-    assert_eq!(report.declined()[0].refusal, Refusal::Errno(Errno::OPNOTSUPP));
+    assert_eq!(report.declined()[0].refusal, DeclineReason::Errno(Errno::OPNOTSUPP));
     assert_eq!(movers(&report), [Mechanism::CopyFileRange]);
 }
 

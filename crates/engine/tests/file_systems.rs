@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use scratch::pattern;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{
-    Declined, Error, Integrity, Mechanism, Options, Policy, Refusal, Report, Sink, Source, Transfer,
+    DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source,
+    Transfer,
 };
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -38,7 +39,7 @@ fn copy(from: &Path, to: &Path, options: Options<'_>) -> Result<Report, Error> {
 }
 
 /// The declines of a report, as name and errno.
-fn declines(report: &Report) -> Vec<(&'static str, Refusal)> {
+fn declines(report: &Report) -> Vec<(&'static str, DeclineReason)> {
     report.declined().iter().map(|decline| (decline.what.name(), decline.refusal)).collect()
 }
 
@@ -56,7 +57,7 @@ fn each_file_system_copies_in_the_cheapest_way_it_has() {
             assert_eq!(declines(&report), [], "{kind:?}");
         } else {
             assert_eq!(report.by(Mechanism::CopyFileRange).bytes, LEN as u64, "{kind:?}");
-            let refused = Refusal::Errno(Errno::OPNOTSUPP);
+            let refused = DeclineReason::Errno(Errno::OPNOTSUPP);
             assert_eq!(declines(&report), [("reflink", refused)], "{kind:?}");
         }
 
@@ -64,7 +65,7 @@ fn each_file_system_copies_in_the_cheapest_way_it_has() {
         let required = copy(&from, &to, Options::default().policy(policy));
         assert_eq!(required.is_ok(), shares_blocks(kind), "{kind:?}");
         if let Err(error) = required {
-            let errno = Refusal::Errno(Errno::OPNOTSUPP);
+            let errno = DeclineReason::Errno(Errno::OPNOTSUPP);
             assert!(matches!(error, Error::Declined { refusal, .. } if refusal == errno));
         }
     }
@@ -100,7 +101,11 @@ fn a_range_that_is_not_aligned_to_blocks_is_copied() {
         let (source, sink) = (File::open(&from).unwrap(), File::create(&to).unwrap());
         let range = Source::of(&source).unwrap().at(100).len(300_000);
         let report = Transfer::new(range, Sink::of(&sink).unwrap().at(7)).run().unwrap();
-        assert_eq!(declines(&report), [("reflink", Refusal::Errno(Errno::INVAL))], "{kind:?}");
+        assert_eq!(
+            declines(&report),
+            [("reflink", DeclineReason::Errno(Errno::INVAL))],
+            "{kind:?}"
+        );
         assert_eq!(report.by(Mechanism::CopyFileRange).bytes, 300_000, "{kind:?}");
         let copied = fs::read(&to).unwrap();
         assert_eq!(copied[..7], [0; 7]);
@@ -121,7 +126,11 @@ fn between_two_file_systems_sendfile_copies() {
             let refused = declines(&report);
             assert_eq!(refused.len(), 2, "{pair}: {refused:?}");
             assert_eq!(refused[0].0, "reflink", "{pair}");
-            assert_eq!(refused[1], ("copy_file_range", Refusal::Errno(Errno::XDEV)), "{pair}");
+            assert_eq!(
+                refused[1],
+                ("copy_file_range", DeclineReason::Errno(Errno::XDEV)),
+                "{pair}"
+            );
             assert_eq!(report.by(Mechanism::Sendfile).bytes, LEN as u64, "{pair}");
             assert!(fs::read(&sink).unwrap() == pattern(LEN), "{pair}");
         }
@@ -143,7 +152,7 @@ fn a_snapshot_is_taken_where_blocks_can_be_shared() {
         assert_eq!(report.integrity(), Integrity::Detect, "{kind:?}");
         let decline = report.declined()[0];
         assert_eq!(decline.what, Declined::Integrity(Integrity::Snapshot), "{kind:?}");
-        assert_eq!(decline.refusal, Refusal::Errno(Errno::OPNOTSUPP), "{kind:?}");
+        assert_eq!(decline.refusal, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
     }
 }
 

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use scratch::{Held, Scratch, Shell, assert_reset, pattern, shell, tcp_pair, wait_until};
 use underpass_engine::{
-    Declined, Error, Integrity, Mechanism, Options, Policy, Refusal, Report, Sink, Source, Status,
-    Transfer, Wait,
+    DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source,
+    Status, Transfer, Wait,
 };
 use underpass_testkit::is_root;
 use underpass_testkit::mounts::{FileSystem, Mounted};
@@ -305,14 +305,14 @@ fn assert_lease_refused(file: &File, errno: Errno) {
     let decline = report.declined()[0];
     assert_eq!(decline.what, Declined::Integrity(Integrity::Lease));
     assert_eq!(decline.what.name(), "lease");
-    assert_eq!(decline.refusal, Refusal::Errno(errno));
+    assert_eq!(decline.refusal, DeclineReason::Errno(errno));
     assert_eq!((decline.at, decline.times), (0, 1));
     assert_eq!(report.integrity(), Integrity::Detect);
 
     let error = send(Policy::Require(Mechanism::ReadWrite)).unwrap_err();
     assert_eq!(error.bytes(), 0);
     let Error::IntegrityDeclined { level, refusal, .. } = error else { panic!("{error:?}") };
-    assert_eq!((level, refusal), (Integrity::Lease, Refusal::Errno(errno)));
+    assert_eq!((level, refusal), (Integrity::Lease, DeclineReason::Errno(errno)));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_file_system_that_cannot_share_blocks_has_its_files_watched_instead() {
         assert_eq!(error.report().integrity(), Integrity::Detect);
         let decline = error.report().declined()[0];
         assert_eq!(decline.what, Declined::Integrity(Integrity::Snapshot));
-        assert_eq!(decline.refusal, Refusal::Errno(Errno::OPNOTSUPP), "{kind:?}");
+        assert_eq!(decline.refusal, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
     }
 }
 

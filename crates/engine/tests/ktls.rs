@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
-use underpass_engine::ktls::{self, Cipher, Direction, Keys, Record, Version};
+use underpass_engine::ktls::{self, Cipher, KeyDirection, RecordKeys, TlsRecord, TlsVersion};
 use underpass_engine::{
     Chain, Error, Integrity, Mechanism, Options, Policy, RecordKind, Report, Sink, Source,
     TlsTransport, Transfer,
@@ -26,7 +26,7 @@ use underpass_engine::{
 fn pair() -> Option<(TcpStream, TcpStream)> {
     let (near, far) = sending_pair()?;
     ktls::attach(&far).unwrap();
-    ktls::install(&far, Direction::Receive, &keys(&[1; 16])).unwrap();
+    ktls::install(&far, KeyDirection::Receive, &keys(&[1; 16])).unwrap();
     Some((near, far))
 }
 
@@ -40,16 +40,16 @@ fn sending_pair() -> Option<(TcpStream, TcpStream)> {
         }
         attached => attached.unwrap(),
     }
-    ktls::install(&near, Direction::Send, &keys(&[1; 16])).unwrap();
+    ktls::install(&near, KeyDirection::Send, &keys(&[1; 16])).unwrap();
     near.set_nodelay(true).unwrap();
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     Some((near, far))
 }
 
 /// Fixed keys.
-fn keys(key: &[u8]) -> Keys<'_> {
-    let (version, cipher) = (Version::Tls13, Cipher::Aes128Gcm);
-    Keys { version, cipher, key, iv: &[2; 12], sequence: 0 }
+fn keys(key: &[u8]) -> RecordKeys<'_> {
+    let (version, cipher) = (TlsVersion::Tls13, Cipher::Aes128Gcm);
+    RecordKeys { version, cipher, key, iv: &[2; 12], sequence: 0 }
 }
 
 /// What a session of TLS does for a transfer, as far as it goes without one.
@@ -71,7 +71,7 @@ impl Glue {
             return if message == CLOSE_NOTIFY { Ok(RecordKind::End) } else { Err(Errno::PROTO) };
         }
         if message == KEY_UPDATE {
-            ktls::install(socket, Direction::Receive, &keys(&OTHER_KEY))?;
+            ktls::install(socket, KeyDirection::Receive, &keys(&OTHER_KEY))?;
         }
         self.messages.lock().unwrap().push(message);
         Ok(RecordKind::Control)
@@ -94,8 +94,8 @@ impl TlsTransport for Glue {
     fn receive(&self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
         loop {
             match ktls::receive(socket, &mut [0], true)? {
-                Record { kind: ktls::DATA, len: 0 } => return Err(Errno::CONNABORTED),
-                Record { kind: ktls::DATA, .. } => {
+                TlsRecord { kind: ktls::DATA, len: 0 } => return Err(Errno::CONNABORTED),
+                TlsRecord { kind: ktls::DATA, .. } => {
                     return ktls::receive(socket, buffer, false).map(|record| record.len);
                 }
                 _ if self.take(socket)? == RecordKind::End => return Ok(0),
@@ -169,12 +169,12 @@ fn everything_is_data_on_a_socket_without_keys() {
     let (mut near, far) = ktls::loopback_pair().unwrap();
     near.write_all(b"plain").unwrap();
     let mut buffer = [0; 16];
-    let all = Record { kind: ktls::DATA, len: 5 };
+    let all = TlsRecord { kind: ktls::DATA, len: 5 };
     assert_eq!(ktls::receive(&far, &mut buffer, true), Ok(all));
     assert_eq!(ktls::receive(&far, &mut buffer, false), Ok(all));
     assert_eq!(&buffer[..5], b"plain");
     drop(near);
-    let end = Record { kind: ktls::DATA, len: 0 };
+    let end = TlsRecord { kind: ktls::DATA, len: 0 };
     assert_eq!(ktls::receive(&far, &mut buffer, false), Ok(end));
 }
 
@@ -185,12 +185,12 @@ fn an_alert_is_distinguished_from_data() {
     assert_eq!(ktls::send_record(&near, 21, &[1, 0]), Ok(2));
     near.write_all(b"more").unwrap();
     let mut buffer = [0; 16];
-    let data = Record { kind: ktls::DATA, len: 4 };
+    let data = TlsRecord { kind: ktls::DATA, len: 4 };
     assert_eq!(ktls::receive(&far, &mut buffer, true), Ok(data));
     assert_eq!(ktls::receive(&far, &mut buffer, false), Ok(data));
     assert_eq!(&buffer[..4], b"data");
-    assert_eq!(ktls::receive(&far, &mut buffer, true), Ok(Record { kind: 21, len: 2 }));
-    assert_eq!(ktls::receive(&far, &mut buffer, false), Ok(Record { kind: 21, len: 2 }));
+    assert_eq!(ktls::receive(&far, &mut buffer, true), Ok(TlsRecord { kind: 21, len: 2 }));
+    assert_eq!(ktls::receive(&far, &mut buffer, false), Ok(TlsRecord { kind: 21, len: 2 }));
     assert_eq!(buffer[..2], [1, 0]);
     far.read_exact(&mut buffer[..4]).unwrap();
     assert_eq!(&buffer[..4], b"more");
@@ -200,7 +200,7 @@ fn an_alert_is_distinguished_from_data() {
 fn a_record_of_another_key_is_refused() {
     let Some((mut near, far)) = sending_pair() else { return };
     ktls::attach(&far).unwrap();
-    ktls::install(&far, Direction::Receive, &keys(&OTHER_KEY)).unwrap();
+    ktls::install(&far, KeyDirection::Receive, &keys(&OTHER_KEY)).unwrap();
     near.write_all(b"data").unwrap();
     assert_eq!(ktls::receive(&far, &mut [0; 16], false), Err(Errno::BADMSG));
 }
@@ -208,7 +208,7 @@ fn a_record_of_another_key_is_refused() {
 #[test]
 fn what_the_probe_finds_passes_the_self_test() {
     let support = ktls::probe().unwrap();
-    for version in Version::ALL {
+    for version in TlsVersion::ALL {
         for cipher in Cipher::ALL {
             let outcome = ktls::self_test(version, cipher);
             let is_supported = support.supports(version, cipher).is_ok();
@@ -294,7 +294,7 @@ fn keys_are_changed_where_the_kernel_can() {
         let bytes = pattern(60_000);
         near.write_all(&bytes[..30_000]).unwrap();
         ktls::send_record(&near, HANDSHAKE, &KEY_UPDATE).unwrap();
-        let changed = ktls::install(&near, Direction::Send, &keys(&OTHER_KEY));
+        let changed = ktls::install(&near, KeyDirection::Send, &keys(&OTHER_KEY));
         if !ktls::probe().unwrap().can_change_keys() {
             assert_eq!(changed, Err(Errno::BUSY));
             let (outcome, got) = receive(&far, &Glue::default(), policy);

@@ -17,8 +17,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
-    Chain, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Refusal, Report, Sink,
-    Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,
+    Chain, DeclineReason, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Report,
+    Sink, Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,
 };
 use underpass_testkit::{is_root, skip};
 
@@ -224,7 +224,7 @@ fn reports_add_up() {
     assert_eq!(sum.usage(), Some(first.usage().unwrap() + second.usage().unwrap()));
     let [decline] = sum.declined() else { panic!("{:?}", sum.declined()) };
     assert_eq!((decline.what.name(), decline.at, decline.times), ("sendfile", 0, 2));
-    assert_eq!(decline.refusal, Refusal::Errno(Errno::INVAL));
+    assert_eq!(decline.refusal, DeclineReason::Errno(Errno::INVAL));
 
     let mut later = Report::default();
     let header = Chain::<File>::new().bytes(&b"header"[..]);
@@ -419,7 +419,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         Transfer::new(Source::of(&file).unwrap(), Sink::of(dev_null()).unwrap()).run().unwrap()
     };
     let report = || Box::new(moved.clone());
-    let errno = |errno| Refusal::Errno(errno);
+    let errno = |errno| DeclineReason::Errno(errno);
     let errors = [
         (Error::Cancelled { report: report() }, "interrupted after 1,048,576 bytes"),
         (

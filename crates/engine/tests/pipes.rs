@@ -17,7 +17,8 @@ use ends::{Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking}
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use underpass_engine::{
-    Declined, Error, Mechanism, Options, PipePool, Policy, Refusal, Sink, Source, Status, Transfer,
+    DeclineReason, Declined, Error, Mechanism, Options, PipePool, Policy, Sink, Source, Status,
+    Transfer,
 };
 
 const LEN: usize = 3 << 20;
@@ -142,7 +143,7 @@ fn without_descriptors_left_splice_is_declined() {
     feeder.join().unwrap();
     let declined = report.declined()[0];
     assert_eq!(declined.what, Declined::Mechanism(Mechanism::Splice));
-    assert_eq!(declined.refusal, Refusal::Errno(Errno::MFILE));
+    assert_eq!(declined.refusal, DeclineReason::Errno(Errno::MFILE));
     assert_eq!(movers(&report), [Mechanism::ReadWrite]);
     let mut got = Vec::new();
     std::io::Seek::rewind(&mut sink).unwrap();

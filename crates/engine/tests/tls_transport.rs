@@ -28,8 +28,8 @@ use rustix::net::sockopt;
 use toys::{KernelToy, Toy, bytes_of, records_of};
 use underpass_engine::Mechanism::{Mmap, ReadWrite, Sendfile, Splice};
 use underpass_engine::{
-    Chain, Confirm, Declined, Error, Integrity, Mechanism, Options, Policy, RecordKind, Refusal,
-    Report, Sink, Source, Status, TlsTransport, Transfer, Wait,
+    Chain, Confirm, DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy,
+    RecordKind, Report, Sink, Source, Status, TlsTransport, Transfer, Wait,
 };
 
 fn to(tls: &dyn TlsTransport) -> Options<'_> {
@@ -79,7 +79,7 @@ fn what_the_kernel_cannot_encrypt_is_read_and_written() {
     let report = Transfer::new(chain, drain.sink()).options(to(&tls)).run().unwrap();
     let declined: Vec<_> = report.declined().iter().map(|d| (d.what, d.refusal, d.times)).collect();
     let by_all = [Sendfile, Splice, Mmap].map(|mechanism| {
-        (Declined::Mechanism(mechanism), Refusal::Errno(Errno::PROTONOSUPPORT), 2)
+        (Declined::Mechanism(mechanism), DeclineReason::Errno(Errno::PROTONOSUPPORT), 2)
     });
     assert_eq!(declined, by_all);
     assert_eq!(report.declined()[0].refusal.name(), "EPROTONOSUPPORT");
@@ -100,7 +100,7 @@ fn a_required_mechanism_is_declined_before_anything_is_sent() {
         let Err(Error::Declined { mechanism: by, refusal, report }) = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!((by, refusal), (mechanism, Refusal::Errno(Errno::PROTONOSUPPORT)));
+        assert_eq!((by, refusal), (mechanism, DeclineReason::Errno(Errno::PROTONOSUPPORT)));
         assert_eq!((report.bytes(), report.calls()), (0, 0));
         assert_eq!(drain.finish(0).unwrap(), []);
     }

@@ -26,7 +26,7 @@ pub fn clone_range(
         src_length: len,
         dest_offset: sink_at,
     };
-    request(sink, Request::Clone(&mut range)).map(drop)
+    request(sink, Ioctl::Clone(&mut range)).map(drop)
 }
 
 /// Returns how many bytes a socket has taken that its peer has not acknowledged (SIOCOUTQ,
@@ -36,7 +36,7 @@ pub fn clone_range(
 ///
 /// As ioctl(2); `EINVAL` for a listening socket.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
-    queued(socket, Queue::Unacknowledged)
+    queued(socket, SocketQueue::Unacknowledged)
 }
 
 /// Returns how many bytes a socket has taken that it has not even sent (SIOCOUTQNSD, tcp(7)).
@@ -45,12 +45,12 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
 ///
 /// As ioctl(2); `EINVAL` for a listening socket, and for one that is no TCP socket.
 pub fn unsent(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
-    queued(socket, Queue::Unsent)
+    queued(socket, SocketQueue::Unsent)
 }
 
-fn queued(socket: BorrowedFd<'_>, queue: Queue) -> Result<u64, Errno> {
+fn queued(socket: BorrowedFd<'_>, queue: SocketQueue) -> Result<u64, Errno> {
     let mut bytes: c_int = 0;
-    request(socket, Request::Queued(queue, &mut bytes))?;
+    request(socket, Ioctl::Queued(queue, &mut bytes))?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
@@ -93,7 +93,7 @@ pub fn release_lease(file: impl AsFd) -> Result<(), Errno> {
 }
 
 fn fcntl(fd: impl AsFd, command: c_int, argument: c_int) -> Result<c_int, Errno> {
-    request(fd.as_fd(), Request::Fcntl(command, argument))
+    request(fd.as_fd(), Ioctl::Fcntl(command, argument))
 }
 
 /// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
@@ -107,7 +107,7 @@ const F_SETSIG: c_int = 10;
 /// nor may write to, `ENOSYS` before.
 pub fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     let mut counts = CacheCounts::default();
-    request(file, Request::CacheStat(&CacheRange { offset, len }, &mut counts))?;
+    request(file, Ioctl::CacheStat(&CacheRange { offset, len }, &mut counts))?;
     Ok(counts.cached * rustix::param::page_size() as u64)
 }
 
@@ -123,7 +123,7 @@ pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Err
         return Ok(0);
     }
     let mut counts = CacheCounts::default();
-    request(file, Request::CacheStat(&CacheRange { offset, len }, &mut counts))?;
+    request(file, Ioctl::CacheStat(&CacheRange { offset, len }, &mut counts))?;
     Ok((counts.dirty + counts.written_back) * rustix::param::page_size() as u64)
 }
 
@@ -134,7 +134,7 @@ pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Err
 ///
 /// As sync_file_range(2).
 pub fn write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    request(file, Request::WriteBack).map(drop)
+    request(file, Ioctl::WriteBack).map(drop)
 }
 
 /// Limits the bytes that a socket sends per second (`SO_MAX_PACING_RATE`, socket(7)).
@@ -162,7 +162,7 @@ pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno>
 ///
 /// As setsockopt(2).
 pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption, value: &[u8]) -> Result<(), Errno> {
-    request(socket, Request::SetOption(option, value)).map(drop)
+    request(socket, Ioctl::SetOption(option, value)).map(drop)
 }
 
 /// Options of sockets whose values hold no address.
@@ -217,24 +217,24 @@ struct CacheCounts {
 
 /// A request to the kernel about one descriptor, with the argument type that it is defined for.
 #[derive(Debug)]
-enum Request<'a> {
+enum Ioctl<'a> {
     CacheStat(&'a CacheRange, &'a mut CacheCounts),
     Clone(&'a mut libc::file_clone_range),
     Fcntl(c_int, c_int),
-    Queued(Queue, &'a mut c_int),
+    Queued(SocketQueue, &'a mut c_int),
     SetOption(SocketOption, &'a [u8]),
     WriteBack,
 }
 
 /// A count of bytes that a socket has taken, by its number in linux/sockios.h.
 #[derive(Clone, Copy, Debug)]
-enum Queue {
+enum SocketQueue {
     Unacknowledged = libc::TIOCOUTQ as isize,
     Unsent = 0x894B,
 }
 
 /// Sends a request to the kernel.
-fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
+fn request(fd: BorrowedFd<'_>, request: Ioctl<'_>) -> Result<c_int, Errno> {
     let fd = fd.as_raw_fd();
     // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
@@ -245,24 +245,24 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     // `tests/ktls.rs` (the options of TLS).
     let result = unsafe {
         match request {
-            Request::CacheStat(range, counts) => libc::syscall(
+            Ioctl::CacheStat(range, counts) => libc::syscall(
                 SYS_CACHESTAT,
                 fd,
                 std::ptr::from_ref(range),
                 std::ptr::from_mut(counts),
                 0,
             ) as c_int,
-            Request::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
-            Request::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
-            Request::Queued(queue, bytes) => {
+            Ioctl::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
+            Ioctl::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
+            Ioctl::Queued(queue, bytes) => {
                 libc::ioctl(fd, queue as libc::Ioctl, std::ptr::from_mut(bytes))
             }
-            Request::SetOption(option, value) => {
+            Ioctl::SetOption(option, value) => {
                 let (level, name) = option.number();
                 let len = value.len() as libc::socklen_t;
                 libc::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), len)
             }
-            Request::WriteBack => libc::sync_file_range(
+            Ioctl::WriteBack => libc::sync_file_range(
                 fd,
                 0,
                 0,

@@ -41,7 +41,7 @@ pub use descriptor::{
 pub use ethtool::{Features, features};
 pub use kernel::{landlock_version, make_ring};
 pub use kind::Kind;
-pub use mapping::{Destination, Mapping};
+pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
 pub use record::{receive_record, send_record};
 pub use standard::was_closed;

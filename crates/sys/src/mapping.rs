@@ -59,7 +59,7 @@ impl Mapping {
         start: usize,
         len: usize,
         sink: BorrowedFd<'_>,
-        to: Destination,
+        to: MappedSink,
     ) -> Result<usize, Errno> {
         assert!(start <= self.len && len <= self.len - start, "range outside of the mapping");
         let fd = sink.as_raw_fd();
@@ -69,9 +69,9 @@ impl Mapping {
         // more. Proved by `tests/interrupted.rs::source_truncated_while_mapped`.
         let written = unsafe {
             match to {
-                Destination::Offset(at) => libc::pwrite64(fd, address, len, at.cast_signed()),
-                Destination::Stream => libc::write(fd, address, len),
-                Destination::Socket { more } => libc::send(fd, address, len, send_flags(more)),
+                MappedSink::Offset(at) => libc::pwrite64(fd, address, len, at.cast_signed()),
+                MappedSink::Stream => libc::write(fd, address, len),
+                MappedSink::Socket { more } => libc::send(fd, address, len, send_flags(more)),
             }
         };
         usize::try_from(written).map_err(|_| last_errno())
@@ -89,7 +89,7 @@ impl Drop for Mapping {
 
 /// How a sink takes bytes from memory.
 #[derive(Clone, Copy, Debug)]
-pub enum Destination {
+pub enum MappedSink {
     /// At this offset, by pwrite(2).
     Offset(u64),
     /// By send(2), with or without `MSG_MORE`.
@@ -101,7 +101,7 @@ pub enum Destination {
     Stream,
 }
 
-impl Destination {
+impl MappedSink {
     /// Returns how a sink of this kind takes bytes whose offset is `at`.
     #[must_use]
     pub fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {

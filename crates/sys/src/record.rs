@@ -17,7 +17,7 @@ pub fn receive_record(
     buffer: &mut [u8],
     peek: bool,
 ) -> Result<(Option<u8>, usize), Errno> {
-    exchange(socket, Bytes::Receive { buffer, peek })
+    exchange(socket, RecordBuffer::Receive { buffer, peek })
 }
 
 /// Sends one record of this type over a socket whose records the kernel encrypts.
@@ -26,14 +26,14 @@ pub fn receive_record(
 ///
 /// As sendmsg(2).
 pub fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usize, Errno> {
-    exchange(socket, Bytes::Send { bytes, kind }).map(|(_, len)| len)
+    exchange(socket, RecordBuffer::Send { bytes, kind }).map(|(_, len)| len)
 }
 
 /// No signal if the peer is gone, and no waiting, as nothing here waits.
 const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// What the kernel reads or writes.
-enum Bytes<'a> {
+enum RecordBuffer<'a> {
     Receive { buffer: &'a mut [u8], peek: bool },
     Send { bytes: &'a [u8], kind: u8 },
 }
@@ -41,15 +41,18 @@ enum Bytes<'a> {
 /// Room for one control message of one byte, aligned as its header has to be.
 #[derive(Default)]
 #[repr(C, align(8))]
-struct Control([u8; 32]);
+struct ControlMessage([u8; 32]);
 
 /// Sends or receives one record by one call, and returns its type.
-fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>, usize), Errno> {
+fn exchange(
+    socket: BorrowedFd<'_>,
+    mut bytes: RecordBuffer<'_>,
+) -> Result<(Option<u8>, usize), Errno> {
     let socket = socket.as_raw_fd();
-    let mut control = Control::default();
+    let mut control = ControlMessage::default();
     let (base, len) = match &mut bytes {
-        Bytes::Receive { buffer, .. } => (buffer.as_mut_ptr(), buffer.len()),
-        Bytes::Send { bytes, .. } => (bytes.as_ptr().cast_mut(), bytes.len()),
+        RecordBuffer::Receive { buffer, .. } => (buffer.as_mut_ptr(), buffer.len()),
+        RecordBuffer::Send { bytes, .. } => (bytes.as_ptr().cast_mut(), bytes.len()),
     };
     let mut part = libc::iovec { iov_base: base.cast(), iov_len: len };
     // SAFETY: zeros are valid for each field of a message. It points to `part`, which describes a
@@ -64,7 +67,7 @@ fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>,
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = libc::CMSG_SPACE(1) as _;
         match bytes {
-            Bytes::Receive { peek, .. } => {
+            RecordBuffer::Receive { peek, .. } => {
                 let flags = libc::MSG_DONTWAIT | if peek { libc::MSG_PEEK } else { 0 };
                 let result = libc::recvmsg(socket, &raw mut message, flags);
                 let first = if result < 0 {
@@ -77,7 +80,7 @@ fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>,
                     && (*first).cmsg_type == libc::TLS_GET_RECORD_TYPE;
                 (is_type.then(|| libc::CMSG_DATA(first).read()), result)
             }
-            Bytes::Send { kind, .. } => {
+            RecordBuffer::Send { kind, .. } => {
                 let first = libc::CMSG_FIRSTHDR(&raw const message);
                 (*first).cmsg_level = libc::SOL_TLS;
                 (*first).cmsg_type = libc::TLS_SET_RECORD_TYPE;

@@ -200,7 +200,7 @@ impl<F: AsFd> FromIterator<Segment<F>> for Chain<F> {
 
 /// How far a transfer has come in its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct ChainPosition {
     /// The index of the segment at the front.
     pub(crate) index: usize,
     /// How many bytes of it have been delivered.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::error::hint::{Action, Hint, Hinted, Plain};
 use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
-use crate::mechanisms::step::Refusal;
+use crate::mechanisms::step::DeclineReason;
 use crate::report::Report;
 use crate::size::Grouped;
 
@@ -37,7 +37,7 @@ pub enum Error {
         /// The mechanism that the policy requires.
         mechanism: Mechanism,
         /// What the kernel answered.
-        refusal: Refusal,
+        refusal: DeclineReason,
         /// What was done up to then.
         report: Box<Report>,
     },
@@ -46,7 +46,7 @@ pub enum Error {
         /// The requested level.
         level: Integrity,
         /// What the kernel answered.
-        refusal: Refusal,
+        refusal: DeclineReason,
         /// What was done up to then.
         report: Box<Report>,
     },

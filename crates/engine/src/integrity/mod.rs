@@ -20,7 +20,7 @@ pub(crate) use lease::LeaseState;
 pub use version::Version;
 pub use writers::{WriterCheck, Writers};
 
-use crate::mechanisms::step::Refusal;
+use crate::mechanisms::step::DeclineReason;
 
 /// How sure a transfer has to be that its bytes are those of one version of the file.
 ///
@@ -63,8 +63,8 @@ impl Integrity {
 
     /// Returns what a refusal of this level means, in words.
     #[must_use]
-    pub fn reason(self, refusal: Refusal) -> &'static str {
-        let Refusal::Errno(errno) = refusal else { return "nothing was cloned" };
+    pub fn reason(self, refusal: DeclineReason) -> &'static str {
+        let DeclineReason::Errno(errno) = refusal else { return "nothing was cloned" };
         match (self, errno) {
             (Self::Lease, Errno::AGAIN) => "a program has the file open for writing",
             (Self::Lease, Errno::ACCESS) => "the file belongs to another user",

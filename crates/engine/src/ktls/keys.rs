@@ -6,14 +6,14 @@ use rustix::io::Errno;
 
 /// The negotiated version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum TlsVersion {
     /// TLS 1.2, RFC 5246.
     Tls12,
     /// TLS 1.3, RFC 8446.
     Tls13,
 }
 
-impl Version {
+impl TlsVersion {
     /// Every version that the kernel may support, the newest first.
     pub const ALL: [Self; 2] = [Self::Tls13, Self::Tls12];
 
@@ -73,7 +73,7 @@ impl Cipher {
 
 /// The direction of bytes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum KeyDirection {
     /// To the peer.
     Send,
     /// From the peer.
@@ -82,9 +82,9 @@ pub enum Direction {
 
 /// The keys of one direction.
 #[derive(Clone, Copy)]
-pub struct Keys<'a> {
+pub struct RecordKeys<'a> {
     /// The version of TLS.
-    pub version: Version,
+    pub version: TlsVersion,
     /// The cipher, which the key's length must match.
     pub cipher: Cipher,
     /// The key itself.
@@ -97,22 +97,22 @@ pub struct Keys<'a> {
     pub sequence: u64,
 }
 
-impl Keys<'_> {
+impl RecordKeys<'_> {
     /// Returns the structure that setsockopt(2) takes for the cipher.
     pub(super) fn encode(&self) -> Result<CryptoInfo, Errno> {
         if self.key.len() != self.cipher.key_len() {
             return Err(Errno::INVAL);
         }
         let version = match self.version {
-            Version::Tls12 => libc::TLS_1_2_VERSION,
-            Version::Tls13 => libc::TLS_1_3_VERSION,
+            TlsVersion::Tls12 => libc::TLS_1_2_VERSION,
+            TlsVersion::Tls13 => libc::TLS_1_3_VERSION,
         };
         let sequence = self.sequence.to_be_bytes();
         let (salt, iv) = match (self.cipher, self.version) {
             (Cipher::ChaCha20Poly1305, _) => (&[][..], &self.iv[..]),
             // RFC 5288 3: a nonce must not repeat, and its part in the record may be a number.
-            (_, Version::Tls12) => (&self.iv[..4], &sequence[..]),
-            (_, Version::Tls13) => self.iv.split_at(4),
+            (_, TlsVersion::Tls12) => (&self.iv[..4], &sequence[..]),
+            (_, TlsVersion::Tls13) => self.iv.split_at(4),
         };
         let mut info = CryptoInfo { bytes: [0; LARGEST], len: 0 };
         info.push(&version.to_ne_bytes());
@@ -124,7 +124,7 @@ impl Keys<'_> {
     }
 }
 
-impl fmt::Debug for Keys<'_> {
+impl fmt::Debug for RecordKeys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys")
             .field("version", &self.version)
@@ -173,9 +173,9 @@ mod tests {
     const IV: [u8; 12] = [1, 2, 3, 4, 11, 12, 13, 14, 15, 16, 17, 18];
     const SEQUENCE: [u8; 8] = [0, 0, 0, 0, 0, 0, 1, 2];
 
-    fn encoded(version: Version, cipher: Cipher) -> Vec<u8> {
+    fn encoded(version: TlsVersion, cipher: Cipher) -> Vec<u8> {
         let key = vec![9; cipher.key_len()];
-        let keys = Keys { version, cipher, key: &key, iv: &IV, sequence: 258 };
+        let keys = RecordKeys { version, cipher, key: &key, iv: &IV, sequence: 258 };
         keys.encode().unwrap().bytes().to_vec()
     }
 
@@ -200,7 +200,7 @@ mod tests {
             (Cipher::ChaCha20Poly1305, layout!(tls12_crypto_info_chacha20_poly1305)),
         ];
         for (cipher, [iv, key, salt, sequence, len]) in layouts {
-            let bytes = encoded(Version::Tls13, cipher);
+            let bytes = encoded(TlsVersion::Tls13, cipher);
             assert_eq!(bytes.len(), len, "{cipher:?}");
             assert_eq!(bytes[..2], 0x0304_u16.to_ne_bytes(), "{cipher:?}");
             assert_eq!(bytes[2..4], cipher.number().to_ne_bytes(), "{cipher:?}");
@@ -212,24 +212,24 @@ mod tests {
 
     #[test]
     fn nonces_of_tls_1_2_go_on_by_number() {
-        let bytes = encoded(Version::Tls12, Cipher::Aes128Gcm);
+        let bytes = encoded(TlsVersion::Tls12, Cipher::Aes128Gcm);
         assert_eq!(bytes[..2], 0x0303_u16.to_ne_bytes());
         assert_eq!(bytes[4..12], SEQUENCE);
         assert_eq!(bytes[28..32], IV[..4]);
-        assert_eq!(encoded(Version::Tls12, Cipher::ChaCha20Poly1305)[4..16], IV);
+        assert_eq!(encoded(TlsVersion::Tls12, Cipher::ChaCha20Poly1305)[4..16], IV);
     }
 
     #[test]
     fn a_key_of_the_wrong_length_is_refused() {
-        let (version, cipher) = (Version::Tls13, Cipher::Aes256Gcm);
-        let keys = Keys { version, cipher, key: &[0; 16], iv: &IV, sequence: 0 };
+        let (version, cipher) = (TlsVersion::Tls13, Cipher::Aes256Gcm);
+        let keys = RecordKeys { version, cipher, key: &[0; 16], iv: &IV, sequence: 0 };
         assert_eq!(keys.encode().err(), Some(Errno::INVAL));
     }
 
     #[test]
     fn keys_are_not_shown() {
-        let (version, cipher) = (Version::Tls13, Cipher::Aes128Gcm);
-        let keys = Keys { version, cipher, key: &[77; 16], iv: &[77; 12], sequence: 5 };
+        let (version, cipher) = (TlsVersion::Tls13, Cipher::Aes128Gcm);
+        let keys = RecordKeys { version, cipher, key: &[77; 16], iv: &[77; 12], sequence: 5 };
         let shown = format!("{keys:?}");
         assert!(shown.contains("Aes128Gcm") && !shown.contains("77"), "{shown}");
     }

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use underpass_sys::{self as sys, SocketOption};
 
-pub use keys::{Cipher, Direction, Keys, Version};
+pub use keys::{Cipher, KeyDirection, RecordKeys, TlsVersion};
 pub use probe::{Support, loopback_pair, probe};
 pub use self_test::{SelfTest, SelfTestError, self_test};
 
@@ -42,10 +42,14 @@ pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
 /// `EINVAL` if the key is not as long as the cipher's or if the kernel does not know the version
 /// or cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it already has keys and takes
 /// no new ones, and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
-pub fn install(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> Result<(), Errno> {
+pub fn install(
+    socket: impl AsFd,
+    direction: KeyDirection,
+    keys: &RecordKeys<'_>,
+) -> Result<(), Errno> {
     let option = match direction {
-        Direction::Send => SocketOption::TlsSend,
-        Direction::Receive => SocketOption::TlsReceive,
+        KeyDirection::Send => SocketOption::TlsSend,
+        KeyDirection::Receive => SocketOption::TlsReceive,
     };
     sys::set_option(socket.as_fd(), option, keys.encode()?.bytes())
 }
@@ -63,7 +67,7 @@ pub fn set_zero_copy(socket: impl AsFd) -> Result<(), Errno> {
 
 /// A record received by one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct TlsRecord {
     /// The type: 23 for data, 22 for a message of a handshake, 21 for an alert, 20 for
     /// `change_cipher_spec`.
     pub kind: u8,
@@ -81,9 +85,9 @@ pub struct Record {
 ///
 /// `EAGAIN` if nothing has come yet, `EBADMSG` for a record that fails authentication,
 /// `EKEYEXPIRED` if the peer has changed its key (Linux 6.14), and as recvmsg(2).
-pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<Record, Errno> {
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<TlsRecord, Errno> {
     let (kind, len) = sys::receive_record(socket.as_fd(), buffer, peek)?;
-    Ok(Record { kind: kind.unwrap_or(DATA), len })
+    Ok(TlsRecord { kind: kind.unwrap_or(DATA), len })
 }
 
 /// Sends a record that holds no data; data held back for more (`MSG_MORE`) goes before it. This

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use rustix::io::Errno;
 
-use super::{Cipher, Direction, Keys, Version, attach, install};
+use super::{Cipher, KeyDirection, RecordKeys, TlsVersion, attach, install};
 
 /// What this kernel supports of TLS, as reported by [`probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub struct Support {
     /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
     /// system calls.
     pub module: Result<(), Errno>,
-    /// Each version with each cipher, in the order of [`Version::ALL`] and [`Cipher::ALL`]: whether
+    /// Each version with each cipher, in the order of [`TlsVersion::ALL`] and [`Cipher::ALL`]: whether
     /// the kernel takes its keys for both directions.
-    pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; Version::ALL.len()],
+    pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; TlsVersion::ALL.len()],
     /// Whether a TLS 1.3 connection can be given new keys: Linux 6.14.
     pub key_change: Result<(), Errno>,
 }
@@ -26,7 +26,7 @@ impl Support {
     pub const fn none(errno: Errno) -> Self {
         Self {
             module: Err(errno),
-            suites: [[Err(errno); Cipher::ALL.len()]; Version::ALL.len()],
+            suites: [[Err(errno); Cipher::ALL.len()]; TlsVersion::ALL.len()],
             key_change: Err(errno),
         }
     }
@@ -36,8 +36,8 @@ impl Support {
     /// # Errors
     ///
     /// The kernel's error.
-    pub fn supports(&self, version: Version, cipher: Cipher) -> Result<(), Errno> {
-        self.suites[place(&Version::ALL, version)][place(&Cipher::ALL, cipher)]
+    pub fn supports(&self, version: TlsVersion, cipher: Cipher) -> Result<(), Errno> {
+        self.suites[place(&TlsVersion::ALL, version)][place(&Cipher::ALL, cipher)]
     }
 
     /// Returns whether a TLS 1.3 connection can be given new keys.
@@ -64,18 +64,18 @@ pub fn probe() -> io::Result<Support> {
         return Ok(Support::none(errno));
     }
     let mut support = Support { module: Ok(()), ..Support::none(Errno::BUSY) };
-    for (version, answers) in Version::ALL.into_iter().zip(&mut support.suites) {
+    for (version, answers) in TlsVersion::ALL.into_iter().zip(&mut support.suites) {
         for (cipher, answer) in Cipher::ALL.into_iter().zip(answers) {
             let key = [1; 32];
             let keys =
-                Keys { version, cipher, key: &key[..cipher.key_len()], iv: &IV, sequence: 0 };
+                RecordKeys { version, cipher, key: &key[..cipher.key_len()], iv: &IV, sequence: 0 };
             let pair = loopback_pair()?;
             *answer = try_both_ways(&pair, &keys);
-            if version == Version::Tls13 && answer.is_ok() && support.key_change.is_err() {
+            if version == TlsVersion::Tls13 && answer.is_ok() && support.key_change.is_err() {
                 let other = [2; 32];
-                let keys = Keys { key: &other[..cipher.key_len()], ..keys };
-                support.key_change = install(&pair.0, Direction::Send, &keys)
-                    .and_then(|()| install(&pair.1, Direction::Receive, &keys));
+                let keys = RecordKeys { key: &other[..cipher.key_len()], ..keys };
+                support.key_change = install(&pair.0, KeyDirection::Send, &keys)
+                    .and_then(|()| install(&pair.1, KeyDirection::Receive, &keys));
             }
         }
     }
@@ -83,11 +83,11 @@ pub fn probe() -> io::Result<Support> {
 }
 
 /// Gives one end keys to send with and the other the same keys to receive with.
-fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &Keys<'_>) -> Result<(), Errno> {
+fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &RecordKeys<'_>) -> Result<(), Errno> {
     attach(&ends.0)?;
     attach(&ends.1)?;
-    install(&ends.0, Direction::Send, keys)?;
-    install(&ends.1, Direction::Receive, keys)
+    install(&ends.0, KeyDirection::Send, keys)?;
+    install(&ends.1, KeyDirection::Receive, keys)
 }
 
 /// Returns the two ends of a connection within this process.
@@ -123,12 +123,12 @@ mod tests {
     fn the_answer_for_a_suite_is_found_where_it_was_put() {
         let mut support = Support::none(Errno::NOENT);
         support.suites[0][1] = Ok(());
-        let supported: Vec<_> = Version::ALL
+        let supported: Vec<_> = TlsVersion::ALL
             .into_iter()
             .flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
             .filter(|&(version, cipher)| support.supports(version, cipher).is_ok())
             .collect();
-        assert_eq!(supported, [(Version::Tls13, Cipher::Aes256Gcm)]);
+        assert_eq!(supported, [(TlsVersion::Tls13, Cipher::Aes256Gcm)]);
     }
 
     #[test]

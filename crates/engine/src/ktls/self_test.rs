@@ -12,7 +12,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
 use super::{
-    Cipher, Direction, Keys, Record, Version, attach, install, loopback_pair, receive, send_record,
+    Cipher, KeyDirection, RecordKeys, TlsRecord, TlsVersion, attach, install, loopback_pair,
+    receive, send_record,
 };
 use crate::error::Error;
 use crate::report::Report;
@@ -46,7 +47,7 @@ pub enum SelfTestError {
         at: u64,
     },
     /// An alert was sent, and something else was received.
-    Alert(Result<Record, Errno>),
+    Alert(Result<TlsRecord, Errno>),
 }
 
 /// Sends 384 KiB of a file through a connection over loopback that the kernel encrypts and
@@ -55,7 +56,7 @@ pub enum SelfTestError {
 /// # Errors
 ///
 /// See [`SelfTestError`].
-pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestError> {
+pub fn self_test(version: TlsVersion, cipher: Cipher) -> Result<SelfTest, SelfTestError> {
     let started = Instant::now();
     let pattern: Vec<u8> = (0..LEN / 4).flat_map(|n: u32| mixed(n).to_ne_bytes()).collect();
     let (from, to) = (memory_file()?, memory_file()?);
@@ -78,7 +79,7 @@ pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestE
     let alert =
         send_record(&near, ALERT, &CLOSE_NOTIFY).and_then(|_| receive(&far, &mut [0; 8], false));
     match alert {
-        Ok(Record { kind: ALERT, len }) if len == CLOSE_NOTIFY.len() => {}
+        Ok(TlsRecord { kind: ALERT, len }) if len == CLOSE_NOTIFY.len() => {}
         other => return Err(SelfTestError::Alert(other)),
     }
     Ok(SelfTest { sent, received, elapsed: started.elapsed() })
@@ -86,13 +87,14 @@ pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestE
 
 /// Returns a connection of which one end sends and the other receives with the same keys.
 fn encrypted_pair(
-    version: Version,
+    version: TlsVersion,
     cipher: Cipher,
 ) -> Result<(TcpStream, TcpStream), SelfTestError> {
     let (near, far) = loopback_pair()?;
     let key = [7; 32];
-    let keys = Keys { version, cipher, key: &key[..cipher.key_len()], iv: &[5; 12], sequence: 0 };
-    for (end, direction) in [(&near, Direction::Send), (&far, Direction::Receive)] {
+    let keys =
+        RecordKeys { version, cipher, key: &key[..cipher.key_len()], iv: &[5; 12], sequence: 0 };
+    for (end, direction) in [(&near, KeyDirection::Send), (&far, KeyDirection::Receive)] {
         attach(end)
             .and_then(|()| install(end, direction, &keys))
             .map_err(SelfTestError::Refused)?;

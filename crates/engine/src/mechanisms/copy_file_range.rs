@@ -2,8 +2,8 @@
 
 use rustix::io::Errno;
 
-use super::Meter;
-use crate::mechanisms::step::{Ends, Refusal, Step};
+use super::StepMeter;
+use crate::mechanisms::step::{DeclineReason, Ends, Step};
 
 /// Copies with copy_file_range(2), and remembers whether that has worked for these files.
 #[derive(Debug, Default)]
@@ -17,10 +17,10 @@ impl CopyFileRange {
         &mut self,
         ends: &Ends<'_>,
         len: usize,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         let (Some(mut from), Some(mut to)) = (ends.source_at, ends.sink_at) else {
-            return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
+            return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
         };
         meter.calls += 1;
         let copied = rustix::fs::copy_file_range(
@@ -34,14 +34,14 @@ impl CopyFileRange {
             // On procfs, and in some versions on CIFS and overlayfs, the call succeeds without
             // copying anything. Unless it has copied before, the next mechanism finds out whether
             // the source really ended.
-            Ok(0) if !self.has_copied => Ok(Step::Declined(Refusal::Nothing)),
+            Ok(0) if !self.has_copied => Ok(Step::Declined(DeclineReason::Nothing)),
             Ok(0) => Ok(Step::Eof),
             Ok(bytes) => {
                 self.has_copied = true;
                 Ok(Step::moved(bytes))
             }
             Err(errno) if declines(errno, !self.has_copied) => {
-                Ok(Step::Declined(Refusal::Errno(errno)))
+                Ok(Step::Declined(DeclineReason::Errno(errno)))
             }
             Err(errno) => Err(errno),
         }

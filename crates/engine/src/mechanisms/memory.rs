@@ -9,9 +9,9 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
 use underpass_sys::Kind;
 
-use super::Meter;
+use super::StepMeter;
 use crate::chain::sink::Sink;
-use crate::chain::{Position, Segment};
+use crate::chain::{ChainPosition, Segment};
 use crate::integrity::Guard;
 use crate::mechanisms::step::{Step, Wait};
 use crate::socket::tls_transport::{self, TlsTransport};
@@ -38,7 +38,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     guards: &mut [Guard],
     small: usize,
     buffer: &mut Vec<u8>,
-    meter: &mut Meter,
+    meter: &mut StepMeter,
 ) -> Result<Step, Errno> {
     let ChainHead { segments, position, is_followed } = chain;
     let Batch { count, is_cut, bytes } = gather(segments, position, small, buffer, meter)?;
@@ -74,7 +74,7 @@ pub(crate) struct ChainHead<'a, F> {
     /// The segments from the chain's beginning up to the end of what may be moved.
     pub(crate) segments: &'a [Segment<F>],
     /// The position of the next byte.
-    pub(crate) position: Position,
+    pub(crate) position: ChainPosition,
     /// Whether more bytes are certain to follow immediately after `segments`.
     pub(crate) is_followed: bool,
 }
@@ -92,10 +92,10 @@ struct Batch<'a> {
 /// follows, otherwise in `buffer`.
 fn gather<'a, F: AsFd>(
     segments: &'a [Segment<F>],
-    position: Position,
+    position: ChainPosition,
     small: usize,
     buffer: &'a mut Vec<u8>,
-    meter: &mut Meter,
+    meter: &mut StepMeter,
 ) -> Result<Batch<'a>, Errno> {
     let skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
     let first = match &segments[position.index] {

@@ -6,10 +6,10 @@
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use underpass_sys::Kind;
-use underpass_sys::{Destination, Mapping};
+use underpass_sys::{MappedSink, Mapping};
 
-use super::Meter;
-use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
+use super::StepMeter;
+use crate::mechanisms::step::{DeclineReason, Ends, Step, Wait};
 
 /// The mapped part of the source.
 #[derive(Debug, Default)]
@@ -31,12 +31,12 @@ impl Mmap {
         &mut self,
         ends: &Ends<'_>,
         len: usize,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         // Only a regular file's size is the number of bytes that can be read: procfs and disks
         // report 0.
         let Some(at) = ends.source_at.filter(|_| ends.source_kind == Kind::Regular) else {
-            return Ok(Step::Declined(Refusal::Errno(Errno::NODEV)));
+            return Ok(Step::Declined(DeclineReason::Errno(Errno::NODEV)));
         };
         // After the end of the file, up to the end of the page, a mapping reads zeros that are
         // not the file's, so the length is checked before and after the kernel has read it.
@@ -46,13 +46,15 @@ impl Mmap {
         }
         let window = match self.window(ends, at, len) {
             Ok(window) => window,
-            Err(errno) if declines(errno) => return Ok(Step::Declined(Refusal::Errno(errno))),
+            Err(errno) if declines(errno) => {
+                return Ok(Step::Declined(DeclineReason::Errno(errno)));
+            }
             Err(errno) => return Err(errno),
         };
         let len = usize::try_from(len.min(window.to - at)).unwrap_or(usize::MAX);
         let start = usize::try_from(at - window.from).unwrap_or(usize::MAX);
         let more = ends.is_more_after(len);
-        let to = Destination::new(ends.sink_kind, ends.sink_at, more);
+        let to = MappedSink::new(ends.sink_kind, ends.sink_at, more);
         meter.calls += 1;
         match window.mapping.write(start, len, ends.sink, to) {
             Ok(bytes) => {

@@ -18,14 +18,14 @@ pub use mechanism::{Mechanism, UnknownMechanism};
 pub use memory::SMALL_TRANSFER;
 pub use pipes::PipePool;
 pub use policy::Policy;
-pub use step::{Refusal, Wait};
+pub use step::{DeclineReason, Wait};
 
 use step::{Ends, Step};
 use underpass_sys::Kind;
 
 /// What a step counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct StepMeter {
     /// System calls that moved bytes or tried to.
     pub(crate) calls: u64,
     /// Bytes of sources that crossed between user and kernel space, in either direction.
@@ -84,10 +84,10 @@ impl Active {
         ends: &Ends<'_>,
         len: usize,
         pipes: &PipePool,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         if ends.cross_user_space() && self.mechanism() != Mechanism::ReadWrite {
-            return Ok(Step::Declined(Refusal::Errno(Errno::PROTONOSUPPORT)));
+            return Ok(Step::Declined(DeclineReason::Errno(Errno::PROTONOSUPPORT)));
         }
         let rest = ends.rest.unwrap_or(u64::MAX);
         let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);

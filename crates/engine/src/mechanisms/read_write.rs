@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use underpass_sys::Kind;
 
-use super::Meter;
+use super::StepMeter;
 use crate::mechanisms::step::{Ends, Step, Wait};
 use crate::socket::tls_transport;
 
@@ -21,7 +21,7 @@ impl ReadWrite {
         &mut self,
         ends: &Ends<'_>,
         len: usize,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         if self.from == self.to {
             match self.fill(ends, len, meter) {
@@ -44,7 +44,7 @@ impl ReadWrite {
     }
 
     /// Reads into the buffer, which grows to `len` bytes once and is kept.
-    fn fill(&mut self, ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<usize, Errno> {
+    fn fill(&mut self, ends: &Ends<'_>, len: usize, meter: &mut StepMeter) -> Result<usize, Errno> {
         if self.buffer.len() < len {
             self.buffer.resize(len, 0);
         }
@@ -64,7 +64,7 @@ impl ReadWrite {
 /// Checks whether the source is at its end, for a sink whose reader is gone: a byte that follows
 /// cannot be delivered any more, and is an error (`EPIPE`).
 pub(crate) fn check_end(ends: &Ends<'_>) -> Result<Step, Errno> {
-    match ReadWrite::default().fill(ends, 1, &mut Meter::default()) {
+    match ReadWrite::default().fill(ends, 1, &mut StepMeter::default()) {
         Ok(0) => Ok(Step::Eof),
         Ok(_) => Err(Errno::PIPE),
         Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Source)),

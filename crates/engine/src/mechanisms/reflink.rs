@@ -6,22 +6,22 @@
 
 use rustix::io::Errno;
 
-use super::Meter;
-use crate::mechanisms::step::{Ends, Refusal, Step};
+use super::StepMeter;
+use crate::mechanisms::step::{DeclineReason, Ends, Step};
 
 /// Clones the whole remainder in one call.
-pub(crate) fn step(ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
+pub(crate) fn step(ends: &Ends<'_>, meter: &mut StepMeter) -> Result<Step, Errno> {
     // A clone needs offsets and a length; without them the kernel would decline too, or take a
     // length of 0 for "to the end".
     let (Some(source_at), Some(sink_at), Some(rest)) = (ends.source_at, ends.sink_at, ends.rest)
     else {
-        return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
+        return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
     };
     let len = usize::try_from(rest).map_err(|_| Errno::OVERFLOW)?;
     meter.calls += 1;
     match underpass_sys::clone_range(ends.source, source_at, rest, ends.sink, sink_at) {
         Ok(()) => Ok(Step::moved(len)),
-        Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
+        Err(errno) if declines(errno) => Ok(Step::Declined(DeclineReason::Errno(errno))),
         Err(errno) => Err(errno),
     }
 }

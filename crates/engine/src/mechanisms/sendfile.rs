@@ -6,8 +6,8 @@
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use super::Meter;
-use crate::mechanisms::step::{Ends, Refusal, Step};
+use super::StepMeter;
+use crate::mechanisms::step::{DeclineReason, Ends, Step};
 
 /// Moves bytes with sendfile(2), which has an offset for its source only; into a file it writes
 /// at the sink's cursor.
@@ -24,7 +24,7 @@ impl Sendfile {
         &mut self,
         ends: &Ends<'_>,
         len: usize,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         if let Some(at) = ends.sink_at
             && self.cursor != Some(at)
@@ -40,7 +40,7 @@ impl Sendfile {
                 Ok(Step::moved(bytes))
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),
-            Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
+            Err(errno) if declines(errno) => Ok(Step::Declined(DeclineReason::Errno(errno))),
             Err(errno) => Err(errno),
         }
     }

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 use underpass_sys::Kind;
 
-use super::Meter;
+use super::StepMeter;
 use super::read_write::write;
 use crate::mechanisms::pipes::{Pipe, PipePool};
-use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
+use crate::mechanisms::step::{DeclineReason, Ends, Step, Wait};
 
 /// The pipe between the ends, if one is needed, and its state.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Splice {
         ends: &Ends<'_>,
         len: usize,
         pipes: &PipePool,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         if ends.source_kind == Kind::Pipe || ends.sink_kind == Kind::Pipe {
             return direct(ends, len, meter);
@@ -51,7 +51,7 @@ impl Splice {
         if ends.sink_kind == Kind::Regular && ends.sink_at.is_none() {
             // The sink was opened with O_APPEND: the kernel would decline only once the pipe
             // holds something.
-            return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
+            return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
         }
         if self.held == 0
             && let Some(step) = self.fill(ends, len, pipes, meter)?
@@ -74,12 +74,12 @@ impl Splice {
         ends: &Ends<'_>,
         len: usize,
         pipes: &PipePool,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Option<Step>, Errno> {
         let pipe = match self.pipe.take().map_or_else(|| pipes.take(), Ok) {
             Ok(pipe) => self.pipe.insert(pipe),
             // No descriptors are left for a pipe: the other mechanisms need none.
-            Err(errno) => return Ok(Some(Step::Declined(Refusal::Errno(errno)))),
+            Err(errno) => return Ok(Some(Step::Declined(DeclineReason::Errno(errno)))),
         };
         meter.calls += 1;
         let mut source_at = ends.source_at;
@@ -94,13 +94,13 @@ impl Splice {
             }
             // The pipe was empty, so the source has nothing.
             Err(Errno::AGAIN) => Ok(Some(Step::NotReady(Wait::Source))),
-            Err(errno) if declines(errno) => Ok(Some(Step::Declined(Refusal::Errno(errno)))),
+            Err(errno) if declines(errno) => Ok(Some(Step::Declined(DeclineReason::Errno(errno)))),
             Err(errno) => Err(errno),
         }
     }
 
     /// Moves bytes from the pipe to the sink, as many as it takes.
-    fn drain(&mut self, ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
+    fn drain(&mut self, ends: &Ends<'_>, meter: &mut StepMeter) -> Result<Step, Errno> {
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         meter.calls += 1;
         let mut sink_at = ends.sink_at;
@@ -129,9 +129,9 @@ impl Splice {
         &mut self,
         ends: &Ends<'_>,
         errno: Errno,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
-        let refusal = Refusal::Errno(errno);
+        let refusal = DeclineReason::Errno(errno);
         if self.held == 0 {
             return Ok(Step::Declined(refusal));
         }
@@ -208,7 +208,7 @@ impl FileStep {
 }
 
 /// Moves bytes with one call between two ends of which at least one is a pipe.
-fn direct(ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<Step, Errno> {
+fn direct(ends: &Ends<'_>, len: usize, meter: &mut StepMeter) -> Result<Step, Errno> {
     meter.calls += 1;
     let (mut source_at, mut sink_at) = (ends.source_at, ends.sink_at);
     let flags = flags(ends.is_more_after(len));
@@ -217,7 +217,7 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<Step, Errno>
         Ok(bytes) => Ok(Step::moved(bytes)),
         // Either end may be the reason.
         Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),
-        Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
+        Err(errno) if declines(errno) => Ok(Step::Declined(DeclineReason::Errno(errno))),
         Err(errno) => Err(errno),
     }
 }

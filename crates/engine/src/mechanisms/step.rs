@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Changed,
     /// Delivered this many bytes, which it already held when the kernel refused to move them on,
     /// by copying them through user space. It declines once it holds no more.
-    Copied(NonZeroUsize, Refusal),
+    Copied(NonZeroUsize, DeclineReason),
     /// The source has no more bytes.
     Eof,
     /// An end is not ready; nothing moved. Wait for it, then repeat the step.
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     /// The kernel does not offer this mechanism for these two ends.
     ///
     /// Nothing moved and nothing is held, so the next mechanism starts at the same offset.
-    Declined(Refusal),
+    Declined(DeclineReason),
 }
 
 impl Step {
@@ -56,7 +56,7 @@ pub enum Wait {
 
 /// How a mechanism was declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DeclineReason {
     /// With an error.
     Errno(Errno),
     /// By reporting that nothing was left to move although the promised length was not reached,
@@ -66,7 +66,7 @@ pub enum Refusal {
     Excluded,
 }
 
-impl Refusal {
+impl DeclineReason {
     /// Returns the error's symbol such as `EINVAL`, its number if it has no symbol here, `0`, or
     /// `excluded`.
     #[must_use]

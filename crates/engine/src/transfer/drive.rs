@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::mechanisms::step::Wait;
 use crate::report::Report;
 use crate::socket;
-use crate::transfer::options::{PeerMessage, Turn};
+use crate::transfer::options::{PeerMessage, TurnLimit};
 use crate::transfer::{Status, Transfer};
 use crate::wait;
 
@@ -59,7 +59,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     fn drive_nonblocking(&mut self) -> Result<(), Error> {
         if self.options.cancel.is_some() || self.options.listener.is_some() {
             // Endless sources such as /dev/zero never wait: check the flag after each step.
-            self.options.turn = Turn(1);
+            self.options.turn = TurnLimit(1);
         }
         let mut last_look = Instant::now();
         let mut state = (0, 0);

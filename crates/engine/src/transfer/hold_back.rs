@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use underpass_sys::Kind;
 
 use super::{Status, Transfer};
-use crate::chain::{Position, Segment};
+use crate::chain::{ChainPosition, Segment};
 use crate::error::Error;
 use crate::integrity::Guard;
 use crate::mechanisms::step::Wait;
@@ -20,7 +20,7 @@ use crate::transfer::options::Confirm;
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Returns where to stop before the end, if the caller has chosen to and there is something
     /// to compare: before the last bytes of a file, or before the memory that comes last.
-    pub(super) fn hold_back(&self) -> Option<Position> {
+    pub(super) fn hold_back(&self) -> Option<ChainPosition> {
         let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
         let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
         if !waits || !is_compared {
@@ -31,7 +31,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Segment::Bytes(_) | Segment::Payload(_) => 0,
             Segment::Source(source) => source.len?.saturating_sub(self.held_back_len()),
         };
-        Some(Position { index, offset })
+        Some(ChainPosition { index, offset })
     }
 
     /// Returns how many bytes of a file are held back: the last one, and those that wake a delayed

@@ -20,18 +20,18 @@ use underpass_sys::Kind;
 
 use crate::atomic_file;
 use crate::chain::sink::Sink;
-use crate::chain::{Chain, Position, Segment};
+use crate::chain::{Chain, ChainPosition, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, WriterCheck};
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::policy::{Candidates, Policy};
-use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
-use crate::mechanisms::{Active, Meter, largest_step, memory, read_write};
+use crate::mechanisms::step::{DeclineReason, Ends, Step, Wait};
+use crate::mechanisms::{Active, StepMeter, largest_step, memory, read_write};
 use crate::report::{Decline, Declined, Report};
 use crate::socket;
 use crate::socket::tls_transport::TlsTransport;
-use options::Turn;
+use options::TurnLimit;
 
 pub use capabilities::Capabilities;
 pub use options::{Confirm, Options, PeerMessage, Progress};
@@ -69,13 +69,13 @@ pub struct Transfer<'a, F, S> {
     chain: Chain<F>,
     pub(crate) sink: Sink<S>,
     pub(crate) options: Options<'a>,
-    position: Position,
+    position: ChainPosition,
     /// The guard of each source, from the first step on.
     guards: Vec<Guard>,
     /// The sources whose versions cannot be compared yet.
     checks: Vec<(usize, WriterCheck)>,
     /// Where to stop until everything before is known to be of one version.
-    held_back_from: Option<Position>,
+    held_back_from: Option<ChainPosition>,
     candidates: Option<Candidates>,
     active: Option<Active>,
     /// The buffer for header bytes and small files.
@@ -102,7 +102,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             chain: chain.into(),
             sink,
             options: Options::default(),
-            position: Position::default(),
+            position: ChainPosition::default(),
             guards: Vec::new(),
             checks: Vec::new(),
             held_back_from: None,
@@ -199,7 +199,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     /// now on: for a thread that is busier at some times than at others.
     pub fn set_turn(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
-        self.options.turn = Turn(bytes as u64);
+        self.options.turn = TurnLimit(bytes as u64);
         self.largest_step = bytes;
     }
 
@@ -305,7 +305,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
         let wished = self.options.step.unwrap_or(active.default_step(&ends));
         let len = wished.min(largest_step(mechanism)).min(self.largest_step);
-        let mut meter = Meter::default();
+        let mut meter = StepMeter::default();
         let step = active.step(&ends, len, self.options.pool(), &mut meter);
         self.report.mechanisms[mechanism as usize].calls += meter.calls;
         self.report.user_space_bytes += meter.user_space_bytes;
@@ -321,7 +321,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             && self.sink.kind == Kind::Socket
             && self.options.integrity != Integrity::Snapshot;
         let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };
-        let mut meter = Meter::default();
+        let mut meter = StepMeter::default();
         let front = memory::ChainHead {
             segments: &self.chain.segments[..self.visible_memory()],
             position: self.position,
@@ -386,7 +386,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
         self.candidates = None;
         self.is_reserved = false;
-        self.position = Position { index: self.position.index + 1, offset: 0 };
+        self.position = ChainPosition { index: self.position.index + 1, offset: 0 };
     }
 
     /// Ends the segment whose source has no more bytes, or fails if more were promised.
@@ -403,8 +403,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     }
 
     /// Continues with the next candidate at the byte where this one declined.
-    fn fall_back(&mut self, mechanism: Mechanism, refusal: Refusal) -> Result<(), Error> {
-        if refusal == Refusal::Errno(Errno::NOSYS)
+    fn fall_back(&mut self, mechanism: Mechanism, refusal: DeclineReason) -> Result<(), Error> {
+        if refusal == DeclineReason::Errno(Errno::NOSYS)
             && let Some(capabilities) = self.options.capabilities
         {
             capabilities.set_missing(mechanism);

@@ -12,7 +12,7 @@ use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::pipes::PipePool;
 use crate::mechanisms::policy::{Candidates, Policy};
-use crate::mechanisms::step::{Refusal, Step};
+use crate::mechanisms::step::{DeclineReason, Step};
 use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::capabilities::Capabilities;
 
@@ -36,23 +36,23 @@ pub struct Options<'a> {
     pub(crate) small: Option<usize>,
     pub(crate) integrity: Integrity,
     pub(crate) confirm: Confirm,
-    pub(crate) turn: Turn,
+    pub(crate) turn: TurnLimit,
     pub(crate) reserve: bool,
     pub(crate) unshared: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) capabilities: Option<&'a Capabilities>,
-    pub(crate) observer: Option<Observer<'a>>,
+    pub(crate) observer: Option<ProgressCallback<'a>>,
     pub(crate) observe_every: Option<u64>,
-    pub(crate) listener: Option<Listener<'a>>,
+    pub(crate) listener: Option<PeerListener<'a>>,
     pub(crate) source_tls: Option<&'a dyn TlsTransport>,
     pub(crate) sink_tls: Option<&'a dyn TlsTransport>,
     shared_pipes: Option<&'a PipePool>,
     own_pipes: PipePool,
 }
 
-type Observer<'a> = Box<dyn FnMut(&Progress) + Send + 'a>;
-type Listener<'a> = Box<dyn FnMut() -> PeerMessage + Send + 'a>;
+type ProgressCallback<'a> = Box<dyn FnMut(&Progress) + Send + 'a>;
+type PeerListener<'a> = Box<dyn FnMut() -> PeerMessage + Send + 'a>;
 
 impl<'a> Options<'a> {
     /// Sets which mechanisms may be used.
@@ -118,7 +118,7 @@ impl<'a> Options<'a> {
     /// a step, so that one transfer cannot starve others on its thread. The default is unlimited.
     #[must_use]
     pub fn turn(mut self, bytes: u64) -> Self {
-        self.turn = Turn(bytes.max(1));
+        self.turn = TurnLimit(bytes.max(1));
         self
     }
 
@@ -221,8 +221,8 @@ impl<'a> Options<'a> {
             Policy::Auto => Mechanism::ReadWrite,
         };
         let refusal = match self.excludes(mechanism) {
-            true => Refusal::Excluded,
-            false => Refusal::Errno(Errno::NOSYS),
+            true => DeclineReason::Excluded,
+            false => DeclineReason::Errno(Errno::NOSYS),
         };
         (Step::Declined(refusal), mechanism)
     }
@@ -277,9 +277,9 @@ pub enum Confirm {
 
 /// Bytes of one turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn(pub(crate) u64);
+pub(crate) struct TurnLimit(pub(crate) u64);
 
-impl Default for Turn {
+impl Default for TurnLimit {
     fn default() -> Self {
         Self(u64::MAX)
     }

@@ -12,7 +12,7 @@ use crate::integrity::{Guard, Integrity, LeaseState, Version, WriterCheck, Write
 use crate::mechanisms::Active;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::policy::Policy;
-use crate::mechanisms::step::{Refusal, Wait};
+use crate::mechanisms::step::{DeclineReason, Wait};
 use crate::report::{Decline, Declined};
 use crate::socket;
 use crate::socket::peer;
@@ -34,7 +34,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             let file = source.fd.as_fd();
             let guard = match Guard::new(level, file, source.version) {
                 Err(errno) if level > Integrity::Detect => {
-                    let refusal = Refusal::Errno(errno);
+                    let refusal = DeclineReason::Errno(errno);
                     if let Policy::Require(_) = self.options.policy {
                         let report = Box::new(self.report.clone());
                         return Err(Error::IntegrityDeclined { level, refusal, report });

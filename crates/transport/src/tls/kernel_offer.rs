@@ -1,7 +1,7 @@
 //! Whether the kernel encrypts, decided before the first byte of data.
 
 use rustix::io::Errno;
-use underpass_engine::ktls::{self, Cipher, Support, Version};
+use underpass_engine::ktls::{self, Cipher, Support, TlsVersion};
 
 use crate::session_facts::KernelTlsObstacle;
 
@@ -40,7 +40,10 @@ impl KernelOffer {
     }
 
     /// Returns why the kernel cannot encrypt with the negotiated version and cipher.
-    pub(super) fn obstacle_to(&self, kind: Option<(Version, Cipher)>) -> Option<KernelTlsObstacle> {
+    pub(super) fn obstacle_to(
+        &self,
+        kind: Option<(TlsVersion, Cipher)>,
+    ) -> Option<KernelTlsObstacle> {
         let Some(support) = &self.support else { return Some(KernelTlsObstacle::Unwanted) };
         let Some((version, cipher)) = kind else { return Some(KernelTlsObstacle::Suite) };
         if support.supports(version, cipher).is_ok() {
@@ -57,7 +60,7 @@ impl KernelOffer {
     }
 
     /// Returns whether the kernel supports this, so that it should be negotiated.
-    pub(super) fn prefers(&self, version: Version, cipher: Cipher) -> bool {
+    pub(super) fn prefers(&self, version: TlsVersion, cipher: Cipher) -> bool {
         self.support.as_ref().is_some_and(|support| support.supports(version, cipher).is_ok())
     }
 }
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_place_is_decided_by_what_the_kernel_can_do() {
-        let kind = (Version::Tls13, Cipher::Aes256Gcm);
+        let kind = (TlsVersion::Tls13, Cipher::Aes256Gcm);
         assert_eq!(KernelOffer::of(None).obstacle(), Some(KernelTlsObstacle::Unwanted));
         let none = KernelOffer::of(Some(Support::none(Errno::NOENT)));
         assert_eq!(none.obstacle(), Some(KernelTlsObstacle::NoModule));

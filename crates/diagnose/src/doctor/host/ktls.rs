@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::hint::Plain;
-use underpass_engine::ktls::{Cipher, SelfTest, Support, Version, probe, self_test};
+use underpass_engine::ktls::{Cipher, SelfTest, Support, TlsVersion, probe, self_test};
 use underpass_engine::{Report, errno};
 
 use super::place::{KernelOrigin, Module};
@@ -141,7 +141,7 @@ fn missing(errno: Errno, place: KernelOrigin) -> Finding {
 fn of_suites(support: &Support) -> Finding {
     let names = |are_there| -> Vec<_> { suites(support, are_there).map(suite_name).collect() };
     let (has, lacks) = (names(true), names(false));
-    let why = Version::ALL
+    let why = TlsVersion::ALL
         .into_iter()
         .flat_map(|version| Cipher::ALL.map(|cipher| support.supports(version, cipher).err()))
         .flatten()
@@ -235,14 +235,14 @@ fn of_counters(counters: &str) -> Option<Finding> {
 }
 
 /// Returns the suites that the kernel has, or those that it lacks, the best first.
-fn suites(support: &Support, are_there: bool) -> impl Iterator<Item = (Version, Cipher)> + '_ {
-    Version::ALL
+fn suites(support: &Support, are_there: bool) -> impl Iterator<Item = (TlsVersion, Cipher)> + '_ {
+    TlsVersion::ALL
         .into_iter()
         .flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
         .filter(move |&(version, cipher)| support.supports(version, cipher).is_ok() == are_there)
 }
 
-fn suite_name((version, cipher): (Version, Cipher)) -> String {
+fn suite_name((version, cipher): (TlsVersion, Cipher)) -> String {
     format!("{} {}", version.name(), cipher.name())
 }
 
@@ -270,7 +270,7 @@ mod tests {
         };
         let support = Support {
             module: Ok(()),
-            suites: [[Ok(()); Cipher::ALL.len()]; Version::ALL.len()],
+            suites: [[Ok(()); Cipher::ALL.len()]; TlsVersion::ALL.len()],
             key_change: Ok(()),
         };
         let counters = Some(COUNTERS.to_owned());

@@ -14,8 +14,8 @@ use std::thread;
 
 use underpass_engine::hint::Plain;
 use underpass_engine::{
-    Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
-    buffered,
+    DeclineReason, Error, Integrity, Kind, Mechanism, Options, Policy, Report, Status, Transfer,
+    Version, buffered,
 };
 
 use crate::doctor::ends::sample::{LEN, Sample};
@@ -62,7 +62,7 @@ pub enum TrialOutcome {
     /// Other bytes arrived.
     Differs,
     /// The kernel does not offer it for these two ends.
-    Declined(Refusal),
+    Declined(DeclineReason),
     /// An error occurred.
     Failed(String),
 }

@@ -1,6 +1,6 @@
 //! The findings about two ends: which mechanism a command would use, and why.
 
-use underpass_engine::{Declined, Integrity, Mechanism, Refusal};
+use underpass_engine::{DeclineReason, Declined, Integrity, Mechanism};
 
 use super::{PairTrials, Trial, TrialOutcome};
 use crate::doctor::finding::{Finding, FindingState};
@@ -87,7 +87,7 @@ fn movers(trials: &PairTrials) -> String {
 }
 
 /// Returns the mechanisms that a command would have preferred to the one it uses.
-fn declined(trials: &PairTrials) -> Vec<(Mechanism, Refusal)> {
+fn declined(trials: &PairTrials) -> Vec<(Mechanism, DeclineReason)> {
     let declined = trials.way.report.declined().iter();
     declined
         .filter_map(|decline| match decline.what {
@@ -155,9 +155,9 @@ const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
 }
 
 /// Returns what can be done about a refusal.
-fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
+fn remedy(mechanism: Mechanism, refusal: DeclineReason) -> String {
     use rustix::io::Errno;
-    let Refusal::Errno(errno) = refusal else {
+    let DeclineReason::Errno(errno) = refusal else {
         return "name another file: of this one the kernel copies nothing in this way".to_owned();
     };
     match (mechanism, errno) {
@@ -224,18 +224,18 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
 }
 
-fn guard_remedy(level: Integrity, refusal: Refusal, has_proc: bool) -> &'static str {
+fn guard_remedy(level: Integrity, refusal: DeclineReason, has_proc: bool) -> &'static str {
     use rustix::io::Errno;
     match (level, refusal) {
         _ if !has_proc => "mount /proc",
-        (Integrity::Lease, Refusal::Errno(Errno::AGAIN)) => {
+        (Integrity::Lease, DeclineReason::Errno(Errno::AGAIN)) => {
             "close it in programs that have it open for writing, or use --integrity detect"
         }
-        (Integrity::Lease, Refusal::Errno(Errno::ACCESS)) => {
+        (Integrity::Lease, DeclineReason::Errno(Errno::ACCESS)) => {
             "run as the file's owner, or with CAP_LEASE"
         }
         (Integrity::Lease, _) => "use --integrity detect, or a local file system",
-        (_, Refusal::Errno(Errno::ACCESS | Errno::ROFS)) => {
+        (_, DeclineReason::Errno(Errno::ACCESS | Errno::ROFS)) => {
             "let this user write to the file's folder, or use --integrity detect"
         }
         _ => "keep it on XFS or btrfs, or use --integrity detect",

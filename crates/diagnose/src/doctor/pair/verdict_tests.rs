@@ -28,7 +28,7 @@ fn trials(way: Trial) -> PairTrials {
 }
 
 fn declined(errno: Errno) -> TrialOutcome {
-    TrialOutcome::Declined(Refusal::Errno(errno))
+    TrialOutcome::Declined(DeclineReason::Errno(errno))
 }
 
 #[test]
@@ -78,17 +78,17 @@ fn what_fails_everywhere_is_one_closed_way() {
 
 #[test]
 fn each_refusal_has_a_remedy_that_fits() {
-    let of = |mechanism, errno| remedy(mechanism, Refusal::Errno(errno));
+    let of = |mechanism, errno| remedy(mechanism, DeclineReason::Errno(errno));
     for mechanism in Mechanism::ALL {
         assert!(of(mechanism, Errno::PERM).contains("seccomp"), "{mechanism}");
         assert!(of(mechanism, Errno::NOSYS).contains("seccomp"), "{mechanism}");
         assert!(of(mechanism, Errno::XDEV).contains("one file system"), "{mechanism}");
     }
     assert!(of(Mechanism::Reflink, Errno::OPNOTSUPP).contains("btrfs"));
-    assert!(remedy(Mechanism::CopyFileRange, Refusal::Nothing).contains("another file"));
+    assert!(remedy(Mechanism::CopyFileRange, DeclineReason::Nothing).contains("another file"));
     for (errno, word) in [(Errno::AGAIN, "writing"), (Errno::ACCESS, "owner")] {
-        let remedy = guard_remedy(Integrity::Lease, Refusal::Errno(errno), true);
+        let remedy = guard_remedy(Integrity::Lease, DeclineReason::Errno(errno), true);
         assert!(remedy.contains(word), "{remedy}");
     }
-    assert_eq!(guard_remedy(Integrity::Lease, Refusal::Nothing, false), "mount /proc");
+    assert_eq!(guard_remedy(Integrity::Lease, DeclineReason::Nothing, false), "mount /proc");
 }

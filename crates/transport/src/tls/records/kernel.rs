@@ -11,7 +11,7 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{ConnectionTrafficSecrets, Error};
 use underpass_engine::RecordKind;
-use underpass_engine::ktls::{self, Cipher, Direction, Keys, Version};
+use underpass_engine::ktls::{self, Cipher, KeyDirection, RecordKeys, TlsVersion};
 
 use super::connection::Connection;
 use super::control::{ALERT, Control, Event, HANDSHAKE, ProtocolError};
@@ -31,7 +31,7 @@ const MAX_RECORD: usize = 16 * 1024 + 256;
 #[derive(Debug)]
 pub(in crate::tls) struct Kernel {
     secrets: Secrets,
-    version: Version,
+    version: TlsVersion,
     control: Control,
     /// Records to send before anything else, in order.
     pending: VecDeque<PendingRecord>,
@@ -68,7 +68,7 @@ impl Kernel {
     pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
         connection: Connection,
-        (version, cipher): (Version, Cipher),
+        (version, cipher): (TlsVersion, Cipher),
         can_change_keys: bool,
     ) -> Result<Self, Refusal> {
         let is_client = matches!(connection, Connection::Client(_));
@@ -83,11 +83,11 @@ impl Kernel {
         .map_err(Refusal::Tls)?;
         let (sent, to_send) = secrets.tx;
         for (direction, (sequence, secrets)) in
-            [(Direction::Receive, secrets.rx), (Direction::Send, (sent, to_send))]
+            [(KeyDirection::Receive, secrets.rx), (KeyDirection::Send, (sent, to_send))]
         {
             install(socket, direction, version, sequence, &secrets).map_err(Refusal::Socket)?;
         }
-        let is_tls13 = version == Version::Tls13;
+        let is_tls13 = version == TlsVersion::Tls13;
         Ok(Self {
             secrets: kept,
             version,
@@ -131,7 +131,7 @@ impl Kernel {
             rustix::io::retry_on_intr(|| ktls::send_record(socket, kind, bytes))?;
             self.pending.pop_front();
             if pending_record == PendingRecord::NewKey {
-                self.change_key(socket, Direction::Send)?;
+                self.change_key(socket, KeyDirection::Send)?;
                 self.usage.renew();
             }
         }
@@ -239,12 +239,12 @@ impl Kernel {
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
         peek: bool,
-    ) -> Result<ktls::Record, Errno> {
+    ) -> Result<ktls::TlsRecord, Errno> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         match rustix::io::retry_on_intr(|| ktls::receive(socket, &mut *buffer, peek)) {
-            Ok(ktls::Record { kind: ktls::DATA, len: 0 }) => {
+            Ok(ktls::TlsRecord { kind: ktls::DATA, len: 0 }) => {
                 Err(self.give_up(socket, None, Errno::CONNABORTED))
             }
             Ok(record) if record.kind == ktls::DATA => match self.control.allow_data() {
@@ -276,7 +276,7 @@ impl Kernel {
                 }
                 Event::Ticket(ticket) => self.keep(socket, &ticket)?,
                 Event::NewKey { answer } => {
-                    if let Err(error) = self.change_key(socket, Direction::Receive) {
+                    if let Err(error) = self.change_key(socket, KeyDirection::Receive) {
                         // Before Linux 6.14 the connection cannot continue. A peer that
                         // reconnects resumes its session.
                         self.close(socket);
@@ -304,12 +304,12 @@ impl Kernel {
     }
 
     /// Gives the kernel the next key of one direction.
-    fn change_key(&mut self, socket: BorrowedFd<'_>, direction: Direction) -> Result<(), Errno> {
+    fn change_key(&mut self, socket: BorrowedFd<'_>, direction: KeyDirection) -> Result<(), Errno> {
         let next = match (&mut self.secrets, direction) {
-            (Secrets::Client(client), Direction::Send) => client.update_tx_secret(),
-            (Secrets::Client(client), Direction::Receive) => client.update_rx_secret(),
-            (Secrets::Server(server), Direction::Send) => server.update_tx_secret(),
-            (Secrets::Server(server), Direction::Receive) => server.update_rx_secret(),
+            (Secrets::Client(client), KeyDirection::Send) => client.update_tx_secret(),
+            (Secrets::Client(client), KeyDirection::Receive) => client.update_rx_secret(),
+            (Secrets::Server(server), KeyDirection::Send) => server.update_tx_secret(),
+            (Secrets::Server(server), KeyDirection::Receive) => server.update_rx_secret(),
         };
         let (sequence, secrets) = next.map_err(|_| Errno::PROTO)?;
         install(socket, direction, self.version, sequence, &secrets)
@@ -328,8 +328,8 @@ impl Kernel {
 /// Gives keys to the kernel.
 fn install(
     socket: BorrowedFd<'_>,
-    direction: Direction,
-    version: Version,
+    direction: KeyDirection,
+    version: TlsVersion,
     sequence: u64,
     secrets: &ConnectionTrafficSecrets,
 ) -> Result<(), Errno> {
@@ -341,7 +341,11 @@ fn install(
         _ => return Err(Errno::PROTONOSUPPORT),
     };
     let iv = iv.as_ref().try_into().map_err(|_| Errno::INVAL)?;
-    ktls::install(socket, direction, &Keys { version, cipher, key: key.as_ref(), iv, sequence })
+    ktls::install(
+        socket,
+        direction,
+        &RecordKeys { version, cipher, key: key.as_ref(), iv, sequence },
+    )
 }
 
 impl fmt::Debug for Secrets {

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite};
-use underpass_engine::ktls::{Cipher, Version};
+use underpass_engine::ktls::{Cipher, TlsVersion};
 
 use super::kernel_offer::KernelOffer;
 use framing::checked;
@@ -50,19 +50,19 @@ pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
 }
 
 /// Returns the kernel's version and cipher of a suite; `None` if it has none.
-pub(super) fn kind_of(suite: CipherSuite) -> Option<(Version, Cipher)> {
+pub(super) fn kind_of(suite: CipherSuite) -> Option<(TlsVersion, Cipher)> {
     use CipherSuite as Suite;
     Some(match suite {
-        Suite::TLS13_AES_128_GCM_SHA256 => (Version::Tls13, Cipher::Aes128Gcm),
-        Suite::TLS13_AES_256_GCM_SHA384 => (Version::Tls13, Cipher::Aes256Gcm),
-        Suite::TLS13_CHACHA20_POLY1305_SHA256 => (Version::Tls13, Cipher::ChaCha20Poly1305),
+        Suite::TLS13_AES_128_GCM_SHA256 => (TlsVersion::Tls13, Cipher::Aes128Gcm),
+        Suite::TLS13_AES_256_GCM_SHA384 => (TlsVersion::Tls13, Cipher::Aes256Gcm),
+        Suite::TLS13_CHACHA20_POLY1305_SHA256 => (TlsVersion::Tls13, Cipher::ChaCha20Poly1305),
         Suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
-        | Suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (Version::Tls12, Cipher::Aes128Gcm),
+        | Suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (TlsVersion::Tls12, Cipher::Aes128Gcm),
         Suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
-        | Suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => (Version::Tls12, Cipher::Aes256Gcm),
+        | Suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => (TlsVersion::Tls12, Cipher::Aes256Gcm),
         Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
         | Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => {
-            (Version::Tls12, Cipher::ChaCha20Poly1305)
+            (TlsVersion::Tls12, Cipher::ChaCha20Poly1305)
         }
         _ => return None,
     })
@@ -99,7 +99,7 @@ mod tests {
     fn every_suite_is_one_that_a_kernel_can_do() {
         for suite in SUITES.iter() {
             let (version, _) = kind_of(suite.suite()).unwrap();
-            assert_eq!(version == Version::Tls13, suite.tls13().is_some());
+            assert_eq!(version == TlsVersion::Tls13, suite.tls13().is_some());
             assert!(name(suite.suite()).starts_with("TLS_"), "{suite:?}");
         }
     }
