@@ -224,7 +224,7 @@ pub struct Handshake(Infallible);
 
 /// The progress of a handshake.
 #[derive(Debug)]
-pub enum Progress {
+pub enum HandshakeProgress {
     /// The socket has to become readable.
     Reads,
     /// The socket has to become writable.
@@ -257,7 +257,10 @@ impl Handshake {
     /// # Errors
     ///
     /// None: it cannot be called.
-    pub fn advance(&mut self, _socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+    pub fn advance(
+        &mut self,
+        _socket: BorrowedFd<'_>,
+    ) -> Result<HandshakeProgress, HandshakeError> {
         match self.0 {}
     }
 

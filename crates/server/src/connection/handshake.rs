@@ -13,7 +13,7 @@ use crate::connection::socket::READABLE;
 use crate::server::credentials::Credentials;
 use crate::server::worker::Worker;
 use underpass_transport::tls::{
-    Acceptor, EncryptedBy, Handshake, HandshakeError, Progress, Session,
+    Acceptor, EncryptedBy, Handshake, HandshakeError, HandshakeProgress, Session,
 };
 
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
@@ -58,9 +58,9 @@ async fn run_handshake(
     loop {
         let turn = worker.handshakes.acquire().await;
         let interest = match worker.turns.run(stepping.step(peer)).await? {
-            Progress::Done(session) => return Ok(session),
-            Progress::Reads => READABLE,
-            Progress::Writes => Interest::WRITABLE,
+            HandshakeProgress::Done(session) => return Ok(session),
+            HandshakeProgress::Reads => READABLE,
+            HandshakeProgress::Writes => Interest::WRITABLE,
         };
         if !worker.shared.requests.hold(&peer.requests, stepping.kept()) {
             // No response would be worth the memory.
@@ -94,7 +94,7 @@ impl HandshakeRunner {
         Ok(Self::Elsewhere(Some(handshake), socket))
     }
 
-    async fn step(&mut self, peer: &Peer) -> Result<Progress, HandshakeError> {
+    async fn step(&mut self, peer: &Peer) -> Result<HandshakeProgress, HandshakeError> {
         let (handshake, socket) = match self {
             Self::Here(handshake) => return handshake.advance(peer.socket.as_fd()),
             Self::Elsewhere(handshake, socket) => (handshake, socket),

@@ -1,7 +1,7 @@
 //! What a peer says after a TLS handshake has one meaning, in whatever pieces it comes, and takes
 //! no more memory than one message.
 
-use underpass_transport::tls::control::{ALERT, Control, Event, HANDSHAKE, MAX_MESSAGE};
+use underpass_transport::tls::control::{ALERT, ControlReader, HANDSHAKE, MAX_MESSAGE, PeerEvent};
 
 use crate::input::Input;
 
@@ -18,7 +18,7 @@ pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let sides = input.byte();
     let (is_client, is_tls13) = (sides & 1 != 0, sides & 2 != 0);
-    let mut control = Control::new(is_client, is_tls13);
+    let mut control = ControlReader::new(is_client, is_tls13);
     let (mut messages, mut events) = (Vec::new(), Vec::new());
     while !input.0.is_empty() {
         let (kind, len) = (input.byte(), usize::from(input.byte()));
@@ -28,10 +28,10 @@ pub(crate) fn check(data: &[u8]) {
         assert!(kind == HANDSHAKE || kind == ALERT, "nothing else may come");
         for event in &said {
             match event {
-                Event::End => assert_eq!(kind, ALERT),
-                Event::NewKey { .. } => assert!(is_tls13),
-                Event::Renegotiation => assert!(!is_tls13),
-                Event::Ticket(body) => {
+                PeerEvent::End => assert_eq!(kind, ALERT),
+                PeerEvent::NewKey { .. } => assert!(is_tls13),
+                PeerEvent::Renegotiation => assert!(!is_tls13),
+                PeerEvent::Ticket(body) => {
                     assert!(is_tls13 && is_client && body.len() <= MAX_MESSAGE);
                 }
             }
@@ -41,7 +41,7 @@ pub(crate) fn check(data: &[u8]) {
             events.extend(said);
         }
     }
-    let mut control = Control::new(is_client, is_tls13);
+    let mut control = ControlReader::new(is_client, is_tls13);
     let one_by_one = messages.chunks(1).map(|byte| control.read(HANDSHAKE, byte).unwrap());
     assert_eq!(one_by_one.flatten().collect::<Vec<_>>(), events);
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
 use underpass_transport::tls::{
-    Acceptor, Connector, Handshake, Identity, Progress, Session, Trust,
+    Acceptor, Connector, Handshake, HandshakeProgress, Identity, Session, Trust,
 };
 
 use crate::input::Input;
@@ -177,8 +177,8 @@ impl<'a> End<'a> {
         }
         let Some(session) = &self.session else {
             match self.hands.advance(socket) {
-                Ok(Progress::Reads | Progress::Writes) => return false,
-                Ok(Progress::Done(session)) => self.session = Some(session),
+                Ok(HandshakeProgress::Reads | HandshakeProgress::Writes) => return false,
+                Ok(HandshakeProgress::Done(session)) => self.session = Some(session),
                 Err(error) => {
                     assert!(!error.to_string().contains('\n'));
                     self.end = Some(Err(()));

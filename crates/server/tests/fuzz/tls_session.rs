@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
-use underpass_transport::tls::{Handshake, Progress, Session};
+use underpass_transport::tls::{Handshake, HandshakeProgress, Session};
 
 use crate::input::Input;
 use crate::tls_handshake::both;
@@ -241,7 +241,7 @@ fn establish() -> [End; 2] {
         for side in [0, 1] {
             let (hands, socket, wire, session) = &mut ends[side];
             if session.is_none()
-                && let Progress::Done(done) = hands.advance(socket.as_fd()).unwrap()
+                && let HandshakeProgress::Done(done) = hands.advance(socket.as_fd()).unwrap()
             {
                 *session = Some(done);
             }

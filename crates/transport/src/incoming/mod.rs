@@ -64,7 +64,7 @@ pub struct ReceiveOptions<'a> {
 
 /// The result of receiving a body, complete or not.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedBody {
     /// What was done. Its bytes are in the file, whatever the outcome.
     pub report: Report,
     /// Why the body is not complete, if it is not.
@@ -292,7 +292,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     ///
     /// # On failure
     ///
-    /// The bytes that [`Received::report`] counts are in the file, in order and without a gap. The
+    /// The bytes that [`ReceivedBody::report`] counts are in the file, in order and without a gap. The
     /// connection is somewhere inside the body, and of no further use.
     pub fn body(
         &mut self,
@@ -301,7 +301,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         at: u64,
         receive_options: &ReceiveOptions<'_>,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
-    ) -> Received {
+    ) -> ReceivedBody {
         let own_pipes = PipePool::default();
         let options = ReceiveOptions {
             pipes: Some(receive_options.pipes.unwrap_or(&own_pipes)),
@@ -313,7 +313,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             BodyFraming::UntilEnd => self.data(None, &mut sink),
             BodyFraming::Chunked => self.chunks(&mut sink),
         };
-        Received { report: sink.report, outcome }
+        ReceivedBody { report: sink.report, outcome }
     }
 
     /// Moves the data of a chunked body.

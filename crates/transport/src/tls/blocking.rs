@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use underpass_engine::wait::Limits;
 
 use super::error::HandshakeError;
-use super::handshake::{Handshake, Progress};
+use super::handshake::{Handshake, HandshakeProgress};
 use super::session::Session;
 
 impl Handshake {
@@ -23,9 +23,9 @@ impl Handshake {
     ) -> Result<Session, HandshakeError> {
         loop {
             let readiness = match self.advance(socket.as_fd())? {
-                Progress::Done(session) => return Ok(session),
-                Progress::Reads => PollFlags::IN,
-                Progress::Writes => PollFlags::OUT,
+                HandshakeProgress::Done(session) => return Ok(session),
+                HandshakeProgress::Reads => PollFlags::IN,
+                HandshakeProgress::Writes => PollFlags::OUT,
             };
             let ready = limits.until_ready(&socket, readiness);
             ready.map_err(|expired| HandshakeError::Io(expired.into()))?;

@@ -16,7 +16,9 @@ use super::certificates::ACME_PROTOCOL;
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
 use super::kernel_offer::{KernelOffer, refused};
-use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, UserSpace};
+use super::records::{
+    ByteQueue, Intent, Kernel, RecordLayer, StepResult, TakeOverError, UserSpace,
+};
 use super::session::{Records, Session};
 use super::suites;
 use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
@@ -34,9 +36,9 @@ const HANDSHAKE: u8 = 22;
 #[derive(Debug)]
 pub struct Handshake {
     /// `None` after the end or a failure.
-    connection: Option<Connection>,
-    incoming: Queue,
-    outgoing: Queue,
+    connection: Option<RecordLayer>,
+    incoming: ByteQueue,
+    outgoing: ByteQueue,
     /// How many bytes of `incoming` rustls has seen but not consumed: whole records only.
     shown: usize,
     /// How many bytes at the end of `incoming` are still in the socket too.
@@ -54,7 +56,7 @@ pub struct Handshake {
 /// The progress of a handshake.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // the large one is taken apart at once
-pub enum Progress {
+pub enum HandshakeProgress {
     /// The socket has to become readable.
     Reads,
     /// The socket has to become writable.
@@ -72,7 +74,7 @@ impl Handshake {
     pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
         let (config, sni) = acceptor.config();
         let server = UnbufferedServerConnection::new(config)?;
-        Ok(Self { sni, ..Self::new(Connection::Server(Box::new(server)), acceptor.wanted()) })
+        Ok(Self { sni, ..Self::new(RecordLayer::Server(Box::new(server)), acceptor.wanted()) })
     }
 
     /// Creates the client's side; `host` is a name or an address as in an URL, without brackets.
@@ -82,15 +84,15 @@ impl Handshake {
     /// [`HandshakeError::Name`] if no certificate can be for that name.
     pub fn connect(connector: &Connector, host: &str) -> Result<Self, HandshakeError> {
         let client = UnbufferedClientConnection::new(connector.config(), server_name(host)?)?;
-        Ok(Self::new(Connection::Client(Box::new(client)), connector.wanted()))
+        Ok(Self::new(RecordLayer::Client(Box::new(client)), connector.wanted()))
     }
 
-    fn new(connection: Connection, wanted: Arc<KernelOffer>) -> Self {
+    fn new(connection: RecordLayer, wanted: Arc<KernelOffer>) -> Self {
         Self {
-            has_begun: matches!(connection, Connection::Client(_)),
+            has_begun: matches!(connection, RecordLayer::Client(_)),
             connection: Some(connection),
-            incoming: Queue::default(),
-            outgoing: Queue::default(),
+            incoming: ByteQueue::default(),
+            outgoing: ByteQueue::default(),
             shown: 0,
             peeked: 0,
             leaves_rest_in_socket: wanted.obstacle().is_none(),
@@ -105,14 +107,14 @@ impl Handshake {
     ///
     /// See [`HandshakeError`]. The peer is informed by an alert, as far as the socket took it.
     /// After an error, and after the end, this must not be called again.
-    pub fn advance(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+    pub fn advance(&mut self, socket: BorrowedFd<'_>) -> Result<HandshakeProgress, HandshakeError> {
         let progress = self.go(socket);
         match &progress {
-            Ok(Progress::Reads | Progress::Writes) => {
+            Ok(HandshakeProgress::Reads | HandshakeProgress::Writes) => {
                 self.incoming.shrink();
                 self.outgoing.shrink();
             }
-            Ok(Progress::Done(_)) => (),
+            Ok(HandshakeProgress::Done(_)) => (),
             Err(_) => self.connection = None,
         }
         progress
@@ -124,7 +126,7 @@ impl Handshake {
         self.incoming.len()
     }
 
-    fn go(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+    fn go(&mut self, socket: BorrowedFd<'_>) -> Result<HandshakeProgress, HandshakeError> {
         loop {
             let is_done = match self.process_records() {
                 Ok(is_done) => is_done,
@@ -140,11 +142,11 @@ impl Handshake {
             }
             match self.push(socket) {
                 Ok(()) => (),
-                Err(Errno::AGAIN) => return Ok(Progress::Writes),
+                Err(Errno::AGAIN) => return Ok(HandshakeProgress::Writes),
                 Err(error) => return Err(io_error(error)),
             }
             if !self.read(socket)? {
-                return Ok(Progress::Reads);
+                return Ok(HandshakeProgress::Reads);
             }
         }
     }
@@ -255,7 +257,7 @@ impl Handshake {
     }
 
     /// Creates the session.
-    fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+    fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<HandshakeProgress, HandshakeError> {
         let connection = self.connection.as_ref().ok_or(Error::HandshakeNotComplete)?;
         if connection.common().alpn_protocol() == Some(ACME_PROTOCOL) {
             // RFC 8737 4: this protocol consists of the handshake. Its last part is for a peer that
@@ -269,11 +271,11 @@ impl Handshake {
         // The peer waits for what is left to be sent, and the kernel numbers records from the one
         // after it; but tickets of TLS 1.3 are not waited for, and can go with the first data.
         let is_13 = connection.common().protocol_version() == Some(ProtocolVersion::TLSv1_3);
-        let are_tickets = is_13 && matches!(connection, Connection::Server(_));
+        let are_tickets = is_13 && matches!(connection, RecordLayer::Server(_));
         if obstacle.is_none() || !are_tickets {
             match self.push(socket) {
                 Ok(()) => (),
-                Err(Errno::AGAIN) => return Ok(Progress::Writes),
+                Err(Errno::AGAIN) => return Ok(HandshakeProgress::Writes),
                 Err(error) => return Err(io_error(error)),
             }
         }
@@ -294,16 +296,16 @@ impl Handshake {
             let incoming = std::mem::take(&mut self.incoming);
             let outgoing = std::mem::take(&mut self.outgoing);
             let records = Records::Here(UserSpace::new(connection, incoming, outgoing));
-            return Ok(Progress::Done(self.session(facts, records, false)));
+            return Ok(HandshakeProgress::Done(self.session(facts, records, false)));
         };
         let can_change_keys = self.wanted.can_change_keys();
         let kernel = Kernel::take_over(socket, connection, kind, can_change_keys);
         let kernel = kernel.map_err(|refusal| match refusal {
-            Refusal::Tls(error) => error.into(),
-            Refusal::Socket(error) => io_error(error),
+            TakeOverError::Tls(error) => error.into(),
+            TakeOverError::Socket(error) => io_error(error),
         })?;
         let by_reference = self.wanted.zero_copy && ktls::set_zero_copy(socket).is_ok();
-        Ok(Progress::Done(self.session(facts, Records::Kernel(kernel), by_reference)))
+        Ok(HandshakeProgress::Done(self.session(facts, Records::Kernel(kernel), by_reference)))
     }
 
     fn session(&self, facts: SessionFacts, records: Records, by_reference: bool) -> Session {

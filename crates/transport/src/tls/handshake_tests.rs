@@ -11,8 +11,8 @@ use underpass_engine::ktls::Support;
 
 use super::kernel_offer::KernelOffer;
 use super::{
-    Acceptor, Connector, EncryptedBy, Handshake, Identity, KernelTlsObstacle, Progress, Session,
-    Trust,
+    Acceptor, Connector, EncryptedBy, Handshake, HandshakeProgress, Identity, KernelTlsObstacle,
+    Session, Trust,
 };
 
 /// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only
@@ -47,13 +47,13 @@ fn complete_handshake(
     let mut left = vec![0; 100];
     for _ in 0..10 {
         if asked.is_none()
-            && let Progress::Done(session) = client.advance(client_end.as_fd()).unwrap()
+            && let HandshakeProgress::Done(session) = client.advance(client_end.as_fd()).unwrap()
         {
             assert_eq!(session.send(client_end.as_fd(), b"word", false), Ok(4));
             asked = Some(session);
         }
         if answered.is_none()
-            && let Progress::Done(session) = server.advance(server_end.as_fd()).unwrap()
+            && let HandshakeProgress::Done(session) = server.advance(server_end.as_fd()).unwrap()
         {
             let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
             let len = recv(server_end, &mut left[..], flags).map_or(0, |(len, _)| len);
@@ -116,7 +116,7 @@ fn a_byte_at_a_time_is_a_handshake_too() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     let mut client = Handshake::connect(&connector, "a").unwrap();
-    assert!(matches!(client.advance(ours.as_fd()), Ok(Progress::Reads)));
+    assert!(matches!(client.advance(ours.as_fd()), Ok(HandshakeProgress::Reads)));
     let mut hello = Vec::new();
     let _ = theirs.read_to_end(&mut hello);
     for wish in [KernelOffer::of(None), claimed_offer()] {
@@ -126,7 +126,7 @@ fn a_byte_at_a_time_is_a_handshake_too() {
         for byte in &hello {
             assert_eq!(rustix::io::write(&far, &[*byte]), Ok(1));
             assert_eq!(recv(&far, &mut answer, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
-            assert!(matches!(server.advance(near.as_fd()), Ok(Progress::Reads)));
+            assert!(matches!(server.advance(near.as_fd()), Ok(HandshakeProgress::Reads)));
             // Bytes known to belong to the handshake do not stay in the socket: no later read
             // would wait for the rest.
             let held = recv(&near, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK);

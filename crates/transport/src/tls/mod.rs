@@ -22,7 +22,7 @@ pub use acceptor::Acceptor;
 pub use certificates::{Identities, Identity};
 pub use connector::Connector;
 pub use error::{Fault, HandshakeError, TlsError};
-pub use handshake::{Handshake, Progress};
+pub use handshake::{Handshake, HandshakeProgress};
 pub use records::control;
 pub use session::Session;
 

@@ -16,7 +16,7 @@ use rustls::{StreamOwned, SupportedProtocolVersion};
 use sha2::{Digest, Sha256};
 use underpass_engine::TlsTransport;
 use underpass_transport::tls::{
-    Acceptor, Connector, Handshake, HandshakeError, Identity, Progress, Session, Trust,
+    Acceptor, Connector, Handshake, HandshakeError, HandshakeProgress, Identity, Session, Trust,
 };
 
 /// A certificate for `localhost` in files.
@@ -136,9 +136,9 @@ pub(crate) fn server_peer<T: Send + 'static>(
 pub(crate) fn shake(socket: &TcpStream, mut hands: Handshake) -> Result<Session, HandshakeError> {
     loop {
         match hands.advance(socket.as_fd())? {
-            Progress::Reads => wait(socket, PollFlags::IN),
-            Progress::Writes => wait(socket, PollFlags::OUT),
-            Progress::Done(session) => return Ok(session),
+            HandshakeProgress::Reads => wait(socket, PollFlags::IN),
+            HandshakeProgress::Writes => wait(socket, PollFlags::OUT),
+            HandshakeProgress::Done(session) => return Ok(session),
         }
     }
 }

@@ -216,9 +216,9 @@ fn a_handshake_can_be_taken_to_another_thread() {
         let (progress, back) = step.join().unwrap();
         hands = back;
         match progress {
-            underpass_transport::tls::Progress::Reads => wait(&socket, PollFlags::IN),
-            underpass_transport::tls::Progress::Writes => wait(&socket, PollFlags::OUT),
-            underpass_transport::tls::Progress::Done(session) => break session,
+            underpass_transport::tls::HandshakeProgress::Reads => wait(&socket, PollFlags::IN),
+            underpass_transport::tls::HandshakeProgress::Writes => wait(&socket, PollFlags::OUT),
+            underpass_transport::tls::HandshakeProgress::Done(session) => break session,
         }
     };
     converse_with_peer(&Ours(session, socket));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use underpass_engine::{PipePool, Progress};
-use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions, Received};
+use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions, ReceivedBody};
 
 use crate::download::RateLimit;
 use crate::error::ClientError;
@@ -82,7 +82,7 @@ impl<'a> Stream<'a> {
         at: u64,
         receive_options: &ReceiveOptions<'_>,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
-    ) -> Received {
+    ) -> ReceivedBody {
         debug_assert_eq!(self.used, self.buffer.len());
         let (rate_limit, cancel) = (&self.rate_limit, self.cancel.as_slice());
         let mut spent = 0;

@@ -26,7 +26,7 @@ const VERSION: u8 = 0xa0;
 impl CertificateFacts {
     /// Reads a certificate in DER; returns `None` if it is malformed.
     pub(in crate::tls) fn of(certificate: &[u8]) -> Option<Self> {
-        let mut certificate = Reader(certificate).expect(SEQUENCE)?;
+        let mut certificate = DerReader(certificate).expect(SEQUENCE)?;
         let mut signed = certificate.expect(SEQUENCE)?;
         if signed.0.first() == Some(&VERSION) {
             signed.expect(VERSION)?;
@@ -45,9 +45,9 @@ impl CertificateFacts {
 }
 
 /// A sequence of values in DER.
-struct Reader<'a>(&'a [u8]);
+struct DerReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DerReader<'a> {
     /// Returns the tag and the content of the next value.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, len], rest) = self.0.split_first_chunk()?;

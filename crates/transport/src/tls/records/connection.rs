@@ -8,10 +8,10 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
 
-use super::queue::Queue;
+use super::queue::ByteQueue;
 
 /// A connection without buffers of its own.
-pub(in crate::tls) enum Connection {
+pub(in crate::tls) enum RecordLayer {
     /// The client's side.
     Client(Box<UnbufferedClientConnection>),
     /// The server's side.
@@ -42,14 +42,14 @@ pub(in crate::tls) enum StepResult {
     Closed,
 }
 
-impl Connection {
+impl RecordLayer {
     /// Takes one step with the first `shown` bytes of `incoming`, drops those that are consumed,
     /// and returns their number. Plaintext goes to `plaintext`, records to be sent to `outgoing`.
     pub(in crate::tls) fn step(
         &mut self,
-        incoming: &mut Queue,
+        incoming: &mut ByteQueue,
         shown: usize,
-        outgoing: &mut Queue,
+        outgoing: &mut ByteQueue,
         wish: Intent<'_>,
         plaintext: &mut dyn FnMut(&[u8]),
     ) -> (usize, Result<StepResult, Error>) {
@@ -86,7 +86,11 @@ impl Connection {
 
     /// Takes the alert of rustls for the peer after a failure. No record is shown to it, as
     /// rustls would fail again, which it does not expect.
-    pub(in crate::tls) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
+    pub(in crate::tls) fn take_alerts(
+        &mut self,
+        incoming: &mut ByteQueue,
+        outgoing: &mut ByteQueue,
+    ) {
         while self.common().wants_write() {
             let shown = incoming.len();
             if self.step(incoming, shown, outgoing, Intent::Listen, &mut |_| ()).1.is_err() {
@@ -99,7 +103,7 @@ impl Connection {
 /// Does what one state of rustls requires.
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    outgoing: &mut Queue,
+    outgoing: &mut ByteQueue,
     wish: Intent<'_>,
     plaintext: &mut dyn FnMut(&[u8]),
 ) -> (usize, Result<StepResult, Error>) {
@@ -164,7 +168,7 @@ const RECORD: usize = 512;
 
 /// Lets rustls write into a queue, again if it needs more room.
 fn fill(
-    queue: &mut Queue,
+    queue: &mut ByteQueue,
     guess: usize,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
 ) -> Result<(), Error> {
@@ -182,7 +186,7 @@ fn fill(
     Err(Error::EncryptError)
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for RecordLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Client(_) => "Connection::Client",

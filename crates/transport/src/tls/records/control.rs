@@ -42,7 +42,7 @@ const HEAD: usize = 4;
 
 /// An event announced by the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PeerEvent {
     /// The peer closes its sending side (close_notify).
     End,
     /// All later records of the peer use its next key; if `answer`, ours must too.
@@ -73,7 +73,7 @@ impl ProtocolError {
 
 /// Reads the peer's records after a handshake.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlReader {
     is_client: bool,
     is_tls13: bool,
     /// The beginning of an incomplete message.
@@ -84,7 +84,7 @@ pub struct Control {
     tickets: u32,
 }
 
-impl Control {
+impl ControlReader {
     /// Creates a reader for a client or a server, of TLS 1.3 or 1.2.
     #[must_use]
     pub fn new(is_client: bool, is_tls13: bool) -> Self {
@@ -117,7 +117,7 @@ impl Control {
     /// # Errors
     ///
     /// [`ProtocolError`] if the peer may not send this.
-    pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<Event>, ProtocolError> {
+    pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<PeerEvent>, ProtocolError> {
         // RFC 8446 5.1: nothing comes between the parts of a message.
         if kind != HANDSHAKE && !self.partial.is_empty() {
             return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
@@ -130,10 +130,10 @@ impl Control {
     }
 
     /// Reads an alert (RFC 8446 6, RFC 5246 7.2).
-    fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<Event>, ProtocolError> {
+    fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<PeerEvent>, ProtocolError> {
         let &[level, description] = bytes else { return Err(ProtocolError::because(DECODE_ERROR)) };
         if description == CLOSE_NOTIFY {
-            return Ok(Some(Event::End));
+            return Ok(Some(PeerEvent::End));
         }
         match level {
             WARNING if !self.is_tls13 || description == USER_CANCELED => {
@@ -146,7 +146,7 @@ impl Control {
         }
     }
 
-    fn read_messages(&mut self, bytes: &[u8]) -> Result<Vec<Event>, ProtocolError> {
+    fn read_messages(&mut self, bytes: &[u8]) -> Result<Vec<PeerEvent>, ProtocolError> {
         if bytes.is_empty() {
             return Err(ProtocolError::because(UNEXPECTED_MESSAGE)); // RFC 8446 5.1
         }
@@ -189,23 +189,23 @@ impl Control {
         }
     }
 
-    fn read_message(&mut self, kind: u8, body: &[u8]) -> Result<Event, ProtocolError> {
+    fn read_message(&mut self, kind: u8, body: &[u8]) -> Result<PeerEvent, ProtocolError> {
         match kind {
             NEW_SESSION_TICKET => {
                 count(&mut self.tickets, MAX_TICKETS)?;
-                Ok(Event::Ticket(body.to_vec()))
+                Ok(PeerEvent::Ticket(body.to_vec()))
             }
             KEY_UPDATE => {
                 count(&mut self.key_changes, MAX_KEY_CHANGES)?;
                 match body {
-                    [0] => Ok(Event::NewKey { answer: false }),
-                    [1] => Ok(Event::NewKey { answer: true }),
+                    [0] => Ok(PeerEvent::NewKey { answer: false }),
+                    [1] => Ok(PeerEvent::NewKey { answer: true }),
                     _ => Err(ProtocolError::because(ILLEGAL_PARAMETER)), // RFC 8446 4.6.3
                 }
             }
             _ => {
                 count(&mut self.renegotiations, MAX_RENEGOTIATIONS)?;
-                Ok(Event::Renegotiation)
+                Ok(PeerEvent::Renegotiation)
             }
         }
     }
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn alerts_end_a_connection_or_not() {
-        let end = Ok(vec![Event::End]);
+        let end = Ok(vec![PeerEvent::End]);
         let reset = Err(ProtocolError { alert: None, errno: Errno::CONNRESET });
         let malformed = Err(ProtocolError::because(DECODE_ERROR));
         let cases: [(&[u8], _, _); 8] = [
@@ -239,10 +239,10 @@ mod tests {
             (&[1, 0, 0], malformed.clone(), malformed),
         ];
         for (bytes, of_13, of_12) in cases {
-            assert_eq!(Control::new(true, true).read(ALERT, bytes), of_13, "{bytes:?}");
-            assert_eq!(Control::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
+            assert_eq!(ControlReader::new(true, true).read(ALERT, bytes), of_13, "{bytes:?}");
+            assert_eq!(ControlReader::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
         }
-        let mut control = Control::new(false, false);
+        let mut control = ControlReader::new(false, false);
         for _ in 0..MAX_WARNINGS {
             assert_eq!(control.read(ALERT, &[1, 100]), Ok(vec![]));
         }
@@ -252,15 +252,18 @@ mod tests {
     #[test]
     fn messages_are_put_together_from_pieces() {
         let bytes = [4, 0, 0, 3, 7, 8, 9, 4, 0, 0, 1, 6, 24, 0, 0, 1, 1];
-        let expected =
-            [Event::Ticket(vec![7, 8, 9]), Event::Ticket(vec![6]), Event::NewKey { answer: true }];
+        let expected = [
+            PeerEvent::Ticket(vec![7, 8, 9]),
+            PeerEvent::Ticket(vec![6]),
+            PeerEvent::NewKey { answer: true },
+        ];
         for cut in 1..=bytes.len() {
-            let mut control = Control::new(true, true);
+            let mut control = ControlReader::new(true, true);
             let pieces = bytes.chunks(cut).map(|piece| control.read(HANDSHAKE, piece).unwrap());
             assert_eq!(pieces.flatten().collect::<Vec<_>>(), expected);
-            assert_eq!(control.read(ALERT, &[1, 0]), Ok(vec![Event::End]));
+            assert_eq!(control.read(ALERT, &[1, 0]), Ok(vec![PeerEvent::End]));
         }
-        let mut control = Control::new(true, true);
+        let mut control = ControlReader::new(true, true);
         assert_eq!(control.allow_data(), Ok(()));
         assert_eq!(control.read(HANDSHAKE, &bytes[..5]), Ok(vec![]));
         assert_eq!(control.allow_data(), Err(REFUSED), "between the parts of a message");
@@ -283,7 +286,7 @@ mod tests {
         for (bytes, may_come) in cases {
             let sides = [(true, true), (false, true), (true, false), (false, false)];
             for ((is_client, is_tls13), may_come) in sides.into_iter().zip(may_come) {
-                let outcome = Control::new(is_client, is_tls13).read(HANDSHAKE, bytes);
+                let outcome = ControlReader::new(is_client, is_tls13).read(HANDSHAKE, bytes);
                 assert_eq!(outcome.is_ok(), may_come, "{bytes:?} {is_client} {is_tls13}");
             }
         }
@@ -291,10 +294,10 @@ mod tests {
 
     #[test]
     fn what_is_too_much_or_malformed_is_refused() {
-        let refuses = |mut control: Control, kind, bytes: &[u8]| {
+        let refuses = |mut control: ControlReader, kind, bytes: &[u8]| {
             control.read(kind, bytes).unwrap_err().alert.unwrap()
         };
-        let of_13 = || Control::new(true, true);
+        let of_13 = || ControlReader::new(true, true);
         assert_eq!(refuses(of_13(), HANDSHAKE, &[]), UNEXPECTED_MESSAGE);
         assert_eq!(refuses(of_13(), CHANGE_CIPHER_SPEC, &[1]), UNEXPECTED_MESSAGE);
         assert_eq!(refuses(of_13(), 99, &[1]), UNEXPECTED_MESSAGE);
@@ -302,9 +305,9 @@ mod tests {
         assert_eq!(refuses(of_13(), HANDSHAKE, &[24, 0, 0, 2]), DECODE_ERROR);
         assert_eq!(refuses(of_13(), HANDSHAKE, &[24, 0, 0, 1, 0, 4]), UNEXPECTED_MESSAGE);
         assert_eq!(refuses(of_13(), HANDSHAKE, &[4, 2, 0, 0]), DECODE_ERROR);
-        let mut control = Control::new(false, false);
+        let mut control = ControlReader::new(false, false);
         let again = [1, 0, 0, 0];
-        assert_eq!(control.read(HANDSHAKE, &again), Ok(vec![Event::Renegotiation]));
+        assert_eq!(control.read(HANDSHAKE, &again), Ok(vec![PeerEvent::Renegotiation]));
         assert_eq!(control.read(HANDSHAKE, &again), Err(REFUSED));
         let mut control = of_13();
         for _ in 0..MAX_KEY_CHANGES {

@@ -13,8 +13,8 @@ use rustls::{ConnectionTrafficSecrets, Error};
 use underpass_engine::RecordKind;
 use underpass_engine::ktls::{self, Cipher, KeyDirection, RecordKeys, TlsVersion};
 
-use super::connection::Connection;
-use super::control::{ALERT, Control, Event, HANDSHAKE, ProtocolError};
+use super::connection::RecordLayer;
+use super::control::{ALERT, ControlReader, HANDSHAKE, PeerEvent, ProtocolError};
 use super::key_usage::KeyUsage;
 
 /// Level and description of alerts: warnings that nothing follows, that there is no renegotiation,
@@ -32,7 +32,7 @@ const MAX_RECORD: usize = 16 * 1024 + 256;
 pub(in crate::tls) struct Kernel {
     secrets: Secrets,
     version: TlsVersion,
-    control: Control,
+    control: ControlReader,
     /// Records to send before anything else, in order.
     pending: VecDeque<PendingRecord>,
     usage: KeyUsage,
@@ -57,7 +57,7 @@ enum Secrets {
 
 /// Why the kernel does not have the keys after all.
 #[derive(Debug)]
-pub(in crate::tls) enum Refusal {
+pub(in crate::tls) enum TakeOverError {
     Tls(Error),
     Socket(Errno),
 }
@@ -67,31 +67,32 @@ impl Kernel {
     /// and the socket must be attached.
     pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
-        connection: Connection,
+        connection: RecordLayer,
         (version, cipher): (TlsVersion, Cipher),
         can_change_keys: bool,
-    ) -> Result<Self, Refusal> {
-        let is_client = matches!(connection, Connection::Client(_));
+    ) -> Result<Self, TakeOverError> {
+        let is_client = matches!(connection, RecordLayer::Client(_));
         let (secrets, kept) = match connection {
-            Connection::Client(client) => client
+            RecordLayer::Client(client) => client
                 .dangerous_into_kernel_connection()
                 .map(|(secrets, kept)| (secrets, Secrets::Client(Box::new(kept)))),
-            Connection::Server(server) => server
+            RecordLayer::Server(server) => server
                 .dangerous_into_kernel_connection()
                 .map(|(secrets, kept)| (secrets, Secrets::Server(Box::new(kept)))),
         }
-        .map_err(Refusal::Tls)?;
+        .map_err(TakeOverError::Tls)?;
         let (sent, to_send) = secrets.tx;
         for (direction, (sequence, secrets)) in
             [(KeyDirection::Receive, secrets.rx), (KeyDirection::Send, (sent, to_send))]
         {
-            install(socket, direction, version, sequence, &secrets).map_err(Refusal::Socket)?;
+            install(socket, direction, version, sequence, &secrets)
+                .map_err(TakeOverError::Socket)?;
         }
         let is_tls13 = version == TlsVersion::Tls13;
         Ok(Self {
             secrets: kept,
             version,
-            control: Control::new(is_client, is_tls13),
+            control: ControlReader::new(is_client, is_tls13),
             pending: VecDeque::new(),
             usage: KeyUsage::new(cipher, is_tls13 && can_change_keys, sent),
             is_ended: false,
@@ -270,12 +271,12 @@ impl Kernel {
             events.map_err(|ProtocolError { alert, errno }| self.give_up(socket, alert, errno))?;
         for event in events {
             match event {
-                Event::End => self.is_ended = true,
-                Event::Renegotiation => {
+                PeerEvent::End => self.is_ended = true,
+                PeerEvent::Renegotiation => {
                     self.pending.push_back(PendingRecord::Alert(NO_RENEGOTIATION))
                 }
-                Event::Ticket(ticket) => self.keep(socket, &ticket)?,
-                Event::NewKey { answer } => {
+                PeerEvent::Ticket(ticket) => self.keep(socket, &ticket)?,
+                PeerEvent::NewKey { answer } => {
                     if let Err(error) = self.change_key(socket, KeyDirection::Receive) {
                         // Before Linux 6.14 the connection cannot continue. A peer that
                         // reconnects resumes its session.

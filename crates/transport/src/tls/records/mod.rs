@@ -7,7 +7,7 @@ mod key_usage;
 mod queue;
 mod user_space;
 
-pub(super) use connection::{Connection, Intent, StepResult};
-pub(super) use kernel::{Kernel, Refusal};
-pub(super) use queue::Queue;
+pub(super) use connection::{Intent, RecordLayer, StepResult};
+pub(super) use kernel::{Kernel, TakeOverError};
+pub(super) use queue::ByteQueue;
 pub(super) use user_space::UserSpace;

@@ -20,13 +20,13 @@ thread_local! {
 
 /// Bytes in a row.
 #[derive(Debug, Default)]
-pub(in crate::tls) struct Queue {
+pub(in crate::tls) struct ByteQueue {
     memory: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Queue {
+impl ByteQueue {
     pub(in crate::tls) fn len(&self) -> usize {
         self.end - self.start
     }
@@ -111,7 +111,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for ByteQueue {
     fn drop(&mut self) {
         put_back(std::mem::take(&mut self.memory));
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn bytes_come_out_as_they_went_in() {
-        let mut queue = Queue::default();
+        let mut queue = ByteQueue::default();
         let (mut written, mut read) = (0_u32, 0_u32);
         for turn in 0..5000_u32 {
             for _ in 0..turn % 97 {

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::Error;
 
-use super::connection::{Connection, Intent, StepResult};
-use super::queue::{BATCH, Queue, ROOM};
+use super::connection::{Intent, RecordLayer, StepResult};
+use super::queue::{BATCH, ByteQueue, ROOM};
 
 /// Room for at least one more record, so that each read makes progress.
 const MIN_READ: usize = 17 * 1024;
@@ -19,13 +19,13 @@ const MIN_READ: usize = 17 * 1024;
 /// One connection.
 #[derive(Debug)]
 pub(in crate::tls) struct UserSpace {
-    connection: Connection,
+    connection: RecordLayer,
     /// Records that were received.
-    incoming: Queue,
+    incoming: ByteQueue,
     /// Data of records longer than the caller's buffer.
-    plaintext: Queue,
+    plaintext: ByteQueue,
     /// Records to be sent.
-    outgoing: Queue,
+    outgoing: ByteQueue,
     /// Whether the socket was full: `outgoing` has to be sent first.
     is_stuck: bool,
     /// Whether rustls has seen everything received.
@@ -39,12 +39,16 @@ pub(in crate::tls) struct UserSpace {
 
 impl UserSpace {
     /// Continues after a handshake, with the bytes received after it and those still to be sent.
-    pub(in crate::tls) fn new(connection: Connection, incoming: Queue, outgoing: Queue) -> Self {
+    pub(in crate::tls) fn new(
+        connection: RecordLayer,
+        incoming: ByteQueue,
+        outgoing: ByteQueue,
+    ) -> Self {
         Self {
             connection,
             is_idle: incoming.is_empty(),
             incoming,
-            plaintext: Queue::default(),
+            plaintext: ByteQueue::default(),
             outgoing,
             is_stuck: false,
             is_ended: false,
