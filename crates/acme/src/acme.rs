@@ -19,7 +19,7 @@ use crate::state::StateFolder;
 
 /// The certificates to get, and where from.
 #[derive(Debug)]
-pub struct Options {
+pub struct AcmeOptions {
     /// The names with certificates.
     pub names: Names,
     /// The address to which the authority may write.
@@ -35,7 +35,7 @@ pub struct Options {
 /// Something that people should know.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum AcmeEvent<'a> {
     /// An account was made.
     Registered {
         /// Where the terms are to which this agreed.
@@ -73,7 +73,7 @@ pub enum Event<'a> {
 /// Gets and renews the certificates of a server.
 #[derive(Debug)]
 pub struct Acme {
-    options: Options,
+    options: AcmeOptions,
     state: StateFolder,
     identities: Identities,
     /// Where other names come from.
@@ -108,7 +108,7 @@ impl Acme {
     ///
     /// [`AcmeError::Folder`] if the folder cannot be created or read, and
     /// [`AcmeError::Certificate`] if a certificate in it cannot be used.
-    pub fn open(options: Options, identities: Identities) -> Result<Self, AcmeError> {
+    pub fn open(options: AcmeOptions, identities: Identities) -> Result<Self, AcmeError> {
         let state = StateFolder::open(&options.state, &options.directory)?;
         let names = options.names.all.iter();
         let domains = names.map(|name| Domain::new(name.clone())).collect();
@@ -166,14 +166,14 @@ impl Acme {
     pub fn start(
         mut self,
         has_http: bool,
-        on_event: impl Fn(&Event<'_>) + Send + 'static,
+        on_event: impl Fn(&AcmeEvent<'_>) + Send + 'static,
     ) -> io::Result<()> {
         self.has_http = has_http;
         let thread = thread::Builder::new().name("acme".to_owned());
         thread.spawn(move || self.run(on_event)).map(drop)
     }
 
-    fn run(mut self, on_event: impl Fn(&Event<'_>)) {
+    fn run(mut self, on_event: impl Fn(&AcmeEvent<'_>)) {
         loop {
             for index in 0..self.domains.len() {
                 if self.domains[index].wait().is_zero() {
@@ -208,7 +208,7 @@ impl Acme {
     }
 
     /// Orders one certificate, unless another process has done so, and notes when to go on.
-    fn attempt(&mut self, index: usize, on_event: &dyn Fn(&Event<'_>)) {
+    fn attempt(&mut self, index: usize, on_event: &dyn Fn(&AcmeEvent<'_>)) {
         let http = Http::new(self.options.tls.clone());
         let outcome = self.obtain(index, &http, on_event);
         let domain = &mut self.domains[index];
@@ -217,7 +217,7 @@ impl Acme {
             Ok(is_from_other) => {
                 (domain.refusals, domain.misses) = (0, 0);
                 let until = domain.until.unwrap_or(SystemTime::UNIX_EPOCH);
-                on_event(&Event::Obtained { name, until, is_from_other });
+                on_event(&AcmeEvent::Obtained { name, until, is_from_other });
             }
             Err(error) => {
                 let is_uncounted = error.is_uncounted();
@@ -231,7 +231,7 @@ impl Acme {
                 *count += 1;
                 let wait = schedule::wait(*count, is_uncounted, http.take_retry_after());
                 domain.not_before = Instant::now() + wait;
-                on_event(&Event::Failed { name, error: &error, wait, until: domain.until });
+                on_event(&AcmeEvent::Failed { name, error: &error, wait, until: domain.until });
                 if error.is_unknown_account() {
                     // The next attempt makes another one.
                     let _ = self.state.remove_account();
@@ -245,7 +245,7 @@ impl Acme {
         &mut self,
         index: usize,
         http: &Http,
-        on_event: &dyn Fn(&Event<'_>),
+        on_event: &dyn Fn(&AcmeEvent<'_>),
     ) -> Result<bool, AcmeError> {
         let lock = self.state.lock()?;
         if self.load(index)? {
@@ -256,7 +256,7 @@ impl Acme {
         let pem = self.order(&account, http, name, *refusals)?;
         let identity = Identity::from_pem(&self.state.certificate(name), pem.as_bytes())?;
         if let Err(error) = self.state.write_certificate(name, pem.as_bytes()) {
-            on_event(&Event::NotKept { name, error: &error });
+            on_event(&AcmeEvent::NotKept { name, error: &error });
         }
         drop(lock);
         self.adopt(index, identity)?;
@@ -290,7 +290,11 @@ impl Acme {
     }
 
     /// Returns the account at the authority, which is made if there is none.
-    fn account(&self, http: &Http, on_event: &dyn Fn(&Event<'_>)) -> Result<Account, AcmeError> {
+    fn account(
+        &self,
+        http: &Http,
+        on_event: &dyn Fn(&AcmeEvent<'_>),
+    ) -> Result<Account, AcmeError> {
         let builder = Account::builder_with_http(Box::new(http.clone()));
         // One that cannot be read is replaced: an account has nothing that is worth more.
         let kept = self.state.read_account()?;
@@ -310,7 +314,7 @@ impl Acme {
         let bytes = serde_json::to_vec(&credentials);
         let bytes = bytes.map_err(|error| AcmeError::Protocol(error.to_string()))?;
         self.state.write_account(&bytes)?;
-        on_event(&Event::Registered { terms: self.terms(http) });
+        on_event(&AcmeEvent::Registered { terms: self.terms(http) });
         Ok(account)
     }
 

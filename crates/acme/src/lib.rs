@@ -17,7 +17,7 @@ mod order;
 mod schedule;
 mod state;
 
-pub use acme::{Acme, Event, Options};
+pub use acme::{Acme, AcmeEvent, AcmeOptions};
 pub use error::AcmeError;
 pub use name::{BadName, name};
 pub use names::{Names, NamesControl};

@@ -16,8 +16,8 @@ use underpass_protocol::listing::{Format, ListingQuery};
 
 use super::Listing;
 use super::entry::Entries;
-use super::format::form::{Incomplete, Tally};
-use super::scan::{BUF_LEN, Found, Scan, complete, reopen};
+use super::format::form::{Incomplete, PageCounts};
+use super::scan::{BUF_LEN, Scan, ScannedEntry, complete, reopen};
 
 /// The maximum number of entries that a search finds.
 pub const MAX_FOUND: usize = 1_000;
@@ -25,7 +25,7 @@ pub const MAX_FOUND: usize = 1_000;
 /// The result of a search.
 pub(super) struct Hits {
     /// The entries, in the order of the listing. Their names are paths relative to its folder.
-    pub(super) found: Vec<Found<'static>>,
+    pub(super) found: Vec<ScannedEntry<'static>>,
     /// The reason why there may be more.
     pub(super) incomplete: Option<Incomplete>,
 }
@@ -47,7 +47,7 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
         if let Some(known) = complete(folder, &entry) {
             let path = folder.path_of(&entry.name);
             let above = listing.path.len() + usize::from(!listing.path.is_empty());
-            found.push(Found {
+            found.push(ScannedEntry {
                 name: path[above..].to_vec().into(),
                 is_symlink: known.is_symlink,
                 is_folder: known.attributes.is_folder(),
@@ -67,8 +67,8 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
 }
 
 /// Counts what is in a folder and in all below it. Links are not followed and have no size.
-pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(Tally, Option<Incomplete>)> {
-    let mut tally = Tally::default();
+pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(PageCounts, Option<Incomplete>)> {
+    let mut tally = PageCounts::default();
     let is_whole = walk(listing, |folder, entry| {
         match complete(folder, &entry) {
             Some(known) if !known.is_symlink => tally.add(&known),
@@ -80,7 +80,7 @@ pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(Tally, Option<Incomp
 }
 
 /// A folder on the way from the first one down to the one that is read.
-struct Level {
+struct FolderLevel {
     folder: Arc<OwnedFd>,
     /// The path of the folder below the root.
     path: Vec<u8>,
@@ -94,7 +94,7 @@ struct Level {
 /// returns whether that were all.
 fn walk(
     listing: &Listing<'_>,
-    mut visit: impl FnMut(&Listing<'_>, Found<'_>) -> ControlFlow<()>,
+    mut visit: impl FnMut(&Listing<'_>, ScannedEntry<'_>) -> ControlFlow<()>,
 ) -> io::Result<bool> {
     let until = Instant::now() + MAX_TIME;
     let mut is_whole = true;
@@ -120,7 +120,7 @@ fn walk(
         } else if current.is_read {
             levels.pop();
         } else {
-            let Level { folder, path, scan, pending, is_read } = current;
+            let FolderLevel { folder, path, scan, pending, is_read } = current;
             let query = ListingQuery { format: Format::Json, ..ListingQuery::default() };
             let entries = Entries::Folder { folder: folder.as_fd(), root };
             let inside = Listing { entries, path, query, ..listing.clone() };
@@ -147,10 +147,10 @@ fn walk(
 }
 
 /// Returns the level of an open folder, before its first entry.
-fn level(folder: OwnedFd, path: Vec<u8>) -> Level {
+fn level(folder: OwnedFd, path: Vec<u8>) -> FolderLevel {
     let folder = Arc::new(folder);
     let scan = Scan::of(&folder);
-    Level { folder, path, scan, pending: Vec::new(), is_read: false }
+    FolderLevel { folder, path, scan, pending: Vec::new(), is_read: false }
 }
 
 const FOLDER: OFlags =

@@ -8,16 +8,16 @@ use underpass_protocol::listing::Format;
 use super::Listing;
 use super::below::{self, Hits};
 use super::entry::Entry;
-use super::format::form::{Form, Outline, Tally};
+use super::format::form::{Form, Outline, PageCounts};
 use super::format::html::HtmlForm;
 use super::format::icon::is_picture;
 use super::format::index::IndexForm;
 use super::format::json::{JsonForm, SizeForm};
 use super::format::multistatus::MultistatusForm;
 use super::format::simple::SimpleForm;
-use super::pick::{Picked, Start};
+use super::pick::{PageStart, Picked};
 use super::readme;
-use super::scan::{Found, Scan, add_up, complete, scan};
+use super::scan::{Scan, ScannedEntry, add_up, complete, scan};
 
 /// A listing for which the values of the response head are known.
 #[derive(Debug)]
@@ -71,12 +71,12 @@ impl<'a> Prepared<'a> {
     /// Reads the attributes of the entries, and completes the outline with their counts.
     fn held(
         listing: Listing<'a>,
-        found: &[Found<'_>],
+        found: &[ScannedEntry<'_>],
         lost_links: u64,
         mut outline: Outline,
     ) -> Self {
         let held: Vec<_> = found.iter().filter_map(|found| complete(&listing, found)).collect();
-        let mut tally = Tally { lost_links, ..Tally::default() };
+        let mut tally = PageCounts { lost_links, ..PageCounts::default() };
         held.iter().for_each(|entry| tally.add(entry));
         outline.tally = Some(tally);
         outline.has_pictures = held.iter().any(is_picture);
@@ -143,7 +143,7 @@ impl<'a> Prepared<'a> {
             return Ok(());
         };
         outline.readme = readme::find(&listing);
-        let mut pieces = Pieces { buf: Vec::with_capacity(PIECE_LEN), sink };
+        let mut pieces = PageWriter { buf: Vec::with_capacity(PIECE_LEN), sink };
         let mut form = form(&listing, &outline, true);
         form.begin(&mut pieces.buf);
         for entry in &entries {
@@ -161,7 +161,7 @@ impl<'a> Prepared<'a> {
 #[derive(Debug)]
 pub struct Unsorted {
     scan: Scan,
-    tally: Tally,
+    tally: PageCounts,
     next_part: NextPart,
 }
 
@@ -181,7 +181,11 @@ impl Unsorted {
     ///
     /// The errors of opening the folder.
     pub fn new(listing: &Listing<'_>) -> io::Result<Self> {
-        Ok(Self { scan: Scan::new(listing)?, tally: Tally::default(), next_part: NextPart::Begin })
+        Ok(Self {
+            scan: Scan::new(listing)?,
+            tally: PageCounts::default(),
+            next_part: NextPart::Begin,
+        })
     }
 
     /// Returns the next piece, of some ten KiB, or `None` at the end.
@@ -192,7 +196,7 @@ impl Unsorted {
     pub fn next(&mut self, listing: &Listing<'_>) -> io::Result<Option<Vec<u8>>> {
         let mut out = Vec::new();
         let outline = Outline::default();
-        let start = Start::new(listing);
+        let start = PageStart::new(listing);
         while out.is_empty() && self.next_part != NextPart::Nothing {
             let is_first = self.tally.folders + self.tally.files == 0;
             let mut form = form(listing, &outline, is_first);
@@ -242,14 +246,14 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
 }
 
 /// Passes a listing on piece by piece.
-struct Pieces<'s> {
+struct PageWriter<'s> {
     /// The bytes that are not passed on yet.
     buf: Vec<u8>,
     /// Takes the pieces, and fails once the client has left.
     sink: &'s mut dyn FnMut(Vec<u8>) -> io::Result<()>,
 }
 
-impl Pieces<'_> {
+impl PageWriter<'_> {
     /// Passes the buffer on if it is full.
     fn pass_on(&mut self) -> io::Result<()> {
         if self.buf.len() < PIECE_LEN {

@@ -6,24 +6,24 @@ use std::ops::ControlFlow;
 use underpass_protocol::listing::{MAX_ENTRIES, Order, PageCursor};
 
 use super::Listing;
-use super::scan::Found;
+use super::scan::ScannedEntry;
 
 /// The position after which a page starts.
-pub(super) struct Start<'l> {
+pub(super) struct PageStart<'l> {
     /// The order of the listing.
     order: Order,
     /// The last entry of the previous page.
     place: Option<PageCursor<'l>>,
 }
 
-impl<'l> Start<'l> {
+impl<'l> PageStart<'l> {
     /// Returns the start of this listing.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
         Self { order: listing.query.order, place: listing.query.start() }
     }
 
     /// Returns whether the entry belongs to a previous page.
-    pub(super) fn is_before(&self, found: &Found<'_>) -> bool {
+    pub(super) fn is_before(&self, found: &ScannedEntry<'_>) -> bool {
         self.place.is_some_and(|start| {
             self.order.compare(&found.place(self.order.key), &start) != Ordering::Greater
         })
@@ -39,7 +39,7 @@ struct FirstFound {
     /// Whether the last entries of the order count as the first.
     is_reversed: bool,
     limit: usize,
-    found: Vec<Found<'static>>,
+    found: Vec<ScannedEntry<'static>>,
     /// Whether the first `limit` entries of `found` were the first of all entries seen at the last
     /// cut, with the last of them last in order.
     is_cut: bool,
@@ -51,7 +51,7 @@ impl FirstFound {
     }
 
     /// Keeps the entry if it may be one of the first.
-    fn offer(&mut self, found: Found<'_>) {
+    fn offer(&mut self, found: ScannedEntry<'_>) {
         let is_beyond =
             self.is_cut && self.compare(&found, &self.found[self.limit - 1]) == Ordering::Greater;
         if is_beyond {
@@ -68,20 +68,25 @@ impl FirstFound {
     }
 
     /// Returns the first entries, in order.
-    fn into_sorted(mut self) -> Vec<Found<'static>> {
+    fn into_sorted(mut self) -> Vec<ScannedEntry<'static>> {
         let (order, is_reversed) = (self.order, self.is_reversed);
         self.found.sort_unstable_by(|a, b| compare(order, is_reversed, a, b));
         self.found.truncate(self.limit);
         self.found
     }
 
-    fn compare(&self, a: &Found<'_>, b: &Found<'_>) -> Ordering {
+    fn compare(&self, a: &ScannedEntry<'_>, b: &ScannedEntry<'_>) -> Ordering {
         compare(self.order, self.is_reversed, a, b)
     }
 }
 
 /// Compares two entries in an order, or in the opposite one.
-fn compare(order: Order, is_reversed: bool, a: &Found<'_>, b: &Found<'_>) -> Ordering {
+fn compare(
+    order: Order,
+    is_reversed: bool,
+    a: &ScannedEntry<'_>,
+    b: &ScannedEntry<'_>,
+) -> Ordering {
     let ordering = order.compare(&a.place(order.key), &b.place(order.key));
     if is_reversed { ordering.reverse() } else { ordering }
 }
@@ -89,7 +94,7 @@ fn compare(order: Order, is_reversed: bool, a: &Found<'_>, b: &Found<'_>) -> Ord
 /// Picks the entries of a page: the first ones after its start.
 pub(super) struct Picked<'l> {
     /// The position at which the page starts.
-    start: Start<'l>,
+    start: PageStart<'l>,
     /// The maximum number of entries.
     limit: usize,
     /// Whether all entries were requested, so that more than the limit are too many.
@@ -112,7 +117,7 @@ impl<'l> Picked<'l> {
         let (requested, order) = (listing.limit(), listing.query.order);
         let limit = requested.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
         Self {
-            start: Start::new(listing),
+            start: PageStart::new(listing),
             limit,
             is_whole: requested.is_none(),
             first: FirstFound::new(order, false, limit),
@@ -124,7 +129,7 @@ impl<'l> Picked<'l> {
     }
 
     /// Keeps the entry if it may be on the page; breaks if there can be no page.
-    pub(super) fn offer(&mut self, found: Found<'_>) -> ControlFlow<()> {
+    pub(super) fn offer(&mut self, found: ScannedEntry<'_>) -> ControlFlow<()> {
         if self.start.is_before(&found) {
             self.before += 1;
             self.above.offer(found);
@@ -141,14 +146,14 @@ impl<'l> Picked<'l> {
 
     /// Returns the entry after which the previous page starts, `Some(None)` if that is the first page;
     /// `None` if this is.
-    pub(super) fn previous(&mut self) -> Option<Option<Found<'static>>> {
+    pub(super) fn previous(&mut self) -> Option<Option<ScannedEntry<'static>>> {
         let order = self.start.order;
         let above = std::mem::replace(&mut self.above, FirstFound::new(order, true, 1));
         (self.before > 0).then(|| above.into_sorted().into_iter().nth(self.limit))
     }
 
     /// Returns the entries of the page, in order.
-    pub(super) fn into_sorted(self) -> Vec<Found<'static>> {
+    pub(super) fn into_sorted(self) -> Vec<ScannedEntry<'static>> {
         self.first.into_sorted()
     }
 }

@@ -18,7 +18,7 @@ use super::entry::{Attributes, Entries, Entry};
 
 /// An entry with only the attributes that the pass needed.
 #[derive(Clone, Debug)]
-pub(super) struct Found<'n> {
+pub(super) struct ScannedEntry<'n> {
     /// The name.
     pub(super) name: Cow<'n, [u8]>,
     /// Whether the entry itself is a link.
@@ -29,7 +29,7 @@ pub(super) struct Found<'n> {
     pub(super) attributes: Option<Attributes>,
 }
 
-impl Found<'_> {
+impl ScannedEntry<'_> {
     /// Returns its position in an order by this key, which must be the key of the pass.
     pub(super) fn place(&self, key: SortKey) -> PageCursor<'_> {
         let value = self.attributes.map_or(0, |attributes| match key {
@@ -45,8 +45,8 @@ impl Found<'_> {
     }
 
     /// Returns a copy that outlives the pass.
-    pub(super) fn into_owned(self) -> Found<'static> {
-        Found { name: Cow::Owned(self.name.into_owned()), ..self }
+    pub(super) fn into_owned(self) -> ScannedEntry<'static> {
+        ScannedEntry { name: Cow::Owned(self.name.into_owned()), ..self }
     }
 }
 
@@ -59,7 +59,7 @@ impl Found<'_> {
 /// left out, because it may have just been removed.
 pub(super) fn scan(
     listing: &Listing<'_>,
-    mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+    mut visit: impl FnMut(ScannedEntry<'_>) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<u64> {
     let mut scan = Scan::new(listing)?;
     while scan.step(listing, BUF_LEN, &mut visit)?.is_continue() {}
@@ -69,14 +69,14 @@ pub(super) fn scan(
 /// A pass over a folder that can pause after any read.
 #[derive(Debug)]
 pub(super) struct Scan {
-    position: Position,
+    position: PassPosition,
     /// The number of links left out so far.
     pub(super) lost_links: u64,
 }
 
 /// Where a pass goes on.
 #[derive(Debug)]
-enum Position {
+enum PassPosition {
     /// The folder, with a cursor of its own.
     Folder(Arc<OwnedFd>),
     /// The index of the next entry.
@@ -87,15 +87,15 @@ impl Scan {
     /// Creates a pass that begins with the first entry.
     pub(super) fn new(listing: &Listing<'_>) -> io::Result<Self> {
         let position = match listing.entries {
-            Entries::Folder { folder, .. } => Position::Folder(Arc::new(reopen(folder)?)),
-            Entries::Named(_) => Position::Named(0),
+            Entries::Folder { folder, .. } => PassPosition::Folder(Arc::new(reopen(folder)?)),
+            Entries::Named(_) => PassPosition::Named(0),
         };
         Ok(Self { position, lost_links: 0 })
     }
 
     /// Creates a pass over a folder whose cursor no other pass moves.
     pub(super) fn of(folder: &Arc<OwnedFd>) -> Self {
-        Self { position: Position::Folder(Arc::clone(folder)), lost_links: 0 }
+        Self { position: PassPosition::Folder(Arc::clone(folder)), lost_links: 0 }
     }
 
     /// Visits the entries that one read into `len` bytes returns; breaks at the end of the folder,
@@ -108,12 +108,12 @@ impl Scan {
         &mut self,
         listing: &Listing<'_>,
         len: usize,
-        mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+        mut visit: impl FnMut(ScannedEntry<'_>) -> io::Result<ControlFlow<()>>,
     ) -> io::Result<ControlFlow<()>> {
-        let wanted = Wanted::new(listing);
+        let wanted = EntrySelection::new(listing);
         let folder = match &mut self.position {
-            Position::Folder(folder) => folder,
-            Position::Named(next) => return step_named(&wanted, next, len, visit),
+            PassPosition::Folder(folder) => folder,
+            PassPosition::Named(next) => return step_named(&wanted, next, len, visit),
         };
         let mut buf = Vec::with_capacity(len);
         let mut raw = RawDir::new(&*folder, buf.spare_capacity_mut());
@@ -144,10 +144,10 @@ impl Scan {
 
 /// Visits the entries whose names have about `len` bytes, from `next` on; breaks as [`Scan::step`].
 fn step_named<'l>(
-    wanted: &Wanted<'l>,
+    wanted: &EntrySelection<'l>,
     next: &mut usize,
     len: usize,
-    mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+    mut visit: impl FnMut(ScannedEntry<'_>) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<ControlFlow<()>> {
     let Entries::Named(entries) = wanted.listing.entries else {
         return Ok(ControlFlow::Break(()));
@@ -159,7 +159,7 @@ fn step_named<'l>(
         }
         *next += 1;
         visited += entry.name.len() + ENTRY_LEN;
-        let found = Found {
+        let found = ScannedEntry {
             name: Cow::Borrowed(entry.name),
             is_symlink: false,
             is_folder: entry.is_folder,
@@ -192,7 +192,7 @@ pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::R
 
 /// Returns the entry with the attributes that its format shows; `None` if it is gone or can no
 /// longer be served.
-pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry> {
+pub(super) fn complete(listing: &Listing<'_>, found: &ScannedEntry<'_>) -> Option<Entry> {
     let (is_symlink, attributes) = match found.attributes {
         Some(attributes) => (found.is_symlink, attributes),
         None if !listing.query.format.shows_attributes() => {
@@ -204,14 +204,14 @@ pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry
 }
 
 /// Selects the entries that a listing shows.
-struct Wanted<'l> {
+struct EntrySelection<'l> {
     /// The listing.
     listing: &'l Listing<'l>,
     /// The searched word, in lower case.
     word: Option<String>,
 }
 
-impl<'l> Wanted<'l> {
+impl<'l> EntrySelection<'l> {
     /// Creates the selection of this listing.
     fn new(listing: &'l Listing<'l>) -> Self {
         Self { listing, word: listing.query.search.as_ref().map(|word| word.to_lowercase()) }
@@ -228,21 +228,23 @@ impl<'l> Wanted<'l> {
     }
 
     /// Reads the needed attributes of the entry; `None` if it cannot be served.
-    fn find<'n>(&self, name: &'n [u8], file_type: FileType) -> Option<Found<'n>> {
+    fn find<'n>(&self, name: &'n [u8], file_type: FileType) -> Option<ScannedEntry<'n>> {
         let needs_attributes = self.listing.query.order.key != SortKey::Name;
         match file_type {
-            FileType::Directory | FileType::RegularFile if !needs_attributes => Some(Found {
-                name: Cow::Borrowed(name),
-                is_symlink: false,
-                is_folder: file_type == FileType::Directory,
-                attributes: None,
-            }),
+            FileType::Directory | FileType::RegularFile if !needs_attributes => {
+                Some(ScannedEntry {
+                    name: Cow::Borrowed(name),
+                    is_symlink: false,
+                    is_folder: file_type == FileType::Directory,
+                    attributes: None,
+                })
+            }
             // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
                 let (is_symlink, attributes) = read_attributes(self.listing, name)?;
                 let is_folder = attributes.is_folder();
                 let name = Cow::Borrowed(name);
-                Some(Found { name, is_symlink, is_folder, attributes: Some(attributes) })
+                Some(ScannedEntry { name, is_symlink, is_folder, attributes: Some(attributes) })
             }
             // A request for one of these would be refused.
             FileType::Fifo
@@ -253,7 +255,7 @@ impl<'l> Wanted<'l> {
     }
 
     /// Returns whether the server hides the entry.
-    fn hides(&self, found: &Found<'_>) -> bool {
+    fn hides(&self, found: &ScannedEntry<'_>) -> bool {
         self.hides_name(&found.name, found.is_folder)
     }
 

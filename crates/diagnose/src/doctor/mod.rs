@@ -12,13 +12,13 @@ mod pair;
 
 use std::path::Path;
 
-pub use ends::target::Target;
+pub use ends::target::TrialTarget;
 pub use error::{DoctorError, UnsuitableEnd};
 pub use finding::{Finding, FindingState};
 pub use origin::{examine_disk, examine_origin};
 pub use pair::{PairTrials, Trial, TrialOutcome};
 
-use ends::sample::Sample;
+use ends::sample::TrialFile;
 use host::{card, ktls, machine};
 use pair::{file_system, sharing, storage, verdict};
 
@@ -45,8 +45,8 @@ impl Diagnosis {
 /// # Errors
 ///
 /// [`DoctorError`] if one of them allows no trial.
-pub fn examine(from: Option<&Path>, to: &Target) -> Result<Diagnosis, DoctorError> {
-    let sample = Sample::take(from)?;
+pub fn examine(from: Option<&Path>, to: &TrialTarget) -> Result<Diagnosis, DoctorError> {
+    let sample = TrialFile::take(from)?;
     let is_stream = to.is_stream();
     let pair = PairTrials::gather(&sample, to)?;
     let mut findings = verdict::findings(&pair);
@@ -56,10 +56,10 @@ pub fn examine(from: Option<&Path>, to: &Target) -> Result<Diagnosis, DoctorErro
         findings.push(sharing::finding(&sharing::gather(&sample)));
     }
     let host = match to {
-        Target::Host(host) => Some(host.as_str()),
+        TrialTarget::Host(host) => Some(host.as_str()),
         _ => None,
     };
-    if host.is_some() || *to == Target::Any {
+    if host.is_some() || *to == TrialTarget::Any {
         findings.extend(card::findings(&card::NetworkInfo::gather(host)?));
         findings.extend(ktls::findings(&ktls::TlsInfo::gather()));
     }

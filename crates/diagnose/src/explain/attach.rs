@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::counts::{CallCount, Counts};
 use super::error::ExplainError;
-use crate::trace::{self, Event, Resume, Stop};
+use crate::trace::{self, Resume, TraceEvent, TraceStop};
 
 /// Processes whose system calls are counted by a thread of their own, until this is
 /// [`end`](Self::end)ed or dropped.
@@ -96,15 +96,15 @@ fn follow(
     let _ = ready.send(Ok(()));
     let mut is_ending = false;
     while let Some((tid, event)) = trace::wait()? {
-        let Event::Stopped(stop) = event else {
+        let TraceEvent::Stopped(stop) = event else {
             counts.forget(tid);
             threads.remove(&tid);
             continue;
         };
         let over = is_over.load(Ordering::Acquire);
         let signal = match stop {
-            Stop::Signal(libc::SIGCONT) if over => 0,
-            Stop::Signal(signal) => signal,
+            TraceStop::Signal(libc::SIGCONT) if over => 0,
+            TraceStop::Signal(signal) => signal,
             _ => 0,
         };
         if over {
@@ -119,13 +119,13 @@ fn follow(
             continue;
         }
         threads.insert(tid);
-        if stop == Stop::Call {
+        if stop == TraceStop::Call {
             match trace::call(tid) {
                 Ok(call) => counts.see(tid, &call),
                 Err(error) => unless_gone(Err(error))?,
             }
         }
-        let how = if stop == Stop::Halt { Resume::Listen } else { Resume::ToCall };
+        let how = if stop == TraceStop::Halt { Resume::Listen } else { Resume::ToCall };
         unless_gone(trace::resume(tid, how, signal))?;
     }
     Ok(counts)

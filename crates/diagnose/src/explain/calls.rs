@@ -1,6 +1,6 @@
 //! The system calls that move bytes, and what their arguments mean.
 
-use crate::trace::Watch;
+use crate::trace::CallFilter;
 
 /// A system call that is watched.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub(super) struct WatchedCall {
     /// Its name in the manual.
     pub(super) name: &'static str,
     number: i64,
-    watch: Watch,
+    watch: CallFilter,
     /// What it does.
     pub(super) effect: SyscallEffect,
 }
@@ -19,9 +19,9 @@ pub(super) enum SyscallEffect {
     /// Copies between a descriptor, the first argument, and memory.
     Cross {
         /// The direction of the copy.
-        direction: Direction,
+        direction: ByteDirection,
         /// How the second and third argument say where in memory.
-        memory: Memory,
+        memory: MemoryArguments,
         /// Which argument has the flags of recv(2) and send(2), if any.
         flags: Option<usize>,
     },
@@ -54,14 +54,14 @@ pub(super) enum SyscallEffect {
 
 /// The direction in which bytes cross between the kernel and a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
+pub enum ByteDirection {
     /// Into memory: read(2).
     In,
     /// Out of memory: write(2).
     Out,
 }
 
-impl Direction {
+impl ByteDirection {
     /// Returns the name in receipts.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -74,7 +74,7 @@ impl Direction {
 
 /// How the arguments say where in memory the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum MemoryArguments {
     /// An address and a length.
     Buffer,
     /// Several buffers: `iovec`.
@@ -91,7 +91,7 @@ pub(super) fn known(number: i64) -> Option<&'static WatchedCall> {
 }
 
 /// Returns the calls for which the kernel stops the program.
-pub(super) fn watched() -> Vec<(i64, Watch)> {
+pub(super) fn watched() -> Vec<(i64, CallFilter)> {
     TABLE.iter().map(|known| (known.number, known.watch)).collect()
 }
 
@@ -99,21 +99,21 @@ pub(super) fn watched() -> Vec<(i64, Watch)> {
 pub(super) fn is_watched(known: &WatchedCall, arguments: &[u64; 6]) -> bool {
     let word = |index: u8| arguments[usize::from(index)] as u32;
     match known.watch {
-        Watch::Always => true,
-        Watch::If { argument, is } => word(argument) == is,
-        Watch::Unless { argument, mask, are } => word(argument) & mask != are,
+        CallFilter::Always => true,
+        CallFilter::If { argument, is } => word(argument) == is,
+        CallFilter::Unless { argument, mask, are } => word(argument) & mask != are,
     }
 }
 
 const fn known_as(name: &'static str, number: libc::c_long, effect: SyscallEffect) -> WatchedCall {
-    WatchedCall { name, number, watch: Watch::Always, effect }
+    WatchedCall { name, number, watch: CallFilter::Always, effect }
 }
 
 const fn crossing(
     name: &'static str,
     number: libc::c_long,
-    direction: Direction,
-    memory: Memory,
+    direction: ByteDirection,
+    memory: MemoryArguments,
 ) -> WatchedCall {
     let flags = match (memory, name.as_bytes()) {
         (Buffer, b"recvfrom" | b"sendto") => Some(3),
@@ -125,7 +125,7 @@ const fn crossing(
 }
 
 const fn request(number: u32, effect: SyscallEffect) -> WatchedCall {
-    let watch = Watch::If { argument: 1, is: number };
+    let watch = CallFilter::If { argument: 1, is: number };
     WatchedCall { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
 }
 
@@ -133,7 +133,7 @@ const fn request(number: u32, effect: SyscallEffect) -> WatchedCall {
 const MAP: WatchedCall = WatchedCall {
     name: "mmap",
     number: libc::SYS_mmap,
-    watch: Watch::Unless {
+    watch: CallFilter::Unless {
         argument: 3,
         mask: (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32,
         are: libc::MAP_ANONYMOUS as u32,
@@ -141,8 +141,8 @@ const MAP: WatchedCall = WatchedCall {
     effect: SyscallEffect::Map,
 };
 
-use Direction::{In, Out};
-use Memory::{Buffer, Message, Messages, Vector};
+use ByteDirection::{In, Out};
+use MemoryArguments::{Buffer, Message, Messages, Vector};
 
 const TABLE: [WatchedCall; 31] = [
     crossing("read", libc::SYS_read, In, Buffer),
@@ -178,7 +178,7 @@ const TABLE: [WatchedCall; 31] = [
     WatchedCall {
         name: "prctl",
         number: libc::SYS_prctl,
-        watch: Watch::If { argument: 0, is: libc::PR_SET_SECCOMP as u32 },
+        watch: CallFilter::If { argument: 0, is: libc::PR_SET_SECCOMP as u32 },
         effect: SyscallEffect::Confine,
     },
 ];

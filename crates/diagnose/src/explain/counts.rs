@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use syscalls::Sysno;
 
-use crate::trace::Call;
+use crate::trace::CallBoundary;
 
 /// The statistics of all calls of one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,13 +24,13 @@ pub struct CallCount {
 /// Counts calls as threads begin and end them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    by_number: HashMap<Option<i64>, Sum>,
+    by_number: HashMap<Option<i64>, CallSum>,
     /// The call that each thread is in, and since when.
     pending: HashMap<u32, (Option<i64>, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct CallSum {
     calls: u64,
     errors: u64,
     time: Duration,
@@ -38,13 +38,13 @@ struct Sum {
 
 impl Counts {
     /// Counts the begin or end of a call of a thread.
-    pub(super) fn see(&mut self, tid: u32, call: &Call) {
+    pub(super) fn see(&mut self, tid: u32, call: &CallBoundary) {
         match call {
-            Call::Begins { number, .. } => {
+            CallBoundary::Begins { number, .. } => {
                 self.by_number.entry(*number).or_default().calls += 1;
                 self.pending.insert(tid, (*number, Instant::now()));
             }
-            Call::Ends(result) => {
+            CallBoundary::Ends(result) => {
                 // If tracing began in the middle of a call, its begin was not seen.
                 let Some((number, since)) = self.pending.remove(&tid) else { return };
                 let sum = self.by_number.entry(number).or_default();
@@ -92,15 +92,15 @@ mod tests {
     #[test]
     fn calls_are_counted_by_name_with_their_errors() {
         let mut counts = Counts::default();
-        let begins = |number| Call::Begins { number: Some(number), arguments: [0; 6] };
-        counts.see(1, &Call::Ends(Ok(0)));
+        let begins = |number| CallBoundary::Begins { number: Some(number), arguments: [0; 6] };
+        counts.see(1, &CallBoundary::Ends(Ok(0)));
         counts.see(1, &begins(libc::SYS_read));
         counts.see(2, &begins(libc::SYS_read));
-        counts.see(2, &Call::Ends(Err(Errno::AGAIN)));
-        counts.see(1, &Call::Ends(Ok(7)));
+        counts.see(2, &CallBoundary::Ends(Err(Errno::AGAIN)));
+        counts.see(1, &CallBoundary::Ends(Ok(7)));
         counts.see(2, &begins(libc::SYS_exit_group));
         counts.forget(2);
-        counts.see(2, &Call::Ends(Ok(0)));
+        counts.see(2, &CallBoundary::Ends(Ok(0)));
         let mut found: Vec<_> =
             counts.by_name().iter().map(|each| (each.name, each.calls, each.errors)).collect();
         found.sort_unstable();

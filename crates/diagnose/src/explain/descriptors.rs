@@ -29,7 +29,7 @@ impl FileId {
 
 /// One end of a call.
 #[derive(Clone, Debug)]
-pub(super) struct End {
+pub(super) struct CallEnd {
     /// The kind of the end.
     pub(super) kind: EndKind,
     /// The identity of the file, socket or pipe.
@@ -50,13 +50,13 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     /// Returns what a descriptor of a thread is.
-    pub(super) fn end(&mut self, tid: u32, fd: u64) -> End {
+    pub(super) fn end(&mut self, tid: u32, fd: u64) -> CallEnd {
         // Descriptors are ints; the upper half of the register is meaningless.
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
             let id = FileId { device: (0, 0), number: 0, born: (0, 0) };
-            return End { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
+            return CallEnd { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
         };
         let id = FileId {
             device: (facts.stx_dev_major, facts.stx_dev_minor),
@@ -66,7 +66,7 @@ impl Descriptors {
         // Everything that is no file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
-            return End { kind: *kind, id, size: facts.stx_size, name: name.clone() };
+            return CallEnd { kind: *kind, id, size: facts.stx_size, name: name.clone() };
         }
         let (kind, name) = self.meet(&path, &facts);
         let name: Rc<str> = name.into();
@@ -74,7 +74,7 @@ impl Descriptors {
             self.names.clear();
         }
         self.names.insert(id, (kind, name.clone()));
-        End { kind, id, size: facts.stx_size, name }
+        CallEnd { kind, id, size: facts.stx_size, name }
     }
 
     /// Returns the kind and name of an unknown end.

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use underpass_engine::errno;
 
-use super::calls::Direction;
-use super::descriptors::{End, FileId};
+use super::calls::ByteDirection;
+use super::descriptors::{CallEnd, FileId};
 use crate::EndKind;
 
 /// The counters of a traced program.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Crossings between the kernel and memory: direction, kind of end, and kind of memory.
-    pub crossings: BTreeMap<(Direction, EndKind, Origin), Count>,
+    pub crossings: BTreeMap<(ByteDirection, EndKind, MemoryKind), Count>,
     /// Moves inside the kernel: mechanism, source and sink.
     pub moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
     /// Bytes and calls by system call.
@@ -77,7 +77,7 @@ impl Count {
 
 /// The kind of memory that bytes cross from or to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Origin {
+pub enum MemoryKind {
     /// The program's own memory.
     #[default]
     Buffer,
@@ -162,9 +162,9 @@ struct PipeContent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Endpoints<'a> {
     /// The source.
-    pub(super) from: &'a End,
+    pub(super) from: &'a CallEnd,
     /// The sink.
-    pub(super) to: &'a End,
+    pub(super) to: &'a CallEnd,
 }
 
 impl Ledger {
@@ -172,16 +172,16 @@ impl Ledger {
     pub(super) fn cross(
         &mut self,
         name: &'static str,
-        direction: Direction,
-        end: &End,
+        direction: ByteDirection,
+        end: &CallEnd,
         split: MemorySplit,
     ) {
         let bytes = split.plain + split.mapped + split.referenced;
         self.by_call.entry(name).or_default().add(bytes);
         let parts = [
-            (Origin::Buffer, split.plain),
-            (Origin::Mapping, split.mapped),
-            (Origin::Referenced, split.referenced),
+            (MemoryKind::Buffer, split.plain),
+            (MemoryKind::Mapping, split.mapped),
+            (MemoryKind::Referenced, split.referenced),
         ];
         // A call counts once, for the kind of memory that most of its bytes were in.
         let most = parts.iter().filter(|(_, bytes)| *bytes > 0).max_by_key(|(_, bytes)| *bytes);
@@ -197,8 +197,8 @@ impl Ledger {
         }
         let end = self.end(end);
         match direction {
-            Direction::In => end.read.add(bytes),
-            Direction::Out => end.written.add(bytes),
+            ByteDirection::In => end.read.add(bytes),
+            ByteDirection::Out => end.written.add(bytes),
         }
     }
 
@@ -292,13 +292,13 @@ impl Ledger {
     /// Returns the bytes that were delivered: written from memory, or moved inside the kernel.
     #[must_use]
     pub fn delivered(&self) -> u64 {
-        let written = self.crossings.iter().filter(|((way, ..), _)| *way == Direction::Out);
+        let written = self.crossings.iter().filter(|((way, ..), _)| *way == ByteDirection::Out);
         let written: u64 = written.map(|(_, count)| count.bytes).sum();
         written + self.moves.values().map(|count| count.bytes).sum::<u64>()
     }
 
     /// Returns the counter of an end.
-    fn end(&mut self, end: &End) -> &mut EndCount {
+    fn end(&mut self, end: &CallEnd) -> &mut EndCount {
         let mut name = Rc::clone(&end.name);
         if self.ends.len() >= MAX_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
             name = "all others".into();
@@ -321,7 +321,7 @@ pub(super) struct MemorySplit {
     pub(super) mapped: u64,
     pub(super) referenced: u64,
     /// The kind of memory of a call that moved nothing.
-    pub(super) tried: Origin,
+    pub(super) tried: MemoryKind,
 }
 
 /// The mechanisms that move bytes inside the kernel.

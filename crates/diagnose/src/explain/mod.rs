@@ -27,11 +27,11 @@ use crate::procfs::field;
 use crate::trace::{Filter, Program};
 
 pub use attach::{Attached, attach};
-pub use calls::Direction;
+pub use calls::ByteDirection;
 pub use counts::CallCount;
 pub use error::ExplainError;
 use interrupts::ProcessTree;
-pub use ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
+pub use ledger::{Count, EndCount, Ledger, MemoryKind, RefusalCount};
 pub use tracer::Ending;
 use tracer::Tracer;
 

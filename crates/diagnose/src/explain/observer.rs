@@ -4,16 +4,16 @@
 use rustix::io::Errno;
 use underpass_engine::Mechanism;
 
-use super::calls::{Direction, Memory, SyscallEffect, WatchedCall};
-use super::descriptors::{Descriptors, End, FileId};
-use super::ledger::{Endpoints, Ledger, MemorySplit, Origin};
+use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
+use super::descriptors::{CallEnd, Descriptors, FileId};
+use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
-use super::process::{MemoryRange, Pending, Subject, message_bytes, parts, split, words};
+use super::process::{MemoryRange, PendingCall, Subject, message_bytes, parts, split, words};
 use crate::EndKind;
 
 /// Records the begin and end of system calls.
 #[derive(Debug, Default)]
-pub(super) struct Observer {
+pub(super) struct SyscallObserver {
     descriptors: Descriptors,
     /// The counters.
     pub(super) ledger: Ledger,
@@ -22,7 +22,7 @@ pub(super) struct Observer {
     pub(super) is_confined: bool,
 }
 
-impl Observer {
+impl SyscallObserver {
     /// Notes that a call has begun; returns `None` if its end is not needed.
     pub(super) fn begins(
         &mut self,
@@ -30,7 +30,7 @@ impl Observer {
         mappings: &mut Mappings,
         known: &'static WatchedCall,
         arguments: [u64; 6],
-    ) -> Option<Pending> {
+    ) -> Option<PendingCall> {
         let subject = match known.effect {
             SyscallEffect::Cross { memory, .. } => {
                 let end = self.descriptors.end(tid, arguments[0]);
@@ -61,7 +61,7 @@ impl Observer {
             }
             SyscallEffect::Ring | SyscallEffect::Later | SyscallEffect::Confine => Subject::Plain,
         };
-        Some(Pending { known, arguments, subject })
+        Some(PendingCall { known, arguments, subject })
     }
 
     /// Notes that a call has ended.
@@ -69,18 +69,18 @@ impl Observer {
         &mut self,
         tid: u32,
         mappings: &mut Mappings,
-        pending: Pending,
+        pending: PendingCall,
         result: Result<u64, Errno>,
     ) {
         if result.is_err_and(is_to_be_made_again) {
             return;
         }
-        let Pending { known, arguments, subject } = pending;
+        let PendingCall { known, arguments, subject } = pending;
         match (known.effect, subject) {
             (SyscallEffect::Cross { direction, memory, flags }, Subject::Cross(end, parts)) => {
                 let flags = flags.map_or(0, |index| arguments[index]);
                 let bytes = result.map(|result| match memory {
-                    Memory::Messages => message_bytes(tid, arguments[1], result),
+                    MemoryArguments::Messages => message_bytes(tid, arguments[1], result),
                     _ => result,
                 });
                 self.crossed(known.name, direction, (&end, &parts), flags, bytes);
@@ -89,9 +89,12 @@ impl Observer {
                 // Moved by reference into a pipe. Out of one it would be a copy, for which no
                 // program uses this.
                 let referenced = result.unwrap_or(0);
-                let split =
-                    MemorySplit { referenced, tried: Origin::Referenced, ..MemorySplit::default() };
-                self.ledger.cross(known.name, Direction::Out, &end, split);
+                let split = MemorySplit {
+                    referenced,
+                    tried: MemoryKind::Referenced,
+                    ..MemorySplit::default()
+                };
+                self.ledger.cross(known.name, ByteDirection::Out, &end, split);
                 let ends = (EndKind::Other, EndKind::Pipe);
                 self.failed(known.name, ends, result);
             }
@@ -125,28 +128,28 @@ impl Observer {
     fn crossed(
         &mut self,
         name: &'static str,
-        direction: Direction,
-        (end, parts): (&End, &[MemoryRange]),
+        direction: ByteDirection,
+        (end, parts): (&CallEnd, &[MemoryRange]),
         flags: u64,
         result: Result<u64, Errno>,
     ) {
         let has = |flag: libc::c_int| flags & flag as u64 != 0;
         let bytes = match direction {
             // Counted, and discarded in the kernel.
-            Direction::In if has(libc::MSG_TRUNC) && is_stream(end) => 0,
+            ByteDirection::In if has(libc::MSG_TRUNC) && is_stream(end) => 0,
             _ => result.unwrap_or(0),
         };
         let split = match direction {
-            Direction::Out if has(libc::MSG_ZEROCOPY) => MemorySplit {
+            ByteDirection::Out if has(libc::MSG_ZEROCOPY) => MemorySplit {
                 referenced: bytes,
-                tried: Origin::Referenced,
+                tried: MemoryKind::Referenced,
                 ..MemorySplit::default()
             },
             _ => split(parts, bytes),
         };
         let ends = match direction {
-            Direction::In => (end.kind, EndKind::Other),
-            Direction::Out => (EndKind::Other, end.kind),
+            ByteDirection::In => (end.kind, EndKind::Other),
+            ByteDirection::Out => (EndKind::Other, end.kind),
         };
         self.failed(name, ends, result);
         self.ledger.cross(name, direction, end, split);
@@ -215,7 +218,7 @@ fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
 }
 
 /// Returns whether the end is a socket without message boundaries.
-fn is_stream(end: &End) -> bool {
+fn is_stream(end: &CallEnd) -> bool {
     end.kind == EndKind::Socket && end.name.starts_with("TCP")
 }
 

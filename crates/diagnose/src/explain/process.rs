@@ -3,31 +3,31 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use super::calls::{Memory, WatchedCall};
-use super::descriptors::{End, FileId};
-use super::ledger::{MemorySplit, Origin};
+use super::calls::{MemoryArguments, WatchedCall};
+use super::descriptors::{CallEnd, FileId};
+use super::ledger::{MemoryKind, MemorySplit};
 use super::mappings::Mappings;
 use crate::procfs::field;
 
 /// A traced process.
 #[derive(Debug, Default)]
-pub(super) struct Process {
+pub(super) struct TracedProcess {
     /// The parts of its memory that are files.
     pub(super) mappings: Mappings,
 }
 
 /// A traced thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct TracedThread {
     /// Its process.
     pub(super) process: u32,
     /// The traced system call that it is in, if any.
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingCall>,
 }
 
 /// A system call that has begun.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     /// The system call.
     pub(super) known: &'static WatchedCall,
     pub(super) arguments: [u64; 6],
@@ -39,9 +39,9 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum Subject {
     /// Copies between an end and these parts of memory.
-    Cross(End, Vec<MemoryRange>),
+    Cross(CallEnd, Vec<MemoryRange>),
     /// Moves between two ends; `whole` is how many bytes a reflink shares.
-    Move { from: End, to: End, whole: u64 },
+    Move { from: CallEnd, to: CallEnd, whole: u64 },
     /// Maps this file, or memory alone.
     Map(Option<FileId>),
     /// No more than its arguments.
@@ -70,17 +70,17 @@ pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
 pub(super) fn parts(
     tid: u32,
     mappings: &Mappings,
-    memory: Memory,
+    memory: MemoryArguments,
     arguments: &[u64; 6],
 ) -> Vec<MemoryRange> {
     let [_, address, count, ..] = *arguments;
     let part = |address: u64, len: u64| MemoryRange { len, is_mapped: mappings.is_data(address) };
     match memory {
-        Memory::Buffer => vec![part(address, count)],
+        MemoryArguments::Buffer => vec![part(address, count)],
         _ if !mappings.has_data() => vec![MemoryRange { len: u64::MAX, is_mapped: false }],
-        Memory::Vector => vector(tid, address, count, part),
-        Memory::Message => message(tid, address, part),
-        Memory::Messages => {
+        MemoryArguments::Vector => vector(tid, address, count, part),
+        MemoryArguments::Message => message(tid, address, part),
+        MemoryArguments::Messages => {
             let messages = 0..count.min(MAX_PARTS);
             messages.flat_map(|index| message(tid, address + index * MMSGHDR, part)).collect()
         }
@@ -132,7 +132,7 @@ pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
 pub(super) fn split(parts: &[MemoryRange], bytes: u64) -> MemorySplit {
     let mut split = MemorySplit::default();
     if parts.first().is_some_and(|part| part.is_mapped) {
-        split.tried = Origin::Mapping;
+        split.tried = MemoryKind::Mapping;
     }
     let mut left = bytes;
     for part in parts {

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::trace::{self, Call, Event, Program, Resume, Start, Stop};
+use crate::trace::{self, CallBoundary, Program, Resume, TraceEvent, TraceStart, TraceStop};
 
 use super::calls::{self, is_watched};
 use super::counts::Counts;
 use super::interrupts::ProcessTree;
-use super::observer::Observer;
-use super::process::{Process, Thread, family};
+use super::observer::SyscallObserver;
+use super::process::{TracedProcess, TracedThread, family};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub(super) struct Tracer<'f> {
     pub(super) every: bool,
     /// When the program began; earlier events do not count.
     began: Option<Instant>,
-    threads: HashMap<u32, Thread>,
-    processes: HashMap<u32, Process>,
+    threads: HashMap<u32, TracedThread>,
+    processes: HashMap<u32, TracedProcess>,
     family: &'f ProcessTree,
     /// The observer that records the calls.
-    pub(super) observer: Observer,
+    pub(super) observer: SyscallObserver,
     /// The number of processes so far.
     pub(super) process_count: u64,
     /// The number of threads so far.
@@ -56,7 +56,7 @@ impl<'f> Tracer<'f> {
             threads: HashMap::new(),
             processes: HashMap::new(),
             family,
-            observer: Observer::default(),
+            observer: SyscallObserver::default(),
             process_count: 0,
             thread_count: 0,
             stops: 0,
@@ -70,9 +70,9 @@ impl<'f> Tracer<'f> {
         let mut ending = Ok(Ending::Code(0));
         while let Some((tid, event)) = trace::wait()? {
             let ended = match event {
-                Event::Exited(code) => Ending::Code(code),
-                Event::Killed(signal) => Ending::Signal(signal),
-                Event::Stopped(stop) => {
+                TraceEvent::Exited(code) => Ending::Code(code),
+                TraceEvent::Killed(signal) => Ending::Signal(signal),
+                TraceEvent::Stopped(stop) => {
                     self.stopped(tid, stop)?;
                     continue;
                 }
@@ -83,7 +83,7 @@ impl<'f> Tracer<'f> {
             self.ended(tid);
         }
         if self.began.is_none()
-            && let Start::Failed(errno) = self.program.started()
+            && let TraceStart::Failed(errno) = self.program.started()
         {
             ending = Err(errno);
         }
@@ -100,22 +100,22 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    fn stopped(&mut self, tid: u32, stop: Stop) -> io::Result<()> {
+    fn stopped(&mut self, tid: u32, stop: TraceStop) -> io::Result<()> {
         self.stops += 1;
         self.meet(tid);
         let mut signal = 0;
         let mut how = None;
         match stop {
-            Stop::Exec => self.became_another(tid),
-            Stop::Filter | Stop::Call => self.called(tid)?,
-            Stop::Signal(number) => {
+            TraceStop::Exec => self.became_another(tid),
+            TraceStop::Filter | TraceStop::Call => self.called(tid)?,
+            TraceStop::Signal(number) => {
                 signal = number;
                 if let Some(thread) = self.threads.get(&tid) {
                     self.family.received(thread.process, number);
                 }
             }
-            Stop::Halt => how = Some(Resume::Listen),
-            Stop::Attached | Stop::Birth => {}
+            TraceStop::Halt => how = Some(Resume::Listen),
+            TraceStop::Attached | TraceStop::Birth => {}
         }
         let how = how.unwrap_or_else(|| self.way_on(tid));
         match trace::resume(tid, how, signal) {
@@ -139,13 +139,13 @@ impl<'f> Tracer<'f> {
         }
         // Killed meanwhile; its process does not matter any more.
         let Some((process, parent)) = family(tid) else { return };
-        self.threads.insert(tid, Thread { process, pending: None });
+        self.threads.insert(tid, TracedThread { process, pending: None });
         self.thread_count += 1;
         if !self.processes.contains_key(&process) {
             // Its memory begins as a copy of the parent's, or as the same after a vfork.
             let mappings = self.processes.get(&parent).map(|parent| parent.mappings.clone());
             let mappings = mappings.unwrap_or_default();
-            self.processes.insert(process, Process { mappings });
+            self.processes.insert(process, TracedProcess { mappings });
             self.process_count += 1;
             self.family.came(process, parent);
         }
@@ -156,13 +156,13 @@ impl<'f> Tracer<'f> {
     fn became_another(&mut self, tid: u32) {
         if tid == self.program.pid() && self.began.is_none() {
             self.began = Some(Instant::now());
-            self.every |= self.program.started() == Start::Unfiltered;
+            self.every |= self.program.started() == TraceStart::Unfiltered;
         }
         self.threads.retain(|known, thread| *known == tid || thread.process != tid);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.pending = None;
         }
-        self.processes.insert(tid, Process::default());
+        self.processes.insert(tid, TracedProcess::default());
     }
 
     /// Handles a thread that begins or ends a system call.
@@ -180,7 +180,7 @@ impl<'f> Tracer<'f> {
             self.counts.see(tid, &call);
         }
         match call {
-            Call::Begins { number, arguments } => {
+            CallBoundary::Begins { number, arguments } => {
                 let Some(known) = number.map(calls::known) else {
                     self.observer.ledger.foreign_calls += 1;
                     return Ok(());
@@ -190,7 +190,7 @@ impl<'f> Tracer<'f> {
                     self.observer.begins(tid, &mut process.mappings, known, arguments)
                 });
             }
-            Call::Ends(result) => {
+            CallBoundary::Ends(result) => {
                 if let Some(pending) = thread.pending.take() {
                     self.observer.ends(tid, &mut process.mappings, pending, result);
                 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// When a system call is to stop the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
+pub enum CallFilter {
     /// Always.
     Always,
     /// If the lower 32 bits of this argument, counted from 0, have this value.
@@ -40,7 +40,7 @@ pub struct Filter {
 impl Filter {
     /// Returns a filter that stops at these calls; `None` if this architecture is not known.
     #[must_use]
-    pub fn new(watched: &[(i64, Watch)]) -> Option<Self> {
+    pub fn new(watched: &[(i64, CallFilter)]) -> Option<Self> {
         let mut filter = Self::default();
         filter.load(ARCHITECTURE_AT);
         filter.jump(libc::BPF_JEQ, ARCHITECTURE?, 1, 0);
@@ -57,20 +57,20 @@ impl Filter {
     }
 
     /// Adds the conditions for one call. The number of the call is loaded before and after.
-    fn watch(&mut self, number: u32, watch: Watch) {
+    fn watch(&mut self, number: u32, watch: CallFilter) {
         match watch {
-            Watch::Always => {
+            CallFilter::Always => {
                 self.jump(libc::BPF_JEQ, number, 0, 1);
                 self.answer(libc::SECCOMP_RET_TRACE);
             }
-            Watch::If { argument, is } => {
+            CallFilter::If { argument, is } => {
                 self.jump(libc::BPF_JEQ, number, 0, 4);
                 self.load(ARGUMENTS_AT + 8 * u32::from(argument));
                 self.jump(libc::BPF_JEQ, is, 0, 1);
                 self.answer(libc::SECCOMP_RET_TRACE);
                 self.load(NUMBER_AT);
             }
-            Watch::Unless { argument, mask, are } => {
+            CallFilter::Unless { argument, mask, are } => {
                 self.jump(libc::BPF_JEQ, number, 0, 5);
                 self.load(ARGUMENTS_AT + 8 * u32::from(argument));
                 self.push(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask, 0, 0);
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn only_what_is_watched_stops() {
         let watched = [
-            (10, Watch::If { argument: 1, is: 77 }),
-            (11, Watch::Unless { argument: 3, mask: 0x30, are: 0x20 }),
-            (12, Watch::Always),
+            (10, CallFilter::If { argument: 1, is: 77 }),
+            (11, CallFilter::Unless { argument: 3, mask: 0x30, are: 0x20 }),
+            (12, CallFilter::Always),
         ];
         let filter = Filter::new(&watched).expect("this architecture is known");
         let own = ARCHITECTURE.expect("this architecture is known");

@@ -18,7 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 pub use underpass_sys::Resume;
 use underpass_sys::{self as sys, CallInfo, SignalSet, StartFailure, TraceRequest, TracedProgram};
 
-pub use filter::{Filter, Watch};
+pub use filter::{CallFilter, Filter};
 
 /// A program that was started to be traced.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub struct Program {
     messages: std::fs::File,
 }
 
-/// The result of starting a program, known from its first [`Stop::Exec`] or its end on.
+/// The result of starting a program, known from its first [`TraceStop::Exec`] or its end on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum TraceStart {
     /// It runs and stops as the filter says.
     Filtered,
     /// It runs, and the kernel has refused the filter: it has to be stopped at every call.
@@ -74,17 +74,17 @@ impl Program {
         self.pid
     }
 
-    /// Returns the result of its start, which is known from its first [`Stop::Exec`] on.
+    /// Returns the result of its start, which is known from its first [`TraceStop::Exec`] on.
     #[must_use]
-    pub fn started(&self) -> Start {
-        let mut start = Start::Filtered;
+    pub fn started(&self) -> TraceStart {
+        let mut start = TraceStart::Filtered;
         let mut message = [0; 5];
         while (&self.messages).read_exact(&mut message).is_ok() {
             let [what, errno @ ..] = message;
             let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno));
             match what {
-                what if what == StartFailure::Filter as u8 => start = Start::Unfiltered,
-                what if what == StartFailure::Program as u8 => start = Start::Failed(errno),
+                what if what == StartFailure::Filter as u8 => start = TraceStart::Unfiltered,
+                what if what == StartFailure::Program as u8 => start = TraceStart::Failed(errno),
                 _ => {}
             }
         }
@@ -94,18 +94,18 @@ impl Program {
 
 /// An event of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// It has ended with this exit code; if it is the first of a process, so has the process.
     Exited(u8),
     /// It was ended by this signal.
     Killed(c_int),
     /// It has stopped and waits to be [`resume`]d.
-    Stopped(Stop),
+    Stopped(TraceStop),
 }
 
 /// Why a thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum TraceStop {
     /// At the beginning or end of a system call, because it was resumed to stop there.
     Call,
     /// At the beginning of a system call, because of the filter.
@@ -124,7 +124,7 @@ pub enum Stop {
 
 /// The beginning or end of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CallBoundary {
     /// It begins.
     Begins {
         /// Its number on this architecture; `None` if it is a call of another one.
@@ -169,7 +169,7 @@ pub fn detach(tid: u32, signal: c_int) -> io::Result<()> {
 /// # Errors
 ///
 /// As wait4(2).
-pub fn wait() -> io::Result<Option<(u32, Event)>> {
+pub fn wait() -> io::Result<Option<(u32, TraceEvent)>> {
     match sys::wait_for_any() {
         Ok((tid, status)) => Ok(Some((tid, event(status)))),
         Err(Errno::CHILD) => Ok(None),
@@ -191,7 +191,7 @@ pub fn resume(tid: u32, how: Resume, signal: c_int) -> io::Result<()> {
 /// # Errors
 ///
 /// `ESRCH` if it was killed meanwhile; `EIO` before Linux 5.3.
-pub fn call(tid: u32) -> io::Result<Call> {
+pub fn call(tid: u32) -> io::Result<CallBoundary> {
     let mut info = CallInfo::default();
     sys::trace(tid, TraceRequest::CallInfo(&mut info))?;
     let [first, second, ..] = info.words;
@@ -199,7 +199,7 @@ pub fn call(tid: u32) -> io::Result<Call> {
         // The second word begins with a byte that says whether the first is an error.
         let is_error = second & 0xff != 0;
         let errno = || i32::try_from(first.wrapping_neg()).unwrap_or(0);
-        return Ok(Call::Ends(if is_error {
+        return Ok(CallBoundary::Ends(if is_error {
             Err(Errno::from_raw_os_error(errno()))
         } else {
             Ok(first)
@@ -207,7 +207,7 @@ pub fn call(tid: u32) -> io::Result<Call> {
     }
     let is_own = filter::ARCHITECTURE.is_none_or(|own| own == info.architecture);
     let [number, arguments @ .., _] = info.words;
-    Ok(Call::Begins { number: is_own.then_some(number.cast_signed()), arguments })
+    Ok(CallBoundary::Begins { number: is_own.then_some(number.cast_signed()), arguments })
 }
 
 /// Signals that are waited for instead of being handled.
@@ -240,24 +240,24 @@ impl Signals {
     }
 }
 
-fn event(status: c_int) -> Event {
+fn event(status: c_int) -> TraceEvent {
     if libc::WIFEXITED(status) {
-        return Event::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX));
+        return TraceEvent::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX));
     }
     if libc::WIFSIGNALED(status) {
-        return Event::Killed(libc::WTERMSIG(status));
+        return TraceEvent::Killed(libc::WTERMSIG(status));
     }
     let signal = libc::WSTOPSIG(status);
-    Event::Stopped(match status >> 16 {
-        libc::PTRACE_EVENT_SECCOMP => Stop::Filter,
-        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+    TraceEvent::Stopped(match status >> 16 {
+        libc::PTRACE_EVENT_SECCOMP => TraceStop::Filter,
+        libc::PTRACE_EVENT_EXEC => TraceStop::Exec,
         libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
-            Stop::Birth
+            TraceStop::Birth
         }
-        EVENT_STOP if HALTS.contains(&signal) => Stop::Halt,
-        EVENT_STOP => Stop::Attached,
-        _ if signal == libc::SIGTRAP | 0x80 => Stop::Call,
-        _ => Stop::Signal(signal),
+        EVENT_STOP if HALTS.contains(&signal) => TraceStop::Halt,
+        EVENT_STOP => TraceStop::Attached,
+        _ if signal == libc::SIGTRAP | 0x80 => TraceStop::Call,
+        _ => TraceStop::Signal(signal),
     })
 }
 

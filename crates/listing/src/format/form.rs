@@ -10,14 +10,14 @@ pub(crate) trait Form {
     /// Writes one entry.
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
     /// Writes the part after the entries, whose counts are in `tally`.
-    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>);
+    fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>);
 }
 
 /// The values known before the entries are written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
     /// The counts of the page's entries, if they are held.
-    pub(crate) tally: Option<Tally>,
+    pub(crate) tally: Option<PageCounts>,
     /// The number of entries before this page, not counting links that lead nowhere.
     pub(crate) before: u64,
     /// The number of entries of all pages together, counted in the same way.
@@ -45,7 +45,7 @@ pub(crate) enum Incomplete {
 
 /// The counts of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct PageCounts {
     /// The number of folders.
     pub(crate) folders: u64,
     /// The number of files.
@@ -56,7 +56,7 @@ pub(crate) struct Tally {
     pub(crate) lost_links: u64,
 }
 
-impl Tally {
+impl PageCounts {
     /// Counts one more entry.
     pub(crate) fn add(&mut self, entry: &Entry) {
         if entry.attributes.is_folder() {

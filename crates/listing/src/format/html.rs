@@ -15,7 +15,7 @@ use underpass_protocol::encode_path as encode;
 use underpass_protocol::listing::{Direction, Order, SortKey};
 
 use super::change::{CHANGE_STYLE, bar, scripts};
-use super::form::{Form, Incomplete, Outline, Tally};
+use super::form::{Form, Incomplete, Outline, PageCounts};
 use super::icon::{icon, is_picture};
 use super::markdown::section;
 use crate::Listing;
@@ -323,7 +323,7 @@ impl<'l> HtmlForm<'l> {
     }
 
     /// Returns the part after the rows.
-    fn bottom(&self, tally: &Tally) -> Markup {
+    fn bottom(&self, tally: &PageCounts) -> Markup {
         let is_empty = tally.folders + tally.files == 0;
         html! {
             @if is_empty {
@@ -392,7 +392,7 @@ impl Form for HtmlForm<'_> {
         push(out, &self.row(entry));
     }
 
-    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>) {
+    fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>) {
         out.extend_from_slice(b"</table>");
         push(out, &self.bottom(tally));
     }
@@ -421,13 +421,13 @@ fn order_fields(order: Order) -> Markup {
 }
 
 /// Returns the counts as text.
-fn total_of(tally: &Tally) -> String {
+fn total_of(tally: &PageCounts) -> String {
     let folders = counted(tally.folders, "folder", "folders");
     let files = counted(tally.files, "file", "files");
     match tally {
-        Tally { files: 0, .. } => folders,
-        Tally { folders: 0, bytes, .. } => format!("{files}, {}", human_size(*bytes)),
-        Tally { bytes, .. } => format!("{folders}, {files}, {}", human_size(*bytes)),
+        PageCounts { files: 0, .. } => folders,
+        PageCounts { folders: 0, bytes, .. } => format!("{files}, {}", human_size(*bytes)),
+        PageCounts { bytes, .. } => format!("{folders}, {files}, {}", human_size(*bytes)),
     }
 }
 

@@ -5,7 +5,7 @@ use maud::html;
 
 use underpass_protocol::encode_path as encode;
 
-use super::form::{Form, Outline, Tally};
+use super::form::{Form, Outline, PageCounts};
 use crate::Listing;
 use crate::entry::Entry;
 use crate::text::{autoindex_time, visible};
@@ -55,7 +55,7 @@ impl Form for IndexForm<'_> {
         push(out, &[&format!("{:padding$} {time:TIME_WIDTH$} {size:>SIZE_WIDTH$}\r\n", "")]);
     }
 
-    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+    fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
         push(out, &["</pre><hr>"]);
         // Only a client that asks for a limit has further pages.
         if let Some(next) = &self.outline.next_page {

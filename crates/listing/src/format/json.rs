@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use underpass_protocol::encode_path as encode;
 
-use super::form::{Form, Outline, Tally};
+use super::form::{Form, Outline, PageCounts};
 use crate::entry::Entry;
 use crate::text::rfc3339;
 
 /// One entry as a JSON object.
 #[derive(Serialize)]
-struct Object<'e> {
+struct JsonRow<'e> {
     /// The name. Bytes that are not UTF-8 are replaced: `name_bytes` and `url` are exact.
     name: Cow<'e, str>,
     /// The percent-encoded name, if it is not UTF-8.
@@ -34,7 +34,7 @@ struct Object<'e> {
     url: String,
 }
 
-impl<'e> Object<'e> {
+impl<'e> JsonRow<'e> {
     /// Creates the object of an entry.
     fn new(entry: &'e Entry) -> Self {
         let attributes = &entry.attributes;
@@ -87,11 +87,11 @@ impl Form for JsonForm {
         if !std::mem::take(&mut self.is_empty) {
             out.extend_from_slice(self.between.as_bytes());
         }
-        serde_json::to_writer(out, &Object::new(entry))
+        serde_json::to_writer(out, &JsonRow::new(entry))
             .expect("memory takes every byte, and an object has no keys but strings");
     }
 
-    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+    fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
         let closing = if self.is_empty { self.closing.trim_start() } else { self.closing };
         out.extend_from_slice(closing.as_bytes());
     }
@@ -115,8 +115,8 @@ impl Form for SizeForm<'_> {
 
     fn entry(&mut self, _: &Entry, _: &mut Vec<u8>) {}
 
-    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>) {
-        let Tally { folders, files, bytes, .. } = tally;
+    fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>) {
+        let PageCounts { folders, files, bytes, .. } = tally;
         let is_whole = self.outline.incomplete.is_none();
         let object = format!(
             "{{\"bytes\":{bytes},\"files\":{files},\"folders\":{folders},\"complete\":{is_whole}}}\n"

@@ -1,7 +1,7 @@
 //! A listing as the properties of the folder and its entries. What these are, and their XML, is
 //! known to the caller.
 
-use super::form::{Form, Tally};
+use super::form::{Form, PageCounts};
 use crate::Listing;
 use crate::entry::Entry;
 
@@ -41,7 +41,7 @@ impl Form for MultistatusForm<'_> {
         }
     }
 
-    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+    fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
         self.listing.describe.into_iter().for_each(|describe| describe.end(out));
     }
 }

@@ -4,7 +4,7 @@
 //! one with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
 //! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
 
-use super::form::{Form, Tally};
+use super::form::{Form, PageCounts};
 use crate::entry::Entry;
 
 /// Writes names.
@@ -26,7 +26,7 @@ impl Form for SimpleForm {
         out.push(b'\n');
     }
 
-    fn end(&mut self, _: &Tally, _: &mut Vec<u8>) {}
+    fn end(&mut self, _: &PageCounts, _: &mut Vec<u8>) {}
 }
 
 /// Writes the name without a line break.

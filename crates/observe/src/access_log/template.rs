@@ -12,14 +12,14 @@ use crate::access_log::{AccessEntry, Secured, TimeText};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// The pieces, in order.
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePart>,
     /// The request fields that it names, in lower case.
     needs: Vec<String>,
 }
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePart {
     /// A request field, `$http_name`.
     Field(String),
     /// The text between variables.
@@ -161,20 +161,20 @@ impl Template {
         let measured = [Variable::CpuTime, Variable::ContextSwitches];
         self.pieces
             .iter()
-            .any(|piece| matches!(piece, Piece::Variable(it) if measured.contains(it)))
+            .any(|piece| matches!(piece, TemplatePart::Variable(it) if measured.contains(it)))
     }
 
     /// Appends one line, without its end.
     pub(super) fn write(&self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Field(name) => {
+                TemplatePart::Field(name) => {
                     let value = exchange.fields.iter().find(|(known, _)| known == name);
                     let value = value.map_or(&[][..], |(_, value)| value);
                     escape::push_or_dash(out, value, Quoting::Quoted);
                 }
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Variable(variable) => variable.write(exchange, time, out),
+                TemplatePart::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                TemplatePart::Variable(variable) => variable.write(exchange, time, out),
             }
         }
     }
@@ -182,14 +182,14 @@ impl Template {
     /// Adds text between variables.
     fn literal(&mut self, text: &str) {
         if !text.is_empty() {
-            self.pieces.push(Piece::Literal(text.into()));
+            self.pieces.push(TemplatePart::Literal(text.into()));
         }
     }
 
     /// Adds a variable.
     fn variable(&mut self, name: &str) -> Result<(), TemplateError> {
         if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
-            self.pieces.push(Piece::Variable(*variable));
+            self.pieces.push(TemplatePart::Variable(*variable));
             return Ok(());
         }
         let field = name.strip_prefix("http_").filter(|field| !field.is_empty());
@@ -201,7 +201,7 @@ impl Template {
         if !self.needs.contains(&field) {
             self.needs.push(field.clone());
         }
-        self.pieces.push(Piece::Field(field));
+        self.pieces.push(TemplatePart::Field(field));
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn render(
     open_transfers: usize,
     sites: &[Arc<SiteCounts>],
 ) -> String {
-    let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
+    let mut page = MetricsPage { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
     page.connections();
     page.tls();
     page.requests();
@@ -42,14 +42,14 @@ pub(super) fn render(
 type SiteCount = fn(&SiteCounts) -> u64;
 
 /// The text under construction, and the counters.
-struct Page<'m> {
+struct MetricsPage<'m> {
     /// The text so far.
     text: String,
     /// The counters.
     workers: &'m [WorkerMetrics],
 }
 
-impl Page<'_> {
+impl MetricsPage<'_> {
     /// Writes the number of connections, open and in total.
     fn connections(&mut self) {
         // The closed ones are read first: a connection that ends in between must not count as minus

@@ -18,7 +18,7 @@ use underpass_engine::Mechanism;
 
 pub use cached::{CacheRow, cache_json, cache_page};
 pub use page::CONTENT_SECURITY_POLICY;
-use progress::Progress;
+use progress::TransferState;
 
 /// Returns a request target without the token of an upload in its query.
 #[must_use]
@@ -73,16 +73,16 @@ struct Registry {
     /// The number of the next transfer.
     next: u64,
     /// The transfers under way.
-    live: BTreeMap<u64, Arc<Live>>,
+    live: BTreeMap<u64, Arc<LiveTransfer>>,
 }
 
 /// One transfer under way.
 #[derive(Debug)]
-struct Live {
+struct LiveTransfer {
     /// The facts, which do not change.
     facts: TransferFacts,
     /// The progress, which does.
-    progress: Progress,
+    progress: TransferState,
 }
 
 impl Transfers {
@@ -90,8 +90,8 @@ impl Transfers {
     /// for transfers that last.
     #[must_use]
     pub fn register(&self, facts: TransferFacts) -> Handle {
-        let progress = Progress::default();
-        let live = Arc::new(Live { facts, progress });
+        let progress = TransferState::default();
+        let live = Arc::new(LiveTransfer { facts, progress });
         let mut registry = self.lock();
         let id = registry.next;
         registry.next += 1;
@@ -147,7 +147,7 @@ pub struct Handle {
     /// The number in it.
     id: u64,
     /// The entry in it.
-    live: Arc<Live>,
+    live: Arc<LiveTransfer>,
 }
 
 impl Handle {
@@ -171,7 +171,7 @@ struct View {
     /// The number of the transfer.
     id: u64,
     /// The transfer.
-    live: Arc<Live>,
+    live: Arc<LiveTransfer>,
     /// The bytes sent.
     bytes: u64,
     /// The time since the start.
@@ -184,7 +184,7 @@ struct View {
 
 impl View {
     /// Takes the snapshot of a transfer.
-    fn new(id: u64, live: Arc<Live>, now: Instant) -> Self {
+    fn new(id: u64, live: Arc<LiveTransfer>, now: Instant) -> Self {
         let elapsed = now.saturating_duration_since(live.facts.started);
         let (bytes, mechanism) = (live.progress.bytes(), live.progress.mechanism());
         let rate = live.progress.rate(elapsed);

@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 ///
 /// The numbers are not consistent with each other to the byte, which no reader can notice.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct TransferState {
     /// The bytes sent.
     bytes: AtomicU64,
     /// The mechanism that moved the last of them: 0 for memory, or its position in the list plus 1.
@@ -25,7 +25,7 @@ pub(super) struct Progress {
 /// The time over which a rate is measured: a shorter one jumps, a longer one hides a stall.
 const WINDOW: u64 = 1_000;
 
-impl Progress {
+impl TransferState {
     /// Reports the bytes so far, the mechanism that moved the last of them, and the time since the
     /// start.
     pub(super) fn set(&self, bytes: u64, mechanism: Option<Mechanism>, elapsed: Duration) {

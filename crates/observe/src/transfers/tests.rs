@@ -77,7 +77,7 @@ fn mechanisms_are_shown_by_name() {
 
 #[test]
 fn rate_follows_the_last_seconds() {
-    let progress = Progress::default();
+    let progress = TransferState::default();
     let at = |milliseconds| Duration::from_millis(milliseconds);
     progress.set(500, None, at(500));
     assert_eq!(progress.rate(at(500)), 1000, "from the start, before there is a measure");
@@ -93,7 +93,7 @@ fn rate_follows_the_last_seconds() {
 
 #[test]
 fn transfer_that_has_stalled_comes_to_a_rate_of_nothing() {
-    let progress = Progress::default();
+    let progress = TransferState::default();
     progress.set(1_000_000, None, Duration::from_secs(1));
     assert_eq!(progress.rate(Duration::from_secs(1)), 1_000_000);
     assert_eq!(progress.rate(Duration::from_secs(4)), 0);

@@ -204,7 +204,7 @@ impl fmt::Display for AllowedAccess {
             true => f.write_str("reading (everywhere, for --allow-symlink)")?,
             false => {
                 let paths: Vec<_> = self.roots.iter().map(|root| &root.path).collect();
-                write!(f, "reading {}", Listed(&paths))?;
+                write!(f, "reading {}", PathSample(&paths))?;
             }
         }
         if self.has_caches() {
@@ -221,7 +221,7 @@ impl fmt::Display for AllowedAccess {
             let meant: Vec<_> =
                 self.roots.iter().filter(|root| is_meant(root)).map(|root| &root.path).collect();
             if !meant.is_empty() {
-                write!(f, ", {what} {}", Listed(&meant))?;
+                write!(f, ", {what} {}", PathSample(&meant))?;
             }
         }
         if let Some(log) = &self.log {
@@ -241,9 +241,9 @@ impl fmt::Display for AllowedAccess {
 type IsMeant = fn(&AllowedRoot) -> bool;
 
 /// Some paths, and how many more there are.
-struct Listed<'a>(&'a [&'a PathBuf]);
+struct PathSample<'a>(&'a [&'a PathBuf]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for PathSample<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts = self.0.iter().take(MAX_LISTED).map(|path| path.display().to_string());
         f.write_str(&texts.collect::<Vec<_>>().join(" and "))?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use underpass_diagnose::doctor::Target;
+use underpass_diagnose::doctor::TrialTarget;
 
 use crate::connection::{Address, StoreArgs};
 use crate::failure::{Failure, Result};
@@ -45,40 +45,40 @@ pub(crate) struct DoctorArgs {
 
 impl DoctorArgs {
     /// Returns what `--to` names.
-    pub(super) fn target(&self) -> Result<Target> {
-        self.to.as_deref().map_or(Ok(Target::Any), target)
+    pub(super) fn target(&self) -> Result<TrialTarget> {
+        self.to.as_deref().map_or(Ok(TrialTarget::Any), target)
     }
 }
 
 /// Returns what a word names: a path if it has a slash or exists, otherwise a host.
-fn target(word: &OsStr) -> Result<Target> {
+fn target(word: &OsStr) -> Result<TrialTarget> {
     let path = Path::new(word);
     let text = word.to_str();
     if text == Some("-") {
-        return Ok(Target::Output);
+        return Ok(TrialTarget::Output);
     }
     if text.is_some_and(|text| text.starts_with("unix:")) {
-        return Ok(Target::Unix);
+        return Ok(TrialTarget::Unix);
     }
     match (fs::symlink_metadata(path).is_ok(), text) {
         (false, Some(text)) if !text.contains('/') => host(text),
-        _ => Ok(Target::of_path(path)?),
+        _ => Ok(TrialTarget::of_path(path)?),
     }
 }
 
 /// Parses a word that is no path as a host.
-fn host(text: &str) -> Result<Target> {
+fn host(text: &str) -> Result<TrialTarget> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let is_number = bare.parse::<std::net::IpAddr>().is_ok();
     let host = match text.parse::<Address>() {
         Ok(Address::Tcp { host, .. }) => host,
-        Ok(Address::Unix(_)) => return Ok(Target::Unix),
+        Ok(Address::Unix(_)) => return Ok(TrialTarget::Unix),
         Err(_) if is_number || !text.contains(':') => bare.to_owned(),
         Err(error) => return Err(Failure::value(format_args!("--to {text}"), error)),
     };
     match host.is_empty() {
         true => Err(Failure::value("--to", "it names no host and no file")),
-        false => Ok(Target::Host(host)),
+        false => Ok(TrialTarget::Host(host)),
     }
 }
 
@@ -86,7 +86,7 @@ fn host(text: &str) -> Result<Target> {
 mod tests {
     use super::*;
 
-    fn understood(text: &str) -> Target {
+    fn understood(text: &str) -> TrialTarget {
         target(OsStr::new(text)).unwrap()
     }
 
@@ -95,13 +95,13 @@ mod tests {
         let hosts =
             [("mirror.test", "mirror.test"), ("mirror.test:80", "mirror.test"), ("::1", "::1")];
         for (text, host) in hosts.into_iter().chain([("[::1]:80", "::1"), ("[::1]", "::1")]) {
-            assert_eq!(understood(text), Target::Host(host.to_owned()), "{text}");
+            assert_eq!(understood(text), TrialTarget::Host(host.to_owned()), "{text}");
         }
-        assert_eq!(understood("./mirror.test"), Target::File("./mirror.test".into()));
-        assert_eq!(understood("unix:/run/a"), Target::Unix);
-        assert_eq!(understood("-"), Target::Output);
-        assert_eq!(understood("/proc"), Target::Folder("/proc".into()));
-        assert_eq!(understood("src"), Target::Folder("src".into()));
+        assert_eq!(understood("./mirror.test"), TrialTarget::File("./mirror.test".into()));
+        assert_eq!(understood("unix:/run/a"), TrialTarget::Unix);
+        assert_eq!(understood("-"), TrialTarget::Output);
+        assert_eq!(understood("/proc"), TrialTarget::Folder("/proc".into()));
+        assert_eq!(understood("src"), TrialTarget::Folder("src".into()));
         let none = DoctorArgs {
             from: None,
             to: None,
@@ -111,7 +111,7 @@ mod tests {
             store: StoreArgs::default(),
             json: false,
         };
-        assert_eq!(none.target().unwrap(), Target::Any);
+        assert_eq!(none.target().unwrap(), TrialTarget::Any);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use serde::Serialize;
 use underpass_diagnose::explain::{
-    CallCount, Count, Direction, EndCount, Ending, Explained, Ledger, Origin, RefusalCount,
+    ByteDirection, CallCount, Count, EndCount, Ending, Explained, Ledger, MemoryKind, RefusalCount,
 };
 use underpass_engine::{Mechanism, errno};
 
@@ -252,17 +252,18 @@ impl From<Count> for CountReceipt {
 
 /// Returns the bytes that were copied, not referenced.
 fn user_space_bytes(ledger: &Ledger) -> u64 {
-    let copied = ledger.crossings.iter().filter(|((.., origin), _)| *origin != Origin::Referenced);
+    let copied =
+        ledger.crossings.iter().filter(|((.., origin), _)| *origin != MemoryKind::Referenced);
     copied.map(|(_, count)| count.bytes).sum()
 }
 
 /// Returns the name of the mechanism by which bytes crossed.
-fn mechanism(origin: Origin, kind: EndKind) -> &'static str {
+fn mechanism(origin: MemoryKind, kind: EndKind) -> &'static str {
     match (origin, kind) {
-        (Origin::Buffer, _) => Mechanism::ReadWrite.name(),
-        (Origin::Mapping, _) => Mechanism::Mmap.name(),
-        (Origin::Referenced, EndKind::Pipe) => "vmsplice",
-        (Origin::Referenced, _) => "msg_zerocopy",
+        (MemoryKind::Buffer, _) => Mechanism::ReadWrite.name(),
+        (MemoryKind::Mapping, _) => Mechanism::Mmap.name(),
+        (MemoryKind::Referenced, EndKind::Pipe) => "vmsplice",
+        (MemoryKind::Referenced, _) => "msg_zerocopy",
     }
 }
 
@@ -276,7 +277,7 @@ fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
     }
     for ((direction, kind, origin), count) in &ledger.crossings {
         let sum = sums.entry(mechanism(*origin, *kind)).or_default();
-        let is_delivered = *direction == Direction::Out || *origin == Origin::Mapping;
+        let is_delivered = *direction == ByteDirection::Out || *origin == MemoryKind::Mapping;
         *sum = (sum.0 + if is_delivered { count.bytes } else { 0 }, sum.1 + count.calls);
     }
     let moved = sums.into_iter().filter(|(_, (bytes, _))| *bytes > 0);

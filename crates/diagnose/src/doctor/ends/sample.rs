@@ -15,13 +15,13 @@ use crate::doctor::error::{DoctorError, Result, UnsuitableEnd, WithPath};
 
 /// A file whose first bytes are moved to see how. It is only read.
 #[derive(Debug)]
-pub(crate) struct Sample {
+pub(crate) struct TrialFile {
     file: File,
     name: String,
     folder: Option<PathBuf>,
 }
 
-impl Sample {
+impl TrialFile {
     /// Returns the named file, or one like those in the named folder; without a name, one in the
     /// current folder or, where nothing can be written, in memory.
     pub(crate) fn take(from: Option<&Path>) -> Result<Self> {

@@ -14,7 +14,7 @@ use underpass_engine::hint::Action;
 
 /// The target of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum TrialTarget {
     /// No target was named: any peer.
     Any,
     /// A new file, or one that is replaced.
@@ -29,7 +29,7 @@ pub enum Target {
     Unix,
 }
 
-impl Target {
+impl TrialTarget {
     /// Returns the target that a path names: a file, a folder, or nothing yet.
     ///
     /// # Errors
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn a_file_lies_in_a_folder() {
-        assert_eq!(Target::File("./new".into()).folder(), Some(PathBuf::from(".")));
-        assert_eq!(Target::File("new".into()).folder(), Some(PathBuf::from(".")));
-        assert_eq!(Target::Any.folder(), None);
+        assert_eq!(TrialTarget::File("./new".into()).folder(), Some(PathBuf::from(".")));
+        assert_eq!(TrialTarget::File("new".into()).folder(), Some(PathBuf::from(".")));
+        assert_eq!(TrialTarget::Any.folder(), None);
     }
 }

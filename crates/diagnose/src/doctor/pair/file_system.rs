@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::doctor::ends::sample::Sample;
-use crate::doctor::ends::target::Target;
+use crate::doctor::ends::sample::TrialFile;
+use crate::doctor::ends::target::TrialTarget;
 use crate::doctor::finding::{Finding, FindingState};
 use underpass_copy::file_system_name;
 
@@ -18,7 +18,7 @@ pub(crate) struct FileSystems {
 
 impl FileSystems {
     /// Asks for the file systems of both ends.
-    pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
+    pub(crate) fn gather(sample: &TrialFile, target: &TrialTarget) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = target.folder().and_then(|path| openat(CWD, path, flags, Mode::empty()).ok());
         let to = folder.map(|folder| file_system_name(folder.as_fd()));

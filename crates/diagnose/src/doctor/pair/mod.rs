@@ -18,9 +18,9 @@ use underpass_engine::{
     Version, buffered,
 };
 
-use crate::doctor::ends::sample::{LEN, Sample};
+use crate::doctor::ends::sample::{LEN, TrialFile};
 use crate::doctor::ends::scratch::{MAX_POLLS, POLL_INTERVAL, Scratch};
-use crate::doctor::ends::target::Target;
+use crate::doctor::ends::target::TrialTarget;
 use crate::doctor::error::{DoctorError, Result};
 use crate::probe;
 
@@ -69,7 +69,7 @@ pub enum TrialOutcome {
 
 impl PairTrials {
     /// Tries what a command would do, each mechanism alone, and each integrity level.
-    pub(crate) fn gather(sample: &Sample, target: &Target) -> Result<Self> {
+    pub(crate) fn gather(sample: &TrialFile, target: &TrialTarget) -> Result<Self> {
         let kind = sample.source()?.kind();
         let way = match buffered(sample, target)? {
             Some(trial) => trial,
@@ -106,7 +106,7 @@ impl Trial {
 }
 
 /// Copies a small file as `cp` does; returns `None` for a file that the engine moves.
-fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
+fn buffered(sample: &TrialFile, target: &TrialTarget) -> Result<Option<Trial>> {
     let stat = sample.stat()?;
     if !target.is_copy() || !buffered::is_small(&stat) {
         return Ok(None);
@@ -133,7 +133,7 @@ fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
 }
 
 /// Moves some bytes. It fails only if there is nothing to move them into.
-fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial> {
+fn trial(sample: &TrialFile, target: &TrialTarget, options: Options<'_>) -> Result<Trial> {
     let scratch = match target.scratch() {
         Ok(scratch) => scratch,
         // A failed connection is a finding, and not the only one.
@@ -163,7 +163,7 @@ fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial
 }
 
 fn compared(
-    sample: &Sample,
+    sample: &TrialFile,
     before: Option<Version>,
     arrived: io::Result<Vec<u8>>,
 ) -> TrialOutcome {
@@ -176,7 +176,7 @@ fn compared(
 
 /// Runs the transfer, and reads what arrives whenever it has to wait.
 fn run(
-    sample: &Sample,
+    sample: &TrialFile,
     scratch: &Scratch,
     options: Options<'_>,
     arrived: &mut Vec<u8>,

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use underpass_engine::hint::Plain;
 use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
 
-use crate::doctor::ends::sample::Sample;
+use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::scratch::{NAME, Scratch};
 use crate::doctor::finding::{Finding, FindingState};
 
@@ -18,7 +18,7 @@ use crate::doctor::finding::{Finding, FindingState};
 pub(crate) type PageSharing = Result<(usize, usize), String>;
 
 /// Sends a file over loopback, writes to it, and reads what arrives.
-pub(crate) fn gather(sample: &Sample) -> PageSharing {
+pub(crate) fn gather(sample: &TrialFile) -> PageSharing {
     let folder = sample.folder().ok_or("there is no folder to make a file in")?;
     let file = Scratch::file(&folder.join(NAME)).map_err(|error| {
         format!("no file can be made in {}: {}", folder.display(), Plain(&error))

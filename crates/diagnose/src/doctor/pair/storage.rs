@@ -13,8 +13,8 @@ use underpass_engine::{PipePool, errno};
 
 use crate::probe;
 
-use crate::doctor::ends::sample::Sample;
-use crate::doctor::ends::target::Target;
+use crate::doctor::ends::sample::TrialFile;
+use crate::doctor::ends::target::TrialTarget;
 use crate::doctor::finding::{Finding, FindingState};
 
 /// Facts about pipes, the page cache and files.
@@ -37,7 +37,7 @@ pub(crate) struct StorageInfo {
 
 impl StorageInfo {
     /// Gathers all facts.
-    pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
+    pub(crate) fn gather(sample: &TrialFile, target: &TrialTarget) -> Self {
         let file = sample.file();
         let max = fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
         let mut byte = [0];

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use indicatif::HumanDuration;
 use jiff::Timestamp;
-use underpass_acme::{Acme, AcmeError, BadName, Event, Names, NamesControl, Options};
+use underpass_acme::{Acme, AcmeError, AcmeEvent, AcmeOptions, BadName, Names, NamesControl};
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
 use underpass_transport::tls::{Identities, Trust};
@@ -78,8 +78,13 @@ impl Orders {
         tls.connector().map_err(Failure::line)?;
         let state = acme_state.clone().or_else(default_folder);
         let state = state.ok_or(OptionsError::NoStateFolder)?;
-        let options =
-            Options { names, email: acme_email.clone(), directory: directory.clone(), state, tls };
+        let options = AcmeOptions {
+            names,
+            email: acme_email.clone(),
+            directory: directory.clone(),
+            state,
+            tls,
+        };
         let acme = Acme::open(options, identities.clone())?;
         if let Some(user) = &args.setup.user {
             for folder in acme.created() {
@@ -166,19 +171,19 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
 }
 
 /// Prints what happened to a certificate.
-fn print(event: &Event<'_>, host: &str, is_quiet: bool) {
+fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
     match event {
-        Event::Registered { terms } => {
+        AcmeEvent::Registered { terms } => {
             let terms = terms.as_deref().unwrap_or("which it did not name");
             note(&format!("there is an account at {host} now, by its terms: {terms}"));
         }
-        Event::Obtained { .. } if is_quiet => {}
-        Event::Obtained { name, until, is_from_other } => {
+        AcmeEvent::Obtained { .. } if is_quiet => {}
+        AcmeEvent::Obtained { name, until, is_from_other } => {
             let by = if *is_from_other { ", which another process has ordered" } else { "" };
             let day = day(*until);
             error_line(&format!("the certificate of {name} from {host} is valid until {day}{by}"));
         }
-        Event::Failed { name, error, wait, until } => {
+        AcmeEvent::Failed { name, error, wait, until } => {
             let wait = HumanDuration(*wait);
             let present = match until {
                 Some(until) => format!("; the present one ends on {}", day(*until)),
@@ -188,7 +193,7 @@ fn print(event: &Event<'_>, host: &str, is_quiet: bool) {
                 "no new certificate for {name} from {host}: {error}; next attempt in {wait}{present}"
             ));
         }
-        Event::NotKept { name, error } => note(&format!(
+        AcmeEvent::NotKept { name, error } => note(&format!(
             "the certificate of {name} is used, but is lost with the next start: {error}"
         )),
         _ => {}
