@@ -259,7 +259,8 @@ pub fn timeout(field: Option<&[u8]>) -> Duration {
 }
 
 /// Returns the path of the folder of a path; `None` for the root.
-fn parent(path: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn parent(path: &[u8]) -> Option<&[u8]> {
     if path.is_empty() {
         return None;
     }

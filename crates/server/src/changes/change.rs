@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
 use rustix::io::Errno;
@@ -68,7 +69,13 @@ impl Change {
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
-        tree::remove(folder.as_fd(), &name)?;
+        if tree::kind(&stat) == FileType::Directory {
+            tree::remove(folder.as_fd(), &name)?;
+        } else {
+            let _names = NamesGuard::new(site, self.expected.is_some());
+            self.check_again(&folder, &name)?;
+            tree::remove(folder.as_fd(), &name)?;
+        }
         sync(site, &folder)?;
         Ok(Changed { is_new: false, report: Report::default() })
     }
@@ -94,7 +101,12 @@ impl Change {
         let dest = open_dest(site, to, &stat, is_folder)?;
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
-        let (aside, report) = match dest.give(is_folder, &folder, &name) {
+        let given = {
+            let _names = NamesGuard::new(site, self.expected.is_some());
+            self.check_again(&folder, &name)?;
+            dest.give(is_folder, &folder, &name)
+        };
+        let (aside, report) = match given {
             Err(Errno::XDEV) => move_across(site, (&folder, &name, &stat), &dest)?,
             Err(Errno::INVAL) => return Err(Refusal::new(403, "a folder cannot go into itself")),
             renamed => (renamed?, Report::default()),
@@ -123,6 +135,7 @@ impl Change {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
             let replaces = dest.existing.is_some();
+            let _names = NamesGuard::new(site, false);
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
@@ -175,11 +188,40 @@ impl Change {
         if self.is_folder && kind == FileType::RegularFile {
             return Err(Errno::NOTDIR.into());
         }
-        let is_other = |expected| expected != Version::from_stat(stat);
-        if kind == FileType::RegularFile && self.expected.is_some_and(is_other) {
+        let is_other = |expected| match kind {
+            FileType::RegularFile => expected != Version::from_stat(stat),
+            kind => kind == FileType::Directory,
+        };
+        if self.expected.is_some_and(is_other) {
             return Err(Refusal::new(412, "the file was changed meanwhile"));
         }
         Ok(())
+    }
+
+    /// Checks that what has the name now is still what the client meant, if it said so. The caller
+    /// must hold the names.
+    fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<(), Refusal> {
+        match self.expected {
+            Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Keeps other requests from giving or taking names: between the last check of a conditional request
+/// and its change none may do so; the others may do it at once.
+enum NamesGuard<'s> {
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
+    Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
+}
+
+impl<'s> NamesGuard<'s> {
+    fn new(site: &'s Site, is_conditional: bool) -> Self {
+        let names = &site.shared.names;
+        match is_conditional {
+            true => Self::Alone(names.write().unwrap_or_else(PoisonError::into_inner)),
+            false => Self::Together(names.read().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 }
 
@@ -207,7 +249,11 @@ fn open_dest(
     if is_folder && site.root.hides_entry(&to.path, true) {
         return Err(hidden());
     }
-    let (folder, name) = parent_of(site, &to.path)?;
+    let (folder, name) = match is_file_to_folder {
+        // Nothing is made for it: the folder that it replaces is there, or it is refused.
+        true => existing_parent_of(site, &to.path)?,
+        false => parent_of(site, &to.path)?,
+    };
     let existing = tree::stat_entry(&folder, &name)?;
     let dest = DestEntry { folder, name, existing };
     if is_file_to_folder && !dest.is_folder() {
@@ -295,6 +341,12 @@ fn move_across(
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
     let aside = copy.publish(site, is_folder)?;
+    let _names = (!is_folder).then(|| NamesGuard::new(site, true));
+    let now = tree::stat_entry(folder, name)?;
+    let is_same = now.is_some_and(|now| Version::from_stat(&now) == Version::from_stat(stat));
+    if !is_folder && !is_same {
+        return Err(Refusal::new(409, "the file was replaced while it was copied; both are there"));
+    }
     tree::remove(folder.as_fd(), name)?;
     Ok((aside, copying.report))
 }
@@ -331,6 +383,7 @@ impl<'a> UnnamedCopy<'a> {
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
+        let _names = NamesGuard::new(site, false);
         Ok(self.dest.give(is_folder, folder, &self.name)?)
     }
 }
@@ -354,6 +407,11 @@ fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
     if changes.create_parents {
         site.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;
     }
+    existing_parent_of(site, path)
+}
+
+/// Returns the same without making the folder.
+fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
     let parent = site.root.parent_of(path).map_err(Refusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))

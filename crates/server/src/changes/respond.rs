@@ -69,6 +69,9 @@ async fn run(
     target: &Target<'_>,
     should_continue: bool,
 ) -> Result<Response, Response> {
+    if matches!(ctx.request.method, Method::Lock | Method::Unlock | Method::Proppatch) {
+        check_conditions(ctx, target).await.map_err(|refusal| refused(ctx, &refusal))?;
+    }
     match ctx.request.method {
         Method::Lock => return Ok(lock::respond(ctx, target).await),
         Method::Unlock => return Ok(lock::unlock(ctx, target).await),
@@ -158,7 +161,7 @@ async fn change(
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
-    if let Some(refusal) = check_locks(ctx, &target.path, &what, tokens) {
+    if let Some(refusal) = check_locks(ctx, &target.path, &what, tokens).await {
         return Err(refusal);
     }
     let leaves = matches!(what, Action::Delete(_) | Action::Move(..));
@@ -206,20 +209,25 @@ fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
 }
 
 /// Refuses a change that meets the lock of another client.
-fn check_locks(
+async fn check_locks(
     ctx: &RequestContext<'_>,
     path: &[u8],
     what: &Action,
     tokens: &[&str],
 ) -> Option<Response> {
     let whole = Reach { names: true, is_deep: true };
-    match what {
-        Action::Delete(_) | Action::MakeFolder => guard::check(ctx, tokens, path, whole),
-        Action::Copy(to, _) => guard::check(ctx, tokens, &to.path, whole),
-        Action::Move(to, _) => {
-            let at_source = guard::check(ctx, tokens, path, whole);
-            at_source.or_else(|| guard::check(ctx, tokens, &to.path, whole))
-        }
+    let new_path = match what {
+        Action::MakeFolder => path,
+        Action::Copy(to, _) | Action::Move(to, _) => &to.path,
+        Action::Delete(_) => return guard::check(ctx, tokens, path, whole),
+    };
+    let at_source = match what {
+        Action::Move(..) => guard::check(ctx, tokens, path, whole),
+        _ => None,
+    };
+    match at_source.or_else(|| guard::check(ctx, tokens, new_path, whole)) {
+        None => guard::check_parents(ctx, tokens, new_path).await,
+        refusal => refusal,
     }
 }
 

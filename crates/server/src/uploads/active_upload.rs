@@ -240,7 +240,7 @@ impl<'a> ActiveUpload<'a> {
         let (root, changes) = (&self.site.root, &self.site.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
-        let target = UploadTarget::find(root, self.params, &changes)?;
+        let target = UploadTarget::find(root, (self.params, &self.request), &changes)?;
         check(&self.request, target.present.as_ref())?;
         Ok(target)
     }

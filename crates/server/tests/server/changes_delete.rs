@@ -167,11 +167,14 @@ fn folders_on_the_way_are_made_only_where_that_is_wanted() {
         &[
             ("MKCOL", "/a/b/c", &[], 201),
             ("MKCOL", "/file/b/c", &[], 409),
+            ("PUT", "/none/b/c", &["If-Match: *", "Content-Length: 0"], 412),
+            ("COPY", "/file", &["Destination: /none/b/", "Overwrite: T"], 409),
+            ("MOVE", "/file", &["Destination: /none/b/", "Overwrite: T"], 409),
             ("COPY", "/file", &["Destination: /d/e/copy"], 201),
             ("MOVE", "/file", &["Destination: /f/g/moved"], 201),
         ],
     );
-    assert!(site.path("a/b/c").is_dir());
+    assert!(!site.path("none").exists() && site.path("a/b/c").is_dir());
     assert_eq!(fs::read(site.path("d/e/copy")).unwrap(), b"x");
     assert_eq!(fs::read(site.path("f/g/moved")).unwrap(), b"x");
 }

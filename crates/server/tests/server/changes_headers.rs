@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Barrier;
 
 use super::changes_delete::{open_site, statuses};
 use super::rig::request;
@@ -115,4 +116,29 @@ fn a_destination_that_can_be_read_in_two_ways_is_none() {
     assert_eq!(left, ["file", "old"]);
     statuses(&site, &[("MOVE", "/file", &["Destination: /what%3F.txt"], 201)]);
     assert!(site.path("what?.txt").is_file());
+}
+
+#[test]
+fn of_two_changes_of_one_version_at_once_only_one_is_made() {
+    let site = open_site(&[]).start();
+    let (site, to) = (&site, "Destination: /moved");
+    for verb in ["DELETE", "MOVE"] {
+        for round in 0..150 {
+            let put = site.ask("PUT", "/file", &["Content-Length: 0"]);
+            let same = format!("If-Match: {}", put.field("ETag").unwrap());
+            let ready = Barrier::new(2);
+            let both = ["PUT", verb].map(|verb| {
+                let (same, ready, mut client) = (&same, &ready, site.connect());
+                move || {
+                    ready.wait();
+                    client.ask(verb, "/file", &[same, to, "Content-Length: 0"]).status
+                }
+            });
+            let statuses = std::thread::scope(|scope| {
+                both.map(|ask| scope.spawn(ask)).map(|asked| asked.join().unwrap())
+            });
+            let made = statuses.iter().filter(|status| **status < 300).count();
+            assert_eq!(made, 1, "round {round}: PUT, {verb}: {statuses:?}");
+        }
+    }
 }

@@ -96,6 +96,46 @@ fn a_locked_folder_keeps_its_names() {
 }
 
 #[test]
+fn a_locked_folder_keeps_its_names_where_folders_are_made_on_the_way() {
+    let site = open_site(&[("file", b"x"), ("flat/a", b"a")]);
+    let site = site.with(|settings| settings.sites[0].changes.create_parents = true).start();
+    let flat = token(&site, "/flat/", &["Depth: 0"]);
+    let (own, empty) = (format!("If: </flat/> ({flat})"), "Content-Length: 0");
+    let to = "Destination: /flat/new/er/b";
+    statuses(
+        &site,
+        &[
+            ("PUT", "/flat/new/b", &[empty], 423),
+            ("PUT", "/flat/new/er/b", &[empty], 423),
+            ("MKCOL", "/flat/new/b", &[], 423),
+            ("COPY", "/file", &[to], 423),
+            ("MOVE", "/file", &[to], 423),
+        ],
+    );
+    assert!(!site.path("flat/new").exists());
+    statuses(&site, &[("MOVE", "/file", &[to, &own], 201), ("PUT", "/flat/new/c", &[empty], 201)]);
+}
+
+#[test]
+fn locks_and_properties_heed_the_conditions_of_http() {
+    let site = open_site(&[("file", b"x")]).start();
+    let (none, any, other) = ("If-None-Match: *", "If-Match: *", "If-Match: \"other\"");
+    for (path, field) in [("/new", any), ("/new", other), ("/file", none), ("/file", other)] {
+        assert_eq!(lock(&site, path, "exclusive", &[field]).status, 412, "{path} {field}");
+    }
+    assert!(!site.path("new").exists());
+    let token = format!("Lock-Token: {}", token(&site, "/file", &[any]));
+    statuses(
+        &site,
+        &[
+            ("UNLOCK", "/file", &[&token, other], 412),
+            ("UNLOCK", "/file", &[&token, any], 204),
+            ("PROPPATCH", "/file", &[other, "Content-Length: 0"], 412),
+        ],
+    );
+}
+
+#[test]
 fn the_locks_in_a_folder_end_when_something_takes_its_place() {
     let files: &[(&str, &[u8])] = &[("file", b"f"), ("dir/a", b"a"), ("other/a", b"b")];
     let site = open_site(files).start();

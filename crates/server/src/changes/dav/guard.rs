@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use underpass_dav::condition::{IfField, State};
-use underpass_dav::locks::{Lock, Reach, Submitted};
+use underpass_dav::locks::{Lock, Reach, Submitted, parent};
 
 use crate::auth::Right;
 use crate::changes::dav::describe::{link, locks};
 use crate::changes::dav::propfind::rule;
 use crate::files::lookup::{Resource, find, find_current};
+use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
@@ -95,7 +96,28 @@ pub(crate) async fn check_write(
         return None;
     }
     let names = ctx.request.method != Method::Proppatch && find(ctx, path).await.is_err();
-    check(ctx, tokens, path, Reach { names, is_deep: false })
+    let refusal = check(ctx, tokens, path, Reach { names, is_deep: false });
+    if refusal.is_some() || ctx.request.method != Method::Put {
+        return refusal;
+    }
+    check_parents(ctx, tokens, path).await
+}
+
+/// Refuses the same for the folders above a new entry that would be made for it.
+pub(crate) async fn check_parents(
+    ctx: &RequestContext<'_>,
+    tokens: &[&str],
+    path: &[u8],
+) -> Option<Response> {
+    if !ctx.settings().changes.create_parents || locks(ctx.site()).is_empty() {
+        return None;
+    }
+    let (mut highest, mut above) = (None, parent(path)?);
+    while find(ctx, above).await.err().is_some_and(is_missing) {
+        highest = Some(above);
+        above = parent(above)?;
+    }
+    check(ctx, tokens, highest?, Reach { names: true, is_deep: false })
 }
 
 /// Returns the response to a request that meets the lock of another client.

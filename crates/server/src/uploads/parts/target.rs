@@ -45,9 +45,12 @@ pub(crate) struct ExistingFile {
 
 impl UploadTarget {
     /// Opens the folder, and reads the attributes of the present file.
+    ///
+    /// Missing folders are made, if the settings say so, only where the preconditions of the request
+    /// hold without a file.
     pub(crate) fn find(
         root: &Root,
-        upload: &UploadRequest,
+        (upload, request): (&UploadRequest, &Request),
         changes: &Changes,
     ) -> Result<Self, Refusal> {
         let path = &upload.path;
@@ -61,6 +64,7 @@ impl UploadTarget {
         }
         let parent = match (root.parent_of(path), changes.create_parents) {
             (Err(Errno::NOENT), true) => {
+                check(request, None)?;
                 root.make_parents(path, changes.sync)?;
                 root.parent_of(path)
             }
