@@ -19,7 +19,7 @@ const ALL: [FileSystem; 5] =
 
 /// This very program, without the tests that mount.
 fn run_all_on(kind: FileSystem) {
-    let Some(mounted) = Mounted::new(kind, 800) else { return };
+    let Some(mounted) = Mounted::new(kind, 1600) else { return };
     let mut tests = Command::new(std::env::current_exe().unwrap());
     tests.args(["--skip", "file_systems::", "--test-threads", "2"]);
     tests.env("UNDERPASS_TEST_FOLDER", mounted.root()).env("UNDERPASS_KILLS", "2");
