@@ -74,7 +74,7 @@ pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
 pub use readme::Readme;
 pub use underpass_protocol::listing::{
-    BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
+    BadQuery, Format, ListingQuery, MAX_ENTRIES, Order, SortDirection, SortKey,
 };
 
 /// The page size for a browser that sets no limit: the largest that it shows without a pause.

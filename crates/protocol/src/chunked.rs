@@ -46,7 +46,7 @@ enum ChunkState {
     /// In the digits of a length, with the number of digits so far.
     Size { size: u64, digits: u32 },
     /// In an extension, which follows the digits.
-    Extension { size: u64, part: Part },
+    Extension { size: u64, part: ExtensionPart },
     /// Before the LF that ends the line of a length.
     SizeLf { size: u64 },
     /// In the data, with the number of bytes left.
@@ -71,7 +71,7 @@ enum ChunkState {
 
 /// A part of `; name = value` or `; name = "value"` (RFC 9112 7.1.1), with white space between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ExtensionPart {
     /// After white space: a semicolon has to come.
     Space,
     /// Before a name.
@@ -89,7 +89,7 @@ enum Part {
     QuotedEnd,
 }
 
-impl Part {
+impl ExtensionPart {
     /// Returns the part after one byte; `None` if it cannot stand there.
     fn after(self, byte: u8) -> Option<Self> {
         let is_space = matches!(byte, b' ' | b'\t');
@@ -239,7 +239,8 @@ impl Chunked {
             }
             (None, b'\r') if digits > 0 => Ok(ChunkState::SizeLf { size }),
             (None, b';' | b' ' | b'\t') if digits > 0 => {
-                let part = if byte == b';' { Part::NameStart } else { Part::Space };
+                let part =
+                    if byte == b';' { ExtensionPart::NameStart } else { ExtensionPart::Space };
                 self.spend(ChunkState::Extension { size, part })
             }
             _ => Err(BadChunk::Unexpected(byte)),

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use underpass_protocol::digest::Algorithm::{Sha256, Sha512};
-use underpass_protocol::digest::{Algorithm, BadField, Digest, write_digests};
+use underpass_protocol::digest::{Algorithm, BadDigestField, Digest, write_digests};
 use underpass_transport::digest::{ComputeError, Offer, OfferError, compute, verify};
 
 /// `{"hello": "world"}` and a line feed, from RFC 9530 appendix B.1.
@@ -84,7 +84,7 @@ fn what_is_sent_with_a_body_is_compared_with_it() {
     let nothing = offer("md5=:AA==:", "");
     assert!(nothing.is_empty());
     assert_eq!(nothing.check(&text, len, 0..len, |_| true).unwrap().read_bytes, 0);
-    assert_eq!(Offer::parse([&b"sha-256=1"[..]], []), Err(BadField));
+    assert_eq!(Offer::parse([&b"sha-256=1"[..]], []), Err(BadDigestField));
 }
 
 #[test]

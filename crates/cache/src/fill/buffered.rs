@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::{Connection, Url};
-use underpass_protocol::caching::{Freshness, FreshnessRules, Received, may_store};
+use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes, may_store};
 
 use super::origins::OriginResponse;
 use crate::store::{is_forwarded, millis, stored_fields};
@@ -44,7 +44,7 @@ impl BufferedResponse {
     ) -> (Self, Option<Connection<'static>>) {
         let OriginResponse { answer, base, has_secrets, .. } = received;
         let (mut connection, response) = (answer.connection, answer.response);
-        let times = Received { requested, received: SystemTime::now() };
+        let times = ResponseTimes { requested, received: SystemTime::now() };
         let body = connection.incoming().memory(response.framing, MAX_BODY);
         let connection = (body.is_ok() && response.keeps_alive).then_some(connection);
         let status = response.status;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use underpass_client::Response;
 use underpass_client::download::interpret::Version;
-use underpass_protocol::caching::{Freshness, FreshnessRules, Received};
+use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes};
 
 /// The metadata of a stored object: the first line of its journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,8 @@ impl Head {
     /// Returns the times of the newest response.
     pub(crate) fn freshness(&self, rules: &FreshnessRules) -> Freshness {
         let time = |millis| UNIX_EPOCH + Duration::from_millis(millis);
-        let times = Received { requested: time(self.requested), received: time(self.received) };
+        let times =
+            ResponseTimes { requested: time(self.requested), received: time(self.received) };
         Freshness::of(&self.fields, times, rules)
     }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
 use underpass_client::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
-use underpass_server::archive::{Piece, WalkOptions, engine_version, open_member, walk};
+use underpass_server::archive::{ArchivePiece, WalkOptions, engine_version, open_member, walk};
 
 /// All members of an archive with their contents.
 pub(crate) fn read(archive: &[u8]) -> Result<Vec<(Member, Vec<u8>)>, TarError> {
@@ -264,14 +264,14 @@ fn an_archive_of_ours_says_what_is_in_the_folder() {
     let mut archive = Vec::new();
     for piece in layout.pieces(0..layout.len()) {
         match piece {
-            Piece::Bytes(bytes) => archive.extend(bytes),
-            Piece::File { path, version, .. } => {
+            ArchivePiece::Bytes(bytes) => archive.extend(bytes),
+            ArchivePiece::File { path, version, .. } => {
                 let mut file = std::fs::File::from(
                     open_member(&fd, &path, &engine_version(&version)).unwrap(),
                 );
                 std::io::copy(&mut file, &mut archive).unwrap();
             }
-            Piece::Checksum { .. } => panic!("a tar has none"),
+            ArchivePiece::Checksum { .. } => panic!("a tar has none"),
         }
     }
     let members = read(&archive).unwrap();

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use underpass_protocol::encode_path as encode;
-use underpass_protocol::listing::{Direction, Order, SortKey};
+use underpass_protocol::listing::{Order, SortDirection, SortKey};
 
 use super::change::{CHANGE_STYLE, bar, scripts};
 use super::form::{Form, Incomplete, Outline, PageCounts};
@@ -248,8 +248,8 @@ impl<'l> HtmlForm<'l> {
         let query = &self.listing.query;
         let current = (query.order.key == key).then_some(query.order.direction);
         let sorted = current.map(|direction| match direction {
-            Direction::Ascending => "ascending",
-            Direction::Descending => "descending",
+            SortDirection::Ascending => "ascending",
+            SortDirection::Descending => "descending",
         });
         html! {
             th scope="col" aria-sort=[sorted] {
@@ -400,11 +400,11 @@ impl Form for HtmlForm<'_> {
 
 /// Returns the order that a click on the head of a column requests: the other direction, or at
 /// first the one that people look for, with the largest or the newest first.
-fn next_order(key: SortKey, current: Option<Direction>) -> Order {
+fn next_order(key: SortKey, current: Option<SortDirection>) -> Order {
     let direction = match (current, key) {
-        (Some(Direction::Descending), _) | (None, SortKey::Name) => Direction::Ascending,
-        (Some(Direction::Ascending), _) | (None, SortKey::Size | SortKey::Time) => {
-            Direction::Descending
+        (Some(SortDirection::Descending), _) | (None, SortKey::Name) => SortDirection::Ascending,
+        (Some(SortDirection::Ascending), _) | (None, SortKey::Size | SortKey::Time) => {
+            SortDirection::Descending
         }
     };
     Order { key, direction }

@@ -15,7 +15,7 @@ pub const BLOCK: u64 = 512;
 /// The kind of a member. A hard link is a file like any other; devices, pipes and sockets are not
 /// included in an archive for download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind<'a> {
+pub enum MemberType<'a> {
     /// A file; its length is that of its version.
     File,
     /// A folder.
@@ -29,7 +29,7 @@ pub enum Kind<'a> {
 pub(super) struct MemberFacts<'a> {
     /// The name in the archive; a folder's ends in a slash.
     pub(super) path: &'a [u8],
-    pub(super) kind: Kind<'a>,
+    pub(super) kind: MemberType<'a>,
     /// Only the permissions count.
     pub(super) mode: u32,
     /// The length of a file's contents.
@@ -58,9 +58,9 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
         out.resize(out.len() + padding(records.len() as u64) as usize, 0);
     }
     let (entry, target) = match facts.kind {
-        Kind::File => (EntryType::Regular, &b""[..]),
-        Kind::Folder => (EntryType::Directory, &b""[..]),
-        Kind::Symlink(target) => (EntryType::Symlink, target),
+        MemberType::File => (EntryType::Regular, &b""[..]),
+        MemberType::Folder => (EntryType::Directory, &b""[..]),
+        MemberType::Symlink(target) => (EntryType::Symlink, target),
     };
     let modified = facts.modified.0.clamp(0, MAX_OCTAL as i64) as u64;
     let values = (entry, facts.size, facts.mode & PERMISSIONS, modified);
@@ -115,8 +115,8 @@ fn fill(field: &mut [u8; NAME], name: &[u8]) {
 /// Returns the records of the PAX header; empty if the block suffices.
 fn records(facts: &MemberFacts<'_>) -> Vec<u8> {
     let target = match facts.kind {
-        Kind::Symlink(target) => target,
-        Kind::File | Kind::Folder => b"",
+        MemberType::Symlink(target) => target,
+        MemberType::File | MemberType::Folder => b"",
     };
     let names = [("path", facts.path), ("linkpath", target)];
     let is_utf8 = |name| std::str::from_utf8(name).is_ok();
@@ -174,8 +174,13 @@ fn decimal(seconds: i64, nanoseconds: i64) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: MemberFacts<'_> =
-        MemberFacts { path: b"a/b", kind: Kind::File, mode: 0o644, size: 3, modified: (7, 0) };
+    const PLAIN: MemberFacts<'_> = MemberFacts {
+        path: b"a/b",
+        kind: MemberType::File,
+        mode: 0o644,
+        size: 3,
+        modified: (7, 0),
+    };
 
     fn header(facts: &MemberFacts<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -209,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_the_block_goes_into_a_pax_header() {
-        let link = |target| MemberFacts { kind: Kind::Symlink(target), size: 0, ..PLAIN };
+        let link = |target| MemberFacts { kind: MemberType::Symlink(target), size: 0, ..PLAIN };
         let (hundred, more, other) = ([b'x'; 100], [b'x'; 101], [b'\xff'; 101]);
         let long_path = format!("111 path={}\n", "x".repeat(101));
         let other_path = format!("21 hdrcharset=BINARY\n111 path={}\n", "\u{fffd}".repeat(101));

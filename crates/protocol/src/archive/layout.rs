@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::error::LayoutError;
 use super::fingerprint::Fingerprint;
 use super::format::ArchiveFormat;
-use super::header::{BLOCK, Kind, MemberFacts};
-use super::row::{CompactVersion, KIND_SHIFT, MODE, Row, RowKind};
+use super::header::{BLOCK, MemberFacts, MemberType};
+use super::row::{CompactVersion, KIND_SHIFT, MODE, MemberRow, RowKind};
 use super::zip;
 use crate::version::FileVersion;
 
@@ -23,7 +23,7 @@ pub struct Member<'a> {
     /// Its name in that folder, without a slash.
     pub name: &'a [u8],
     /// The kind of the member.
-    pub kind: Kind<'a>,
+    pub kind: MemberType<'a>,
     /// Its permissions.
     pub mode: u32,
     /// The file as it was when the archive was laid out: length, times, identity.
@@ -79,7 +79,7 @@ impl Builder {
         if self.layout.top.is_empty() {
             return Ok(());
         }
-        let member = Member { parent: None, name: b"", kind: Kind::Folder, mode, version };
+        let member = Member { parent: None, name: b"", kind: MemberType::Folder, mode, version };
         self.push(&member).map(drop)
     }
 
@@ -100,16 +100,16 @@ impl Builder {
         };
         layout.text.extend_from_slice(member.name);
         let (kind, target) = match member.kind {
-            Kind::File => (RowKind::File, &b""[..]),
-            Kind::Folder => (RowKind::Folder, &b""[..]),
-            Kind::Symlink(target) => (RowKind::Symlink, target),
+            MemberType::File => (RowKind::File, &b""[..]),
+            MemberType::Folder => (RowKind::Folder, &b""[..]),
+            MemberType::Symlink(target) => (RowKind::Symlink, target),
         };
         if kind == RowKind::Symlink {
             // No name contains this byte.
             layout.text.push(0);
             layout.text.extend_from_slice(target);
         }
-        layout.rows.push(Row {
+        layout.rows.push(MemberRow {
             start: layout.len,
             version: CompactVersion::of(&member.version, device),
             text,
@@ -176,7 +176,7 @@ pub struct Layout {
     format: ArchiveFormat,
     /// The beginning of every path in the archive: a name and a slash, or nothing.
     top: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<MemberRow>,
     /// The name of each member, for a link followed by a zero and its target.
     text: Vec<u8>,
     /// The file systems that members are on.
@@ -227,7 +227,7 @@ impl Layout {
     /// Returns how many bytes of memory the layout takes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let rows = self.rows.capacity() * size_of::<Row>();
+        let rows = self.rows.capacity() * size_of::<MemberRow>();
         let numbers = self.devices.capacity() + self.directory.starts.capacity();
         size_of::<Self>() + rows + self.text.capacity() + numbers * size_of::<u64>()
     }
@@ -302,14 +302,14 @@ impl Layout {
         self.write_path(index, path);
         let row = &self.rows[index];
         let kind = match row.kind() {
-            RowKind::File => Kind::File,
+            RowKind::File => MemberType::File,
             RowKind::Folder => {
                 if !path.ends_with(b"/") {
                     path.push(b'/');
                 }
-                Kind::Folder
+                MemberType::Folder
             }
-            RowKind::Symlink => Kind::Symlink(self.target(index)),
+            RowKind::Symlink => MemberType::Symlink(self.target(index)),
         };
         let (mode, modified) = ((row.mode & MODE).into(), row.version.modified.get());
         MemberFacts { path, kind, mode, size: self.size(index), modified }

@@ -15,6 +15,6 @@ mod zip;
 pub use error::LayoutError;
 pub use fingerprint::Fingerprint;
 pub use format::ArchiveFormat;
-pub use header::{BLOCK, Kind, padding};
+pub use header::{BLOCK, MemberType, padding};
 pub use layout::{Builder, Layout, Member};
-pub use pieces::{Piece, Pieces};
+pub use pieces::{ArchivePiece, ArchivePieces};

@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::Range;
 
 use super::format::ArchiveFormat;
-use super::header::Kind;
+use super::header::MemberType;
 use super::layout::Layout;
 use super::zip;
 use crate::version::FileVersion;
 
 /// A part of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum ArchivePiece {
     /// Headers, padding, the end: everything between two files, up to about 64 KiB.
     Bytes(Vec<u8>),
     /// A range of a member's contents.
@@ -35,7 +35,7 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl ArchivePiece {
     /// Returns how many bytes it has.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -54,7 +54,7 @@ impl Piece {
 }
 
 /// The pieces of a range, from [`Layout::pieces`].
-pub struct Pieces<'a> {
+pub struct ArchivePieces<'a> {
     layout: &'a Layout,
     /// Looks up the CRC-32 of a file.
     checksums: &'a dyn Fn(&FileVersion) -> Option<u32>,
@@ -73,24 +73,24 @@ impl Layout {
     /// Returns the bytes of a range of a tar, in order; a part after the end of the archive is left
     /// out. Those of a zip need [`pieces_with`](Self::pieces_with).
     #[must_use]
-    pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
+    pub fn pieces(&self, range: Range<u64>) -> ArchivePieces<'_> {
         self.pieces_with(range, &|_| None)
     }
 
     /// Returns the bytes of a range, in order. `checksums` looks up the CRC-32 of a file in a
-    /// version; if it does not have one, [`Piece::Checksum`] requests it.
+    /// version; if it does not have one, [`ArchivePiece::Checksum`] requests it.
     pub fn pieces_with<'a>(
         &'a self,
         range: Range<u64>,
         checksums: &'a dyn Fn(&FileVersion) -> Option<u32>,
-    ) -> Pieces<'a> {
+    ) -> ArchivePieces<'a> {
         let range = range.start..range.end.min(self.len());
         let index = self.find(range.start);
-        Pieces { layout: self, checksums, range, index, entry: None, path: Vec::new() }
+        ArchivePieces { layout: self, checksums, range, index, entry: None, path: Vec::new() }
     }
 }
 
-impl Pieces<'_> {
+impl ArchivePieces<'_> {
     /// Returns how much of the part that ends at `end` is in the range, which then begins after
     /// it.
     fn take(&mut self, end: u64) -> u64 {
@@ -122,11 +122,11 @@ impl Pieces<'_> {
     }
 
     /// Returns a range of a member's contents.
-    fn file(&mut self, data: u64, end: u64) -> Piece {
+    fn file(&mut self, data: u64, end: u64) -> ArchivePiece {
         let offset = self.range.start - data;
         let len = self.take(end);
         let (path, version) = self.whereabouts(self.index);
-        Piece::File { path, version, offset, len }
+        ArchivePiece::File { path, version, offset, len }
     }
 
     /// Adds what follows a member's contents.
@@ -196,7 +196,7 @@ impl Pieces<'_> {
     /// Returns the CRC-32 of a member; that of a link is made with its record.
     fn checksum(&mut self, index: usize) -> Result<u32, NoChecksum> {
         let facts = self.layout.facts(index, &mut self.path);
-        if facts.kind != Kind::File || !zip::has_descriptor(facts.size) {
+        if facts.kind != MemberType::File || !zip::has_descriptor(facts.size) {
             return Ok(0);
         }
         (self.checksums)(&self.layout.version(index)).ok_or(NoChecksum(index))
@@ -210,10 +210,10 @@ impl Pieces<'_> {
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Iterator for ArchivePieces<'_> {
+    type Item = ArchivePiece;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<ArchivePiece> {
         let mut bytes = Vec::new();
         while !self.range.is_empty() && bytes.len() < ENOUGH {
             let added = if self.index == self.layout.members() {
@@ -242,14 +242,14 @@ impl Iterator for Pieces<'_> {
                     break;
                 }
                 let (path, version) = self.whereabouts(index);
-                return Some(Piece::Checksum { path, version });
+                return Some(ArchivePiece::Checksum { path, version });
             }
         }
-        (!bytes.is_empty()).then_some(Piece::Bytes(bytes))
+        (!bytes.is_empty()).then_some(ArchivePiece::Bytes(bytes))
     }
 }
 
-impl fmt::Debug for Pieces<'_> {
+impl fmt::Debug for ArchivePieces<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pieces").field("layout", &self.layout).field("range", &self.range).finish()
     }

@@ -4,7 +4,7 @@ use crate::version::FileVersion;
 
 /// The compact form of a member.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct MemberRow {
     /// The offset of its header.
     pub(super) start: u64,
     pub(super) version: CompactVersion,
@@ -15,7 +15,7 @@ pub(super) struct Row {
     pub(super) mode: u16,
 }
 
-impl Row {
+impl MemberRow {
     /// Returns what it is.
     pub(super) fn kind(&self) -> RowKind {
         match self.mode >> KIND_SHIFT {
@@ -88,4 +88,4 @@ pub(super) const MODE: u16 = 0o7777;
 /// The position of the kind in bits, above them.
 pub(super) const KIND_SHIFT: u32 = 12;
 
-const _: () = assert!(size_of::<Row>() == 64);
+const _: () = assert!(size_of::<MemberRow>() == 64);

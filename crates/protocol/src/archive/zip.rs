@@ -9,7 +9,7 @@
 //! (zip64). Times are those of MS-DOS, two seconds each and here in UTC, and Unix times in another
 //! extra field.
 
-use super::header::{Kind, MemberFacts};
+use super::header::{MemberFacts, MemberType};
 
 /// The maximum length of a path: it has a length of 16 bits, as has all of an entry by
 /// recommendation.
@@ -95,8 +95,8 @@ pub(super) fn entry_len(facts: &MemberFacts<'_>, start: u64) -> u64 {
 pub(super) fn write_entry(out: &mut Vec<u8>, facts: &MemberFacts<'_>, start: u64, crc: u32) {
     let target = target(facts);
     let (crc, size) = match facts.kind {
-        Kind::Symlink(_) => (crc32fast::hash(target), target.len() as u64),
-        Kind::File | Kind::Folder => (crc, facts.size),
+        MemberType::Symlink(_) => (crc32fast::hash(target), target.len() as u64),
+        MemberType::File | MemberType::Folder => (crc, facts.size),
     };
     let large: Vec<_> = large_values(size, start).collect();
     out.extend_from_slice(b"PK\x01\x02");
@@ -178,17 +178,17 @@ fn push_common(out: &mut Vec<u8>, facts: &MemberFacts<'_>, is_large: bool) {
 /// Returns the contents of a link; empty for anything else.
 fn target<'a>(facts: &MemberFacts<'a>) -> &'a [u8] {
     match facts.kind {
-        Kind::Symlink(target) => target,
-        Kind::File | Kind::Folder => b"",
+        MemberType::Symlink(target) => target,
+        MemberType::File | MemberType::Folder => b"",
     }
 }
 
 /// Returns the mode as Unix has it in the upper half, with the attributes of MS-DOS below.
 fn external_attributes(facts: &MemberFacts<'_>) -> u32 {
     let (kind, dos) = match facts.kind {
-        Kind::File => (0o100_000, 0),
-        Kind::Folder => (0o040_000, 0x10),
-        Kind::Symlink(_) => (0o120_000, 0),
+        MemberType::File => (0o100_000, 0),
+        MemberType::Folder => (0o040_000, 0x10),
+        MemberType::Symlink(_) => (0o120_000, 0),
     };
     // Permissions without set-user-ID and the like, as in a tar.
     ((kind | facts.mode & 0o777) << 16) | dos

@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// The credentials in a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Credentials {
+pub enum RequestCredentials {
     /// No credentials, or those of another scheme, which other software has to check.
     None,
     /// Basic credentials from which no name and password can be read.
@@ -24,7 +24,7 @@ pub enum Credentials {
 /// a hash takes time in proportion.
 pub const MAX_PASSWORD: usize = 1024;
 
-impl Credentials {
+impl RequestCredentials {
     /// Parses an `Authorization` field.
     #[must_use]
     pub fn parse(field: &[u8]) -> Self {
@@ -59,32 +59,44 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 mod tests {
     use super::*;
 
-    fn given(user: &str, password: &str) -> Credentials {
-        Credentials::Given { user: user.into(), password: password.into() }
+    fn given(user: &str, password: &str) -> RequestCredentials {
+        RequestCredentials::Given { user: user.into(), password: password.into() }
     }
 
     #[test]
     fn name_and_password_are_parted_at_the_first_colon() {
         assert_eq!(
-            Credentials::parse(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            RequestCredentials::parse(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             given("Aladdin", "open sesame")
         );
-        assert_eq!(Credentials::parse(b"basic   YTpiOmM="), given("a", "b:c"));
-        assert_eq!(Credentials::parse(b"BASIC YTpiOmM"), given("a", "b:c"), "without padding");
-        assert_eq!(Credentials::parse(b"Basic Og=="), given("", ""));
+        assert_eq!(RequestCredentials::parse(b"basic   YTpiOmM="), given("a", "b:c"));
+        assert_eq!(
+            RequestCredentials::parse(b"BASIC YTpiOmM"),
+            given("a", "b:c"),
+            "without padding"
+        );
+        assert_eq!(RequestCredentials::parse(b"Basic Og=="), given("", ""));
     }
 
     #[test]
     fn other_schemes_are_no_credentials() {
         for field in ["", "Bearer abc", "Basi", "Basically YTpi", "Digest username=\"a\""] {
-            assert_eq!(Credentials::parse(field.as_bytes()), Credentials::None, "{field}");
+            assert_eq!(
+                RequestCredentials::parse(field.as_bytes()),
+                RequestCredentials::None,
+                "{field}"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_malformed() {
         for field in ["Basic", "Basic ", "Basic !!!!", "Basic YTpi YTpi", "Basic YWJj"] {
-            assert_eq!(Credentials::parse(field.as_bytes()), Credentials::Malformed, "{field}");
+            assert_eq!(
+                RequestCredentials::parse(field.as_bytes()),
+                RequestCredentials::Malformed,
+                "{field}"
+            );
         }
     }
 
@@ -94,7 +106,13 @@ mod tests {
             let credentials = format!("a:{}", "x".repeat(len));
             format!("Basic {}", LENIENT.encode(credentials)).into_bytes()
         };
-        assert!(matches!(Credentials::parse(&field(MAX_PASSWORD)), Credentials::Given { .. }));
-        assert_eq!(Credentials::parse(&field(MAX_PASSWORD + 1)), Credentials::Malformed);
+        assert!(matches!(
+            RequestCredentials::parse(&field(MAX_PASSWORD)),
+            RequestCredentials::Given { .. }
+        ));
+        assert_eq!(
+            RequestCredentials::parse(&field(MAX_PASSWORD + 1)),
+            RequestCredentials::Malformed
+        );
     }
 }

@@ -9,7 +9,7 @@ mod hash_kind;
 mod rule_error;
 mod rules;
 
-pub use basic::{Credentials, MAX_PASSWORD};
+pub use basic::{MAX_PASSWORD, RequestCredentials};
 pub use grants::Right;
 pub use hash_kind::HashKind;
 pub use rule_error::{RuleError, RuleFault};

@@ -13,14 +13,14 @@ pub struct AccessRules<S> {
     /// The rights of everyone.
     everyone: Grants,
     /// The users with a name.
-    users: Vec<User<S>>,
+    users: Vec<NamedUser<S>>,
     /// The position of each name in the list.
     by_name: HashMap<Arc<str>, usize>,
 }
 
 /// A user with a name.
 #[derive(Debug)]
-struct User<S> {
+struct NamedUser<S> {
     name: Arc<str>,
     secret: S,
     grants: Grants,
@@ -88,7 +88,7 @@ impl<S> AccessRules<S> {
             let secret = secret.map_err(|fault| at(Some(name), fault))?;
             let name: Arc<str> = name.into();
             parsed.by_name.insert(Arc::clone(&name), parsed.users.len());
-            parsed.users.push(User { name, secret, grants });
+            parsed.users.push(NamedUser { name, secret, grants });
             numbers.push(index + 1);
         }
         Ok(parsed)

@@ -3,7 +3,7 @@
 
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 
-use super::{Fields, values};
+use super::{FieldList, values};
 
 /// What a response says about caching it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Directives {
     /// Reads the directives of a response. `CDN-Cache-Control` counts alone, if there is a valid
     /// and non-empty one (RFC 9213 2.2).
     #[must_use]
-    pub fn of(fields: &Fields) -> Self {
+    pub fn of(fields: &FieldList) -> Self {
         targeted(fields).unwrap_or_else(|| {
             let mut directives = Self::default();
             let lines: Vec<_> = values(fields, "cache-control").collect();
@@ -88,7 +88,7 @@ impl Directives {
 
 /// Reads `CDN-Cache-Control`: a dictionary of structured fields, all of which is ignored if a part
 /// of it is invalid.
-fn targeted(fields: &Fields) -> Option<Directives> {
+fn targeted(fields: &FieldList) -> Option<Directives> {
     let lines: Vec<_> = values(fields, "cdn-cache-control").collect();
     if lines.is_empty() {
         return None;

@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use super::directives::{Directives, delta_seconds};
-use super::{Fields, values};
+use super::{FieldList, values};
 use crate::response::validator::parse_date;
 
 /// When a response was requested and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ResponseTimes {
     /// When its request was sent.
     pub requested: SystemTime,
     /// When its head had come.
@@ -52,7 +52,7 @@ pub enum Use {
 impl Freshness {
     /// Calculates the times of a response of status 200 or 206.
     #[must_use]
-    pub fn of(fields: &Fields, times: Received, rules: &FreshnessRules) -> Self {
+    pub fn of(fields: &FieldList, times: ResponseTimes, rules: &FreshnessRules) -> Self {
         Self::of_status(200, fields, times, rules)
     }
 
@@ -61,13 +61,13 @@ impl Freshness {
     #[must_use]
     pub fn of_status(
         status: u16,
-        fields: &Fields,
-        times: Received,
+        fields: &FieldList,
+        times: ResponseTimes,
         rules: &FreshnessRules,
     ) -> Self {
         let directives = Directives::of(fields);
         let may_guess = GUESSABLE.contains(&status) || directives.public;
-        let Received { requested, received } = times;
+        let ResponseTimes { requested, received } = times;
         let since = |later: SystemTime, earlier| later.duration_since(earlier).unwrap_or_default();
         let date =
             |name: &str| values(fields, name).next().and_then(|it| parse_date(it.as_bytes()));
@@ -141,7 +141,7 @@ impl Freshness {
 }
 
 /// Returns how long a response says that it is fresh (RFC 9111 4.2.1).
-fn lifetime(directives: &Directives, fields: &Fields, date: SystemTime) -> Option<Duration> {
+fn lifetime(directives: &Directives, fields: &FieldList, date: SystemTime) -> Option<Duration> {
     if directives.no_cache {
         return Some(Duration::ZERO);
     }
@@ -155,7 +155,7 @@ fn lifetime(directives: &Directives, fields: &Fields, date: SystemTime) -> Optio
 }
 
 /// Returns how long a response is likely to be fresh (RFC 9111 4.2.2).
-fn guessed(fields: &Fields, date: SystemTime) -> Duration {
+fn guessed(fields: &FieldList, date: SystemTime) -> Duration {
     let modified = values(fields, "last-modified").next();
     let modified = modified.and_then(|value| parse_date(value.as_bytes()));
     let unchanged = modified.and_then(|modified| date.duration_since(modified).ok());

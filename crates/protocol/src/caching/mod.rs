@@ -10,15 +10,15 @@ mod status;
 mod storing;
 
 pub use directives::Directives;
-pub use freshness::{Freshness, FreshnessRules, Received, Use};
+pub use freshness::{Freshness, FreshnessRules, ResponseTimes, Use};
 pub use loops::{CDN_LOOP, has_passed};
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, may_store};
 
 /// The fields of a response.
-pub type Fields = [(String, String)];
+pub type FieldList = [(String, String)];
 
 /// Returns the values of all fields of a name, which is in lower case.
-pub(crate) fn values<'f>(fields: &'f Fields, name: &str) -> impl Iterator<Item = &'f str> {
+pub(crate) fn values<'f>(fields: &'f FieldList, name: &str) -> impl Iterator<Item = &'f str> {
     fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Directives, Fields, values};
+use super::{Directives, FieldList, values};
 
 /// Why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl fmt::Display for NotStored {
 /// # Errors
 ///
 /// Why it may not.
-pub fn may_store(status: u16, fields: &Fields, vary_on: &[String]) -> Result<(), NotStored> {
+pub fn may_store(status: u16, fields: &FieldList, vary_on: &[String]) -> Result<(), NotStored> {
     let directives = Directives::of(fields);
     // Of a status that is understood, `no-store` is for caches that do not understand it.
     if if directives.must_understand { !is_understood(status) } else { directives.no_store } {

@@ -17,14 +17,14 @@ use super::value::{Algorithm, Digest};
 /// it: the sender wanted something to be checked that cannot be.
 pub fn parse_digests<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<Vec<Digest>, BadField> {
+) -> Result<Vec<Digest>, BadDigestField> {
     let mut digests = Vec::new();
     for (key, entry) in &dictionary(lines)? {
         let Some(algorithm) = Algorithm::of_key(key.as_str()) else { continue };
         let ListEntry::Item(Item { bare_item: BareItem::ByteSequence(value), .. }) = entry else {
-            return Err(BadField);
+            return Err(BadDigestField);
         };
-        digests.push(Digest::new(algorithm, value.as_slice()).ok_or(BadField)?);
+        digests.push(Digest::new(algorithm, value.as_slice()).ok_or(BadDigestField)?);
     }
     Ok(digests)
 }
@@ -78,12 +78,12 @@ pub fn write_wanted(algorithms: &[Algorithm]) -> String {
 }
 
 /// Parses all lines of a field as one dictionary (RFC 9651 4.2).
-fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionary, BadField> {
+fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionary, BadDigestField> {
     let lines: Vec<_> = lines.into_iter().collect();
-    Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| BadField)
+    Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| BadDigestField)
 }
 
 /// A digest field has an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the digest cannot be read; it is written sha-256=:BASE64: (RFC 9530)")]
-pub struct BadField;
+pub struct BadDigestField;

@@ -5,7 +5,7 @@ mod hasher;
 mod text;
 mod value;
 
-pub use fields::{BadField, parse_digests, parse_wanted, write_digests, write_wanted};
+pub use fields::{BadDigestField, parse_digests, parse_wanted, write_digests, write_wanted};
 pub use hasher::Hasher;
 pub use text::UnknownDigest;
 pub use value::{Algorithm, Digest, UnknownAlgorithm};

@@ -3,5 +3,5 @@
 mod order;
 mod query;
 
-pub use order::{Direction, Order, PageCursor, SortKey};
+pub use order::{Order, PageCursor, SortDirection, SortKey};
 pub use query::{BadQuery, Format, ListingQuery, MAX_ENTRIES};

@@ -37,7 +37,7 @@ impl SortKey {
 
 /// The direction of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum SortDirection {
     /// A before Z, small before large, old before new.
     #[default]
     Ascending,
@@ -45,7 +45,7 @@ pub enum Direction {
     Descending,
 }
 
-impl Direction {
+impl SortDirection {
     /// Returns the form of the direction in a query.
     #[must_use]
     pub fn token(self) -> &'static str {
@@ -76,7 +76,7 @@ pub struct Order {
     /// The sort key.
     pub key: SortKey,
     /// The direction.
-    pub direction: Direction,
+    pub direction: SortDirection,
 }
 
 impl Order {
@@ -223,7 +223,7 @@ mod tests {
     fn folders_come_first_in_both_directions() {
         let folder = PageCursor { is_folder: true, value: 0, name: b"z" };
         let file = PageCursor { is_folder: false, value: 0, name: b"a" };
-        for direction in [Direction::Ascending, Direction::Descending] {
+        for direction in [SortDirection::Ascending, SortDirection::Descending] {
             let order = Order { key: SortKey::Name, direction };
             assert_eq!(order.compare(&folder, &file), Ordering::Less);
         }

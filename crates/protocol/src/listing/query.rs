@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::link::encode_segment;
 
-use super::order::{Direction, Order, PageCursor, SortKey};
+use super::order::{Order, PageCursor, SortDirection, SortKey};
 
 /// The most entries that one listing sorts, and so the largest `?limit`: about 2 MiB.
 pub const MAX_ENTRIES: usize = 10_000;
@@ -122,7 +122,7 @@ impl ListingQuery {
             .find(|format| format.token().is_some_and(|token| value(token).is_some()));
         let order = Order {
             key: parsed(given("sort"), SortKey::parse, BadQuery::Sort)?.unwrap_or_default(),
-            direction: parsed(given("order"), Direction::parse, BadQuery::Order)?
+            direction: parsed(given("order"), SortDirection::parse, BadQuery::Order)?
                 .unwrap_or_default(),
         };
         let after = given("after").map(Cow::into_owned);

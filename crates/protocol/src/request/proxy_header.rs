@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What a header says of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ProxiedClient {
     /// It belongs to a client at this address.
     Client(SocketAddr),
     /// It is the proxy's own, or the proxy does not say whose it is (`LOCAL`, `UNKNOWN`, and
@@ -39,7 +39,7 @@ pub enum BadHeader {
 /// # Errors
 ///
 /// [`BadHeader`] as soon as the bytes cannot become a header.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+pub fn parse(bytes: &[u8]) -> Result<Option<(ProxiedClient, usize)>, BadHeader> {
     if is_prefix(bytes, SIGNATURE) {
         return binary(bytes);
     }
@@ -56,7 +56,7 @@ fn is_prefix(bytes: &[u8], start: &[u8]) -> bool {
 }
 
 /// Reads version 1: `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443` and a line end.
-fn line(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+fn line(bytes: &[u8]) -> Result<Option<(ProxiedClient, usize)>, BadHeader> {
     let seen = &bytes[..bytes.len().min(MAX_LINE)];
     let Some(end) = seen.iter().position(|&byte| byte == b'\n') else {
         return if bytes.len() < MAX_LINE { Ok(None) } else { Err(BadHeader::Line) };
@@ -66,7 +66,7 @@ fn line(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
     let mut words = text.split(' ').skip(1);
     let is_v4 = match words.next() {
         // What follows says nothing.
-        Some("UNKNOWN") => return Ok(Some((Origin::Proxy, end + 1))),
+        Some("UNKNOWN") => return Ok(Some((ProxiedClient::Proxy, end + 1))),
         Some("TCP4") => true,
         Some("TCP6") => false,
         _ => return Err(BadHeader::Line),
@@ -76,7 +76,9 @@ fn line(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
     let mut port = || words.next().and_then(port);
     let (from, _to) = (port().ok_or(BadHeader::Line)?, port().ok_or(BadHeader::Line)?);
     match words.next() {
-        None => Ok(Some((Origin::Client(SocketAddr::new(source.to_canonical(), from)), end + 1))),
+        None => {
+            Ok(Some((ProxiedClient::Client(SocketAddr::new(source.to_canonical(), from)), end + 1)))
+        }
         Some(_) => Err(BadHeader::Line),
     }
 }
@@ -90,7 +92,7 @@ fn port(text: &str) -> Option<u16> {
 
 /// Reads version 2: the signature, version and command, family, length, addresses, and further
 /// values that are skipped.
-fn binary(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+fn binary(bytes: &[u8]) -> Result<Option<(ProxiedClient, usize)>, BadHeader> {
     let Some(&[command, family, high, low]) = bytes.get(SIGNATURE.len()..FIXED) else {
         return Ok(None);
     };
@@ -105,11 +107,11 @@ fn binary(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
     }
     let Some(rest) = bytes.get(FIXED..FIXED + len) else { return Ok(None) };
     let origin = match family {
-        _ if is_local => Origin::Proxy,
+        _ if is_local => ProxiedClient::Proxy,
         TCP4 => client::<4>(rest, |at| Ipv4Addr::from(at).into())?,
         TCP6 => client::<16>(rest, |at| Ipv6Addr::from(at).to_canonical())?,
         // Nothing, datagrams, or Unix sockets.
-        0x00..=0x02 | 0x10 | 0x12 | 0x20 | 0x22 | 0x30..=0x32 => Origin::Proxy,
+        0x00..=0x02 | 0x10 | 0x12 | 0x20 | 0x22 | 0x30..=0x32 => ProxiedClient::Proxy,
         // Reserved, and to be refused by receivers.
         _ => return Err(BadHeader::Version),
     };
@@ -120,11 +122,11 @@ fn binary(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
 fn client<const N: usize>(
     rest: &[u8],
     address: impl FnOnce([u8; N]) -> IpAddr,
-) -> Result<Origin, BadHeader> {
+) -> Result<ProxiedClient, BadHeader> {
     let source = rest.first_chunk::<N>().ok_or(BadHeader::Length)?;
     let ports = rest.get(2 * N..2 * N + 4).ok_or(BadHeader::Length)?;
     let port = u16::from_be_bytes([ports[0], ports[1]]);
-    Ok(Origin::Client(SocketAddr::new(address(*source), port)))
+    Ok(ProxiedClient::Client(SocketAddr::new(address(*source), port)))
 }
 
 /// The start of a binary header.

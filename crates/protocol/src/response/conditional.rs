@@ -19,7 +19,7 @@ pub struct Validators<'a> {
 
 /// The result of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum PreconditionResult {
     /// Process the request.
     Holds,
     /// The client has this version already: 304.
@@ -30,25 +30,25 @@ pub enum Condition {
 
 /// Evaluates the preconditions in the order of 13.2.2; `None` if there is no file now.
 #[must_use]
-pub fn evaluate(request: &Request, current: Option<Validators>) -> Condition {
+pub fn evaluate(request: &Request, current: Option<Validators>) -> PreconditionResult {
     // Steps 1 and 2: If-Match, else If-Unmodified-Since.
-    let is_meant = match matches(request, "if-match", current, Comparison::Strong) {
+    let is_meant = match matches(request, "if-match", current, TagComparison::Strong) {
         Some(matches) => matches,
         None => current.is_none_or(|current| is_unmodified_since(request, current)),
     };
     if !is_meant {
-        return Condition::Fails;
+        return PreconditionResult::Fails;
     }
     // Steps 3 and 4: If-None-Match, else If-Modified-Since.
     let is_read = matches!(request.method, Method::Get | Method::Head);
-    let is_known = match matches(request, "if-none-match", current, Comparison::Weak) {
+    let is_known = match matches(request, "if-none-match", current, TagComparison::Weak) {
         Some(matches) => matches,
         None => is_read && current.is_some_and(|current| !is_modified_since(request, current)),
     };
     match (is_known, is_read) {
-        (false, _) => Condition::Holds,
-        (true, true) => Condition::NotModified,
-        (true, false) => Condition::Fails,
+        (false, _) => PreconditionResult::Holds,
+        (true, true) => PreconditionResult::NotModified,
+        (true, false) => PreconditionResult::Fails,
     }
 }
 
@@ -77,7 +77,7 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
 
 /// The way in which two entity tags are compared (8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum TagComparison {
     /// Both must be strong.
     Strong,
     /// The mark of weakness is ignored.
@@ -89,7 +89,7 @@ fn matches(
     request: &Request,
     name: &str,
     current: Option<Validators>,
-    comparison: Comparison,
+    comparison: TagComparison,
 ) -> Option<bool> {
     let mut is_there = false;
     for value in request.fields(name) {
@@ -104,13 +104,13 @@ fn matches(
 }
 
 /// Returns whether the list has the tag. What follows a member that is no tag is not read.
-fn has_tag(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+fn has_tag(mut list: &[u8], etag: &[u8], comparison: TagComparison) -> bool {
     let (is_weak, etag) = split_weak(etag);
-    if is_weak && comparison == Comparison::Strong {
+    if is_weak && comparison == TagComparison::Strong {
         return false;
     }
     while let Some((is_weak, tag, rest)) = next_tag(list) {
-        if tag == etag && !(is_weak && comparison == Comparison::Strong) {
+        if tag == etag && !(is_weak && comparison == TagComparison::Strong) {
             return true;
         }
         list = rest;

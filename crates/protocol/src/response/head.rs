@@ -7,43 +7,50 @@ use super::media_types::is_media_type;
 
 /// The `Connection` field of the response (RFC 9112 9.3, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
+pub enum ConnectionField {
     /// The connection ends with this response.
     Close,
     /// Another request may follow.
     KeepAlive,
 }
 
-/// Writes status line, date and connection, then the given lines and the blank one.
-///
-/// The version is 1.1 for a client of 1.0 too (RFC 9110 6.2: the highest that the server has).
-/// `http10` is whether the request was of 1.0, where staying open must be said. `custom` are lines
-/// that every response has, see [`custom_fields`]; `fields` those of this one. Both end in CRLF or
-/// are empty.
-pub fn write_head(
-    out: &mut Vec<u8>,
-    status: u16,
-    date: &str,
-    connection: Connection,
-    http10: bool,
-    custom: &[u8],
-    fields: &[u8],
-) {
-    out.reserve(96 + custom.len() + fields.len());
-    out.extend_from_slice(b"HTTP/1.1 ");
-    push_decimal(out, u64::from(status));
-    out.push(b' ');
-    out.extend_from_slice(reason(status).as_bytes());
-    out.extend_from_slice(b"\r\nDate: ");
-    out.extend_from_slice(date.as_bytes());
-    out.extend_from_slice(match (connection, http10) {
-        (Connection::Close, _) => b"\r\nConnection: close\r\n".as_slice(),
-        (Connection::KeepAlive, true) => b"\r\nConnection: keep-alive\r\n",
-        (Connection::KeepAlive, false) => b"\r\n",
-    });
-    out.extend_from_slice(custom);
-    out.extend_from_slice(fields);
-    out.extend_from_slice(b"\r\n");
+/// The head of a response.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The status (RFC 9110 15). The version beside it is 1.1 for a client of 1.0 too (6.2: the
+    /// highest that the server has).
+    pub status: u16,
+    /// The value of `Date` (RFC 9110 6.6.1).
+    pub date: &'a str,
+    /// Whether the connection stays open.
+    pub connection: ConnectionField,
+    /// Whether the request was of HTTP/1.0, where staying open must be said.
+    pub is_http10: bool,
+    /// The lines that every response has, see [`custom_fields`]. They end in CRLF or are empty.
+    pub custom: &'a [u8],
+    /// The lines of this response, in the same form.
+    pub fields: &'a [u8],
+}
+
+impl ResponseHead<'_> {
+    /// Appends status line, date and connection, then the lines and the blank one.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(96 + self.custom.len() + self.fields.len());
+        out.extend_from_slice(b"HTTP/1.1 ");
+        push_decimal(out, u64::from(self.status));
+        out.push(b' ');
+        out.extend_from_slice(reason(self.status).as_bytes());
+        out.extend_from_slice(b"\r\nDate: ");
+        out.extend_from_slice(self.date.as_bytes());
+        out.extend_from_slice(match (self.connection, self.is_http10) {
+            (ConnectionField::Close, _) => b"\r\nConnection: close\r\n".as_slice(),
+            (ConnectionField::KeepAlive, true) => b"\r\nConnection: keep-alive\r\n",
+            (ConnectionField::KeepAlive, false) => b"\r\n",
+        });
+        out.extend_from_slice(self.custom);
+        out.extend_from_slice(self.fields);
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Appends one line, `Name: value`.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::SystemTime;
 
-use super::conditional::{self, Condition, Validators};
+use super::conditional::{self, PreconditionResult, Validators};
 use super::disposition::push_disposition;
 use super::head::{PLAIN_TEXT, push_decimal, push_field, push_number_field};
 use super::multipart::{Multipart, push_content_range};
@@ -40,7 +40,7 @@ pub struct Representation<'a> {
 
 /// The planned response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ResponsePlan {
     /// The status.
     pub status: u16,
     /// The lines about the representation, each with its CRLF: all of the head but the status
@@ -69,12 +69,12 @@ pub enum PlannedBody {
 
 /// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
-pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Plan {
+pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
     let current = Validators { etag: facts.etag, modified: facts.modified };
     let plan = match conditional::evaluate(request, Some(current)) {
-        Condition::Fails => failed(facts),
-        Condition::NotModified => return not_modified(facts, now),
-        Condition::Holds => match wanted(request, facts, current, now) {
+        PreconditionResult::Fails => failed(facts),
+        PreconditionResult::NotModified => return not_modified(facts, now),
+        PreconditionResult::Holds => match wanted(request, facts, current, now) {
             RangeAnswer::Whole => whole(facts, now),
             RangeAnswer::Part(range) => part(facts, range, now),
             RangeAnswer::Parts(ranges) => parts(facts, &ranges, now),
@@ -83,7 +83,7 @@ pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Plan 
     };
     match request.method {
         // RFC 9110 9.3.2: the head of the answer to a GET, and no body.
-        Method::Head => Plan { body: PlannedBody::Nothing, ..plan },
+        Method::Head => ResponsePlan { body: PlannedBody::Nothing, ..plan },
         _ => plan,
     }
 }
@@ -95,13 +95,13 @@ pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Plan 
 /// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
 /// and wget also 200, for a sign that they have everything. An error they all report.
 #[must_use]
-pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime) -> Plan {
+pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
     let current = Validators { etag: facts.etag, modified: facts.modified };
     match conditional::evaluate(request, Some(current)) {
-        Condition::Fails => failed(facts),
-        Condition::NotModified => not_modified(facts, now),
+        PreconditionResult::Fails => failed(facts),
+        PreconditionResult::NotModified => not_modified(facts, now),
         // 15.5.10: the user might be able to resolve it, so the answer says how.
-        Condition::Holds => message(409, Vec::new(), facts, REPLACED),
+        PreconditionResult::Holds => message(409, Vec::new(), facts, REPLACED),
     }
 }
 
@@ -124,51 +124,51 @@ fn wanted(
 }
 
 /// Plans a 200 with the whole file.
-fn whole(facts: &Representation, now: SystemTime) -> Plan {
+fn whole(facts: &Representation, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
     push_number_field(&mut fields, "Content-Length", facts.len);
     push_representation(&mut fields, facts, now);
     let body = if facts.len == 0 { PlannedBody::Nothing } else { PlannedBody::Whole };
-    Plan { status: 200, fields, body, body_len: facts.len }
+    ResponsePlan { status: 200, fields, body, body_len: facts.len }
 }
 
 /// Plans a 206 with one part (RFC 9110 15.3.7.1).
-fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> Plan {
+fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let body_len = range.end - range.start;
     push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
     push_content_range(&mut fields, &range, facts.len);
     push_representation(&mut fields, facts, now);
-    Plan { status: 206, fields, body: PlannedBody::Range(range), body_len }
+    ResponsePlan { status: 206, fields, body: PlannedBody::Range(range), body_len }
 }
 
 /// Plans a 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
-fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> Plan {
+fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let multipart = Multipart::new(ranges, facts.len, facts.media_type, facts.etag);
     let body_len = multipart.len();
     push_field(&mut fields, "Content-Type", multipart.media_type().as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
     push_representation(&mut fields, facts, now);
-    Plan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
+    ResponsePlan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
 }
 
 /// Plans a 304 with the fields that a cache needs to update what it has (RFC 9110 15.4.5).
-fn not_modified(facts: &Representation, now: SystemTime) -> Plan {
+fn not_modified(facts: &Representation, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_validators(&mut fields, facts, now);
-    Plan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
+    ResponsePlan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
 }
 
 /// Plans a 412 (RFC 9110 15.5.13).
-fn failed(facts: &Representation) -> Plan {
+fn failed(facts: &Representation) -> ResponsePlan {
     message(412, Vec::new(), facts, "the file is not the version that was asked for\n")
 }
 
 /// Plans a 416, which names the length of the file (RFC 9110 15.5.17).
-fn unsatisfiable(facts: &Representation) -> Plan {
+fn unsatisfiable(facts: &Representation) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     fields.extend_from_slice(b"Content-Range: bytes */");
     push_decimal(&mut fields, facts.len);
@@ -177,12 +177,17 @@ fn unsatisfiable(facts: &Representation) -> Plan {
 }
 
 /// Returns an answer that is not the file.
-fn message(status: u16, mut fields: Vec<u8>, facts: &Representation, text: &'static str) -> Plan {
+fn message(
+    status: u16,
+    mut fields: Vec<u8>,
+    facts: &Representation,
+    text: &'static str,
+) -> ResponsePlan {
     let body_len = text.len() as u64;
     push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
     push_vary(&mut fields, facts);
-    Plan { status, fields, body: PlannedBody::Message(Cow::Borrowed(text)), body_len }
+    ResponsePlan { status, fields, body: PlannedBody::Message(Cow::Borrowed(text)), body_len }
 }
 
 /// Adds the fields that every answer with bytes of the file has.

@@ -21,7 +21,7 @@ use crate::request::{Method, Request};
 
 /// A client's download of a target in one version, from some byte to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Download {
+pub struct ResumableDownload {
     /// Whether it resumes an earlier one without naming the version.
     is_blind: bool,
     /// The hash of client and target.
@@ -53,7 +53,7 @@ impl Resumptions {
         (client, site): (Option<IpAddr>, u64),
         request: &Request,
         etag: &str,
-    ) -> Option<Download> {
+    ) -> Option<ResumableDownload> {
         let from = match request.method {
             Method::Get => range::open_start(request)?,
             _ => return None,
@@ -68,13 +68,13 @@ impl Resumptions {
         let version = self.hasher.hash_one(etag);
         let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
         let is_sure = validators.any(|name| request.field(name).is_some());
-        Some(Download { is_blind: from > 0 && !is_sure, key, version })
+        Some(ResumableDownload { is_blind: from > 0 && !is_sure, key, version })
     }
 
     /// Returns whether the client has the beginning of another version, does not say so, and
     /// would append the response to it.
     #[must_use]
-    pub fn would_mix(&self, download: &Download, now: Instant) -> bool {
+    pub fn would_mix(&self, download: &ResumableDownload, now: Instant) -> bool {
         if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -85,14 +85,14 @@ impl Resumptions {
     }
 
     /// Notes that the client did not get all of it.
-    pub fn broken_off(&self, download: &Download, now: Instant) {
+    pub fn broken_off(&self, download: &ResumableDownload, now: Instant) {
         let mut kept = self.lock();
         kept.put(download.key, Broken { version: download.version, at: now });
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
     /// Notes that the client has all of it, and nothing to resume.
-    pub fn completed(&self, download: &Download) {
+    pub fn completed(&self, download: &ResumableDownload) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }

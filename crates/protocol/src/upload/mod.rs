@@ -13,7 +13,7 @@ pub use content_range::{BadContentRange, ContentRange};
 pub use id::{UploadId, without_tokens};
 pub use owner::Owner;
 pub use partial::{PartId, Token, is_partial_name, owner_tag, partial_name};
-pub use resumable::{Limits, Problem, UploadFields};
+pub use resumable::{Problem, UploadFields, UploadLimits};
 pub use update_range::UpdateRange;
 
 /// Which versions of the draft understand each other: 8 is that of -12, which is followed here. A

@@ -44,14 +44,14 @@ fn item(request: &Request, name: &str) -> Option<BareItem> {
 
 /// The value of `Upload-Limit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct UploadLimits {
     /// Bytes that an upload may have.
     pub max_size: Option<u64>,
     /// Seconds that an upload will be kept for.
     pub max_age: Option<u64>,
 }
 
-impl fmt::Display for Limits {
+impl fmt::Display for UploadLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.max_size {
             // RFC 9651 3.3.1: the largest integer; what is more is no limit.

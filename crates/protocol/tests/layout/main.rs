@@ -10,7 +10,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use underpass_protocol::FileVersion;
-use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member, Piece};
+use underpass_protocol::archive::{
+    ArchiveFormat, ArchivePiece, Builder, Layout, Member, MemberType,
+};
 
 /// The version of a file that does not exist.
 fn version(size: u64, modified: (i64, i64), inode: u64) -> FileVersion {
@@ -79,15 +81,15 @@ fn lay_out_as(format: ArchiveFormat, members: &[Made]) -> (Layout, Vec<Vec<u8>>)
         let (parent, base) = folders[made.parent.index(folders.len())].clone();
         let mut path = [&base[..], &made.name].concat();
         let kind = match made.kind {
-            0 => Kind::Folder,
-            1 => Kind::Symlink(&made.target),
-            _ => Kind::File,
+            0 => MemberType::Folder,
+            1 => MemberType::Symlink(&made.target),
+            _ => MemberType::File,
         };
         let version = version(made.size, made.modified, index as u64);
         let member =
             Member { parent: Some(parent), name: &made.name, kind, mode: made.mode, version };
         let number = builder.push(&member).unwrap();
-        if kind == Kind::Folder {
+        if kind == MemberType::Folder {
             path.push(b'/');
             folders.push((number, path.clone()));
         }
@@ -107,7 +109,7 @@ fn bytes(layout: &Layout, range: Range<u64>) -> Vec<u8> {
 /// The bytes of pieces; `contents` returns those of a file by its path, version and range. All
 /// checksums must be known.
 fn joined(
-    pieces: impl Iterator<Item = Piece>,
+    pieces: impl Iterator<Item = ArchivePiece>,
     contents: impl Fn(&[u8], &FileVersion, Range<u64>) -> Vec<u8>,
 ) -> Vec<u8> {
     let mut out = Vec::new();
@@ -115,11 +117,11 @@ fn joined(
         let before = out.len() as u64;
         let promised = piece.len();
         match piece {
-            Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
-            Piece::File { path, version, offset, len, .. } => {
+            ArchivePiece::Bytes(bytes) => out.extend_from_slice(&bytes),
+            ArchivePiece::File { path, version, offset, len, .. } => {
                 out.extend(contents(&path, &version, offset..offset + len));
             }
-            Piece::Checksum { .. } => panic!("a checksum is missing"),
+            ArchivePiece::Checksum { .. } => panic!("a checksum is missing"),
         }
         assert!(promised > 0);
         assert_eq!(out.len() as u64 - before, promised);
@@ -142,14 +144,16 @@ fn check_range(
 }
 
 /// Pieces with neighbours merged that a range happened to part.
-fn merged(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::new();
+fn merged(pieces: impl Iterator<Item = ArchivePiece>) -> Vec<ArchivePiece> {
+    let mut out: Vec<ArchivePiece> = Vec::new();
     for piece in pieces {
         match (out.last_mut(), piece) {
-            (Some(Piece::Bytes(before)), Piece::Bytes(bytes)) => before.extend_from_slice(&bytes),
+            (Some(ArchivePiece::Bytes(before)), ArchivePiece::Bytes(bytes)) => {
+                before.extend_from_slice(&bytes)
+            }
             (
-                Some(Piece::File { path: before, offset: start, len: so_far, .. }),
-                Piece::File { path, offset, len, .. },
+                Some(ArchivePiece::File { path: before, offset: start, len: so_far, .. }),
+                ArchivePiece::File { path, offset, len, .. },
             ) if *before == path && *start + *so_far == offset => *so_far += len,
             (_, piece) => out.push(piece),
         }
@@ -192,7 +196,7 @@ proptest! {
         let (start, middle, end) = (cuts[0], cuts[1], cuts[2]);
         let halves = layout.pieces(start..middle).chain(layout.pieces(middle..end));
         let whole = merged(layout.pieces(start..end));
-        prop_assert_eq!(whole.iter().map(Piece::len).sum::<u64>(), end - start);
+        prop_assert_eq!(whole.iter().map(ArchivePiece::len).sum::<u64>(), end - start);
         prop_assert_eq!(merged(halves), whole);
     }
 
@@ -225,7 +229,7 @@ proptest! {
 fn single(version: FileVersion) -> Layout {
     let mut builder = Builder::new(ArchiveFormat::Tar, b"");
     builder.push_top(0o755, version).unwrap();
-    let member = Member { parent: None, name: b"f", kind: Kind::File, mode: 0o644, version };
+    let member = Member { parent: None, name: b"f", kind: MemberType::File, mode: 0o644, version };
     builder.push(&member).unwrap();
     builder.finish()
 }
@@ -236,7 +240,7 @@ fn the_etag_is_the_same_in_every_release() {
     // number of the format has to change too.
     let mut builder = Builder::new(ArchiveFormat::Tar, b"top");
     builder.push_top(0o755, version(0, (1, 2), 3)).unwrap();
-    let kind = Kind::Symlink(b"target");
+    let kind = MemberType::Symlink(b"target");
     let version = version(6, (4, 5), 6);
     builder.push(&Member { parent: Some(0), name: b"l", kind, mode: 0o777, version }).unwrap();
     assert_eq!(builder.finish().etag(), "\"d50c4534c654289baba43fa3f4c8f543\"");
@@ -275,7 +279,7 @@ fn an_archive_of_nothing_is_two_blocks_of_zeros() {
 fn an_archive_longer_than_any_file_is_refused() {
     let mut builder = Builder::new(ArchiveFormat::Tar, b"");
     let version = version(i64::MAX as u64 - 4_096, (0, 0), 1);
-    let member = Member { parent: None, name: b"f", kind: Kind::File, mode: 0o644, version };
+    let member = Member { parent: None, name: b"f", kind: MemberType::File, mode: 0o644, version };
     builder.push(&member).unwrap();
     let error = builder.push(&member).unwrap_err();
     assert!(error.to_string().contains("8 EiB"), "{error}");
@@ -286,7 +290,8 @@ fn a_top_folder_that_leads_elsewhere_is_left_out() {
     for top in [&b".."[..], b".", b"/", b"a/..", b"/etc"] {
         let mut builder = Builder::new(ArchiveFormat::Tar, top);
         let version = version(0, (0, 0), 1);
-        let member = Member { parent: None, name: b"f", kind: Kind::File, mode: 0o644, version };
+        let member =
+            Member { parent: None, name: b"f", kind: MemberType::File, mode: 0o644, version };
         builder.push(&member).unwrap();
         let layout = builder.finish();
         assert_eq!(paths(&bytes(&layout, 0..layout.len())), [b"f"]);
@@ -299,7 +304,8 @@ fn many_small_members_are_handed_over_in_bounded_pieces() {
     let version = version(0, (0, 0), 1);
     for index in 0..10_000_u32 {
         let name = index.to_string().into_bytes();
-        let member = Member { parent: None, name: &name, kind: Kind::File, mode: 0o644, version };
+        let member =
+            Member { parent: None, name: &name, kind: MemberType::File, mode: 0o644, version };
         builder.push(&member).unwrap();
     }
     let layout = builder.finish();

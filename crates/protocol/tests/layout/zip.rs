@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use rawzip::{ReaderAt, ZipArchive, ZipLocator};
 use underpass_protocol::FileVersion;
-use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member, Piece};
+use underpass_protocol::archive::{
+    ArchiveFormat, ArchivePiece, Builder, Layout, Member, MemberType,
+};
 
 use super::{Made, check_range, joined, lay_out_as, merged, tree, version};
 
@@ -77,7 +79,7 @@ proptest! {
         let (start, middle, end) = (cuts[0], cuts[1], cuts[2]);
         let pieces = |start, end| layout.pieces_with(start..end, &some);
         let whole = merged(pieces(start, end));
-        prop_assert_eq!(whole.iter().map(Piece::len).sum::<u64>(), end - start);
+        prop_assert_eq!(whole.iter().map(ArchivePiece::len).sum::<u64>(), end - start);
         let mut halves: Vec<_> = pieces(start, middle).collect();
         halves.extend(pieces(middle, end));
         prop_assert_eq!(merged(halves.into_iter()), whole);
@@ -118,7 +120,7 @@ proptest! {
         let mut len = 0;
         for piece in layout.pieces_with(0..layout.len(), &look_up) {
             len += piece.len();
-            if let Piece::Checksum { version, .. } = piece {
+            if let ArchivePiece::Checksum { version, .. } = piece {
                 // Once for each file, although its entry in the directory needs it too.
                 prop_assert!(!known.borrow().contains(&version.inode));
                 known.borrow_mut().push(version.inode);
@@ -141,7 +143,7 @@ impl ReaderAt for MadeUp<'_> {
         for piece in self.0.pieces_with(range, &|_| Some(0)) {
             let len = piece.len() as usize;
             match piece {
-                Piece::Bytes(bytes) => buf[filled..filled + len].copy_from_slice(&bytes),
+                ArchivePiece::Bytes(bytes) => buf[filled..filled + len].copy_from_slice(&bytes),
                 _ => buf[filled..filled + len].fill(0),
             }
             filled += len;
@@ -156,7 +158,8 @@ fn many(count: u32, size: u64) -> Layout {
     for index in 0..count {
         let name = index.to_string().into_bytes();
         let version = version(size, (0, 0), index.into());
-        let member = Member { parent: None, name: &name, kind: Kind::File, mode: 0o644, version };
+        let member =
+            Member { parent: None, name: &name, kind: MemberType::File, mode: 0o644, version };
         builder.push(&member).unwrap();
     }
     builder.finish()
@@ -224,7 +227,7 @@ fn a_path_that_no_zip_can_hold_is_refused() {
     let mut builder = Builder::new(ArchiveFormat::Zip, b"");
     let folder = |parent, name| {
         let version = version(0, (0, 0), 1);
-        Member { parent, name, kind: Kind::Folder, mode: 0o755, version }
+        Member { parent, name, kind: MemberType::Folder, mode: 0o755, version }
     };
     let name = [b'x'; 255];
     let mut parent = None;

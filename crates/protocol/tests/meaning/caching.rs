@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use underpass_protocol::caching::{
-    CacheStatus, Directives, Forward, Freshness, FreshnessRules, NotStored, Received, Use,
+    CacheStatus, Directives, Forward, Freshness, FreshnessRules, NotStored, ResponseTimes, Use,
     has_passed, may_store,
 };
 
@@ -23,7 +23,7 @@ fn fields(lines: &[&str]) -> Vec<(String, String)> {
 fn freshness(lines: &[&str], rules: FreshnessRules) -> Freshness {
     let lines: Vec<_> =
         lines.iter().copied().chain(["Date: Sun, 06 Nov 1994 08:49:37 GMT"]).collect();
-    let times = Received { requested: at(NOVEMBER), received: at(NOVEMBER) };
+    let times = ResponseTimes { requested: at(NOVEMBER), received: at(NOVEMBER) };
     Freshness::of(&fields(&lines), times, &rules)
 }
 
@@ -118,7 +118,7 @@ fn only_some_statuses_are_fresh_without_saying_so() {
         (403, &[modified, "Cache-Control: public"], 10),
         (403, &[modified, "Cache-Control: max-age=5"], 5),
     ] {
-        let times = Received { requested: at(NOVEMBER), received: at(NOVEMBER) };
+        let times = ResponseTimes { requested: at(NOVEMBER), received: at(NOVEMBER) };
         let date = format!("Date: {DATE}");
         let lines: Vec<_> = lines.iter().copied().chain([date.as_str()]).collect();
         let rules = FreshnessRules::default();
@@ -159,7 +159,7 @@ fn lifetimes_come_from_the_first_of_their_sources() {
 #[test]
 fn the_age_counts_from_the_origin_on() {
     let of = |lines: &[&str], requested, received| {
-        let times = Received { requested: after(requested), received: after(received) };
+        let times = ResponseTimes { requested: after(requested), received: after(received) };
         Freshness::of(&fields(lines), times, &FreshnessRules::default()).age(after(100))
     };
     let date = format!("Date: {DATE}");
@@ -172,7 +172,7 @@ fn the_age_counts_from_the_origin_on() {
     assert_eq!(of(&["Age: 18446744073709551615"], 40, 50).as_secs(), (1 << 31) + 60);
     // A clock that was set back: never younger than it was.
     assert_eq!(of(&["Age: 5"], 200, 200).as_secs(), 5);
-    let future = Received { requested: after(200), received: after(200) };
+    let future = ResponseTimes { requested: after(200), received: after(200) };
     let rules = FreshnessRules { fresh: Some(Duration::from_secs(1000)), ..Default::default() };
     let freshness = Freshness::of(&fields(&[]), future, &rules);
     assert_eq!(freshness.usage(after(100)), Use::AfterValidation);

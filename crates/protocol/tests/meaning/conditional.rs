@@ -1,4 +1,6 @@
-use underpass_protocol::response::conditional::{Condition, Validators, evaluate, range_applies};
+use underpass_protocol::response::conditional::{
+    PreconditionResult, Validators, evaluate, range_applies,
+};
 
 use crate::rig::{NOVEMBER, at, with_fields, with_request};
 
@@ -13,7 +15,7 @@ fn current() -> Validators<'static> {
 
 #[test]
 fn preconditions_are_evaluated_in_the_order_of_the_standard() {
-    use Condition::{Fails, Holds, NotModified};
+    use PreconditionResult::{Fails, Holds, NotModified};
     for (fields, expected) in [
         (vec![], Holds),
         (vec!["If-Match: \"a,b\"".to_owned()], Holds),
@@ -65,7 +67,7 @@ fn a_fraction_of_a_second_does_not_count() {
     let found = with_fields(&[&field], |request| {
         evaluate(request, Some(Validators { modified: Some(modified), ..current() }))
     });
-    assert_eq!(found, Condition::NotModified);
+    assert_eq!(found, PreconditionResult::NotModified);
 }
 
 #[test]
@@ -74,12 +76,20 @@ fn writing_requests_fail_where_reading_ones_are_not_modified() {
         with_request("PUT / HTTP/1.1", &[field], |request| evaluate(request, current))
     };
     for (field, with_file, without) in [
-        ("If-None-Match: *", Condition::Fails, Condition::Holds),
-        ("If-None-Match: \"a,b\"", Condition::Fails, Condition::Holds),
-        ("If-Match: *", Condition::Holds, Condition::Fails),
-        ("If-Match: \"a,b\"", Condition::Holds, Condition::Fails),
-        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT", Condition::Holds, Condition::Holds),
-        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT", Condition::Fails, Condition::Holds),
+        ("If-None-Match: *", PreconditionResult::Fails, PreconditionResult::Holds),
+        ("If-None-Match: \"a,b\"", PreconditionResult::Fails, PreconditionResult::Holds),
+        ("If-Match: *", PreconditionResult::Holds, PreconditionResult::Fails),
+        ("If-Match: \"a,b\"", PreconditionResult::Holds, PreconditionResult::Fails),
+        (
+            "If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT",
+            PreconditionResult::Holds,
+            PreconditionResult::Holds,
+        ),
+        (
+            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT",
+            PreconditionResult::Fails,
+            PreconditionResult::Holds,
+        ),
     ] {
         assert_eq!(found(field, Some(current())), with_file, "{field}");
         assert_eq!(found(field, None), without, "{field}, no file");
@@ -117,15 +127,16 @@ fn a_weak_tag_of_ours_would_never_resume() {
         assert!(!with_fields(&[field], |request| range_applies(request, weak, at(NOVEMBER + 9))));
     }
     let found = with_fields(&["If-Match: \"a\""], |request| evaluate(request, Some(weak)));
-    assert_eq!(found, Condition::Fails);
+    assert_eq!(found, PreconditionResult::Fails);
 }
 
 #[test]
 fn dates_say_nothing_of_what_was_changed_at_an_unknown_time() {
     let unknown = Validators { etag: "\"a\"", modified: None };
-    for (name, expected) in
-        [("If-Modified-Since", Condition::Holds), ("If-Unmodified-Since", Condition::Holds)]
-    {
+    for (name, expected) in [
+        ("If-Modified-Since", PreconditionResult::Holds),
+        ("If-Unmodified-Since", PreconditionResult::Holds),
+    ] {
         for date in ["Sun, 06 Nov 1994 08:49:37 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"] {
             with_fields(&[&format!("{name}: {date}")], |request| {
                 assert_eq!(evaluate(request, Some(unknown)), expected, "{name}: {date}");

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use underpass_protocol::digest::{
-    Algorithm, BadField, Digest, Hasher, parse_digests, parse_wanted, write_digests, write_wanted,
+    Algorithm, BadDigestField, Digest, Hasher, parse_digests, parse_wanted, write_digests,
+    write_wanted,
 };
 
 use Algorithm::{Sha256, Sha512};
@@ -22,7 +23,7 @@ fn of_text(algorithm: Algorithm) -> Digest {
     hasher.finish()
 }
 
-fn parse(lines: &[&str]) -> Result<Vec<Digest>, BadField> {
+fn parse(lines: &[&str]) -> Result<Vec<Digest>, BadDigestField> {
     parse_digests(lines.iter().map(|line| line.as_bytes()))
 }
 

@@ -1,25 +1,32 @@
 use proptest::prelude::*;
 use underpass_protocol::response::head::{
-    BadField, Connection, custom_fields, path_field, push_decimal, reason, write_head,
+    BadField, ConnectionField, ResponseHead, custom_fields, path_field, push_decimal, reason,
 };
 
 /// A head as text.
-fn head(status: u16, connection: Connection, http10: bool, custom: &str, fields: &str) -> String {
+fn head(
+    status: u16,
+    connection: ConnectionField,
+    is_http10: bool,
+    custom: &str,
+    fields: &str,
+) -> String {
     let mut out = b"before ".to_vec();
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-    write_head(&mut out, status, date, connection, http10, custom.as_bytes(), fields.as_bytes());
+    let (custom, fields) = (custom.as_bytes(), fields.as_bytes());
+    ResponseHead { status, date, connection, is_http10, custom, fields }.write(&mut out);
     String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn a_head_is_appended_to_what_is_there() {
     assert_eq!(
-        head(200, Connection::KeepAlive, false, "Server: a\r\n", "ETag: \"b\"\r\n"),
+        head(200, ConnectionField::KeepAlive, false, "Server: a\r\n", "ETag: \"b\"\r\n"),
         "before HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
          Server: a\r\nETag: \"b\"\r\n\r\n"
     );
     assert_eq!(
-        head(299, Connection::Close, false, "", ""),
+        head(299, ConnectionField::Close, false, "", ""),
         "before HTTP/1.1 299 \r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: close\r\n\r\n"
     );
 }
@@ -27,10 +34,11 @@ fn a_head_is_appended_to_what_is_there() {
 #[test]
 fn keep_alive_is_sent_where_it_is_not_the_default() {
     assert!(
-        head(200, Connection::KeepAlive, true, "", "").contains("\r\nConnection: keep-alive\r\n")
+        head(200, ConnectionField::KeepAlive, true, "", "")
+            .contains("\r\nConnection: keep-alive\r\n")
     );
-    assert!(!head(200, Connection::KeepAlive, false, "", "").contains("Connection"));
-    assert!(head(200, Connection::Close, true, "", "").contains("\r\nConnection: close\r\n"));
+    assert!(!head(200, ConnectionField::KeepAlive, false, "", "").contains("Connection"));
+    assert!(head(200, ConnectionField::Close, true, "", "").contains("\r\nConnection: close\r\n"));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 use underpass_protocol::request::negotiate::Coding;
 use underpass_protocol::response::multipart::Multipart;
-use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan, plan_conflict};
+use underpass_protocol::response::plan::{
+    PlannedBody, Representation, ResponsePlan, plan, plan_conflict,
+};
 
 use crate::rig::{NOVEMBER, at, with_request};
 
@@ -23,17 +25,22 @@ fn facts() -> Representation<'static> {
 }
 
 /// The plan for a request, a day later.
-fn planned(verb: &str, fields: &[&str], facts: &Representation) -> Plan {
+fn planned(verb: &str, fields: &[&str], facts: &Representation) -> ResponsePlan {
     planned_at(verb, fields, facts, at(NOVEMBER + 86_400))
 }
 
 /// The plan for a request at this moment.
-fn planned_at(verb: &str, fields: &[&str], facts: &Representation, now: SystemTime) -> Plan {
+fn planned_at(
+    verb: &str,
+    fields: &[&str],
+    facts: &Representation,
+    now: SystemTime,
+) -> ResponsePlan {
     with_request(&format!("{verb} /a HTTP/1.1"), fields, |request| plan(request, facts, now))
 }
 
 /// The lines of a plan by name; a name that occurs twice is a mistake.
-fn lines(plan: &Plan) -> BTreeMap<String, String> {
+fn lines(plan: &ResponsePlan) -> BTreeMap<String, String> {
     let text = String::from_utf8(plan.fields.clone()).unwrap();
     assert!(text.ends_with("\r\n"), "{text:?}");
     let mut lines = BTreeMap::new();
@@ -45,7 +52,7 @@ fn lines(plan: &Plan) -> BTreeMap<String, String> {
 }
 
 /// The names of the lines, in alphabetical order.
-fn names(plan: &Plan) -> String {
+fn names(plan: &ResponsePlan) -> String {
     lines(plan).into_keys().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,11 +1,13 @@
 use std::net::SocketAddr;
 
-use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, MAX_LINE, Origin, parse};
+use underpass_protocol::request::proxy_header::{
+    BadHeader, MAX_BINARY, MAX_LINE, ProxiedClient, parse,
+};
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-fn client(text: &str) -> Origin {
-    Origin::Client(text.parse::<SocketAddr>().unwrap())
+fn client(text: &str) -> ProxiedClient {
+    ProxiedClient::Client(text.parse::<SocketAddr>().unwrap())
 }
 
 /// A binary header with these bytes after the length.
@@ -24,8 +26,8 @@ fn lines_of_version_1_name_the_client() {
         ("PROXY TCP4 255.255.255.255 0.0.0.0 65535 0\r\n", client("255.255.255.255:65535")),
         ("PROXY TCP6 2001:db8::1 ::1 1 2\r\n", client("[2001:db8::1]:1")),
         ("PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n", client("192.0.2.1:1")),
-        ("PROXY UNKNOWN\r\n", Origin::Proxy),
-        (longest, Origin::Proxy),
+        ("PROXY UNKNOWN\r\n", ProxiedClient::Proxy),
+        (longest, ProxiedClient::Proxy),
     ] {
         let bytes = [line.as_bytes(), b"GET / HTTP/1.1\r\n"].concat();
         assert_eq!(parse(&bytes), Ok(Some((origin, line.len()))), "{line}");
@@ -77,12 +79,12 @@ fn headers_of_version_2_name_the_client() {
         (binary(0x21, 0x11, &more), client("192.0.2.1:56324")),
         (binary(0x21, 0x11, &most), client("192.0.2.1:56324")),
         (binary(0x21, 0x21, &v6), client("[2001::1]:80")),
-        (binary(0x20, 0x11, &v4), Origin::Proxy),
-        (binary(0x20, 0, &[]), Origin::Proxy),
-        (binary(0x20, 0x51, &[]), Origin::Proxy),
-        (binary(0x21, 0, &[]), Origin::Proxy),
-        (binary(0x21, 0x31, &[0; 216]), Origin::Proxy),
-        (binary(0x21, 0x12, &v4), Origin::Proxy),
+        (binary(0x20, 0x11, &v4), ProxiedClient::Proxy),
+        (binary(0x20, 0, &[]), ProxiedClient::Proxy),
+        (binary(0x20, 0x51, &[]), ProxiedClient::Proxy),
+        (binary(0x21, 0, &[]), ProxiedClient::Proxy),
+        (binary(0x21, 0x31, &[0; 216]), ProxiedClient::Proxy),
+        (binary(0x21, 0x12, &v4), ProxiedClient::Proxy),
     ] {
         let bytes = [&header[..], b"\x16\x03\x01"].concat();
         assert_eq!(parse(&bytes), Ok(Some((origin, header.len()))), "{header:?}");

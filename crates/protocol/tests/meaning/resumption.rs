@@ -1,14 +1,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use underpass_protocol::response::resumption::{Download, Resumptions};
+use underpass_protocol::response::resumption::{ResumableDownload, Resumptions};
 
 use crate::rig::{with_fields, with_request};
 
 const CLIENT: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// What a request with these fields, for the file in this version, is taken for.
-fn download(broken: &Resumptions, fields: &[&str], etag: &str) -> Option<Download> {
+fn download(broken: &Resumptions, fields: &[&str], etag: &str) -> Option<ResumableDownload> {
     with_fields(fields, |request| broken.download((CLIENT, 0), request, etag))
 }
 

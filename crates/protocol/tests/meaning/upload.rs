@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use underpass_protocol::upload::{
-    ContentRange, Limits, Owner, Problem, Token, UpdateRange, UploadFields, UploadId,
+    ContentRange, Owner, Problem, Token, UpdateRange, UploadFields, UploadId, UploadLimits,
     is_partial_name, owner_tag, partial_name, without_tokens,
 };
 
@@ -105,7 +105,7 @@ fn the_fields_of_an_upload_count_only_if_they_are_of_their_kind() {
 
 #[test]
 fn fields_about_uploads_are_well_formed() {
-    let limits = |max_size, max_age| Limits { max_size, max_age }.to_string();
+    let limits = |max_size, max_age| UploadLimits { max_size, max_age }.to_string();
     assert_eq!(limits(Some(10), Some(60)), "max-size=10, max-age=60");
     // The draft's section 4.1.4: never empty.
     assert_eq!(limits(None, None), "min-size=0");

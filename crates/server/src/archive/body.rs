@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use underpass_engine::{Chain, Source};
 use underpass_protocol::FileVersion;
-use underpass_protocol::archive::{ArchiveFormat, Layout, Piece};
+use underpass_protocol::archive::{ArchiveFormat, ArchivePiece, Layout};
 
 use super::beneath::open_member;
 use super::checksum::{ChecksumRequest, PartialSum};
@@ -88,13 +88,15 @@ impl Body {
             let Some(piece) = pieces.next() else { break };
             self.range.start += piece.len();
             let (path, version, part) = match piece {
-                Piece::Bytes(bytes) => {
+                ArchivePiece::Bytes(bytes) => {
                     memory += bytes.len();
                     chain = chain.bytes(bytes);
                     continue;
                 }
-                Piece::File { path, version, offset, len } => (path, version, Some((offset, len))),
-                Piece::Checksum { path, version } => (path, version, None),
+                ArchivePiece::File { path, version, offset, len } => {
+                    (path, version, Some((offset, len)))
+                }
+                ArchivePiece::Checksum { path, version } => (path, version, None),
             };
             files += 1;
             let expected = engine_version(&version);

@@ -29,6 +29,6 @@ pub use checksum::ChecksumRequest;
 pub use checksums::Checksums;
 pub use error::ArchiveError;
 pub use underpass_protocol::archive::{
-    ArchiveFormat, BLOCK, Builder, Fingerprint, Kind, Layout, Member, Piece, padding,
+    ArchiveFormat, ArchivePiece, BLOCK, Builder, Fingerprint, Layout, Member, MemberType, padding,
 };
 pub use walk::{WalkOptions, walk};

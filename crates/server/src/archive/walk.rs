@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::Version;
-use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member};
+use underpass_protocol::archive::{ArchiveFormat, Builder, Layout, Member, MemberType};
 use underpass_sys::open_beneath;
 
 use super::beneath::is_gone;
@@ -178,7 +178,7 @@ impl Walk<'_> {
             return Err(ArchiveError::TooDeep { path: self.path_of(name), limit });
         }
         let stat = fstat(&folder).map_err(|errno| self.failed(name, errno))?;
-        let member = self.push(parent_member, name, Kind::Folder, &stat)?;
+        let member = self.push(parent_member, name, MemberType::Folder, &stat)?;
         self.path.extend_from_slice(name);
         self.path.push(b'/');
         self.enter(folder, Some(member))
@@ -197,7 +197,7 @@ impl Walk<'_> {
             FileType::RegularFile => {
                 let readable = check_readable(folder, name, &stat);
                 if self.some_unless_missing(name, readable)?.is_some() {
-                    self.push(parent, name, Kind::File, &stat)?;
+                    self.push(parent, name, MemberType::File, &stat)?;
                 }
             }
             FileType::Symlink => {
@@ -208,7 +208,7 @@ impl Walk<'_> {
                     errno => errno,
                 });
                 if let Some(target) = self.some_unless_missing(name, target)? {
-                    self.push(parent, name, Kind::Symlink(target.to_bytes()), &stat)?;
+                    self.push(parent, name, MemberType::Symlink(target.to_bytes()), &stat)?;
                 }
             }
             // It is a pipe, socket or device; or a folder that was none when its name was read.
@@ -221,7 +221,7 @@ impl Walk<'_> {
         &mut self,
         parent: Option<u32>,
         name: &[u8],
-        kind: Kind<'_>,
+        kind: MemberType<'_>,
         stat: &Stat,
     ) -> Result<u32, ArchiveError> {
         let (mode, version) = (stat.st_mode, facts(&Version::from_stat(stat)));

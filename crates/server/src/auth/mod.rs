@@ -16,7 +16,7 @@ mod users;
 use std::fmt;
 use std::sync::Arc;
 
-use underpass_protocol::auth::{AccessRules, Credentials};
+use underpass_protocol::auth::{AccessRules, RequestCredentials};
 pub use underpass_protocol::auth::{CHALLENGE, Right, RuleError, RuleFault};
 
 pub use secret::CheckMemory;
@@ -73,10 +73,10 @@ impl Access {
         if self.is_empty() {
             return Verdict::Allowed { user: None };
         }
-        match authorization.map_or(Credentials::None, Credentials::parse) {
-            Credentials::None => self.users.decide(None, path, right),
-            Credentials::Malformed => Verdict::Challenge,
-            Credentials::Given { user, password } => {
+        match authorization.map_or(RequestCredentials::None, RequestCredentials::parse) {
+            RequestCredentials::None => self.users.decide(None, path, right),
+            RequestCredentials::Malformed => Verdict::Challenge,
+            RequestCredentials::Given { user, password } => {
                 self.users.check(&self.users, &user, password, path, right)
             }
         }

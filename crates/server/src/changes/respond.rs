@@ -23,7 +23,7 @@ use underpass_protocol::request::destination::{Depth, Destination};
 use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{BodyLength, Method};
-use underpass_protocol::response::conditional::{Condition, Validators, evaluate};
+use underpass_protocol::response::conditional::{PreconditionResult, Validators, evaluate};
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
 /// must have checked the right to write there.
@@ -300,7 +300,7 @@ async fn check_conditions(
         Err(_) => (evaluate(request, None), None),
     };
     match condition {
-        Condition::Holds => Ok(version),
+        PreconditionResult::Holds => Ok(version),
         _ => Err(Refusal::new(412, "the conditions of the request do not hold")),
     }
 }

@@ -16,7 +16,7 @@ use crate::server::worker::Worker;
 use crate::uploads::BodyState;
 use underpass_observe::access_log::AccessEntry;
 use underpass_protocol::request::{BodyLength, OwnedRequest, Request};
-use underpass_protocol::response::head::{Connection as Wish, write_head};
+use underpass_protocol::response::head::{ConnectionField, ResponseHead};
 
 /// A request that waits for its response.
 pub(crate) struct PendingRequest {
@@ -137,12 +137,13 @@ impl Exchange {
         let mut head = worker.message.take();
         head.clear();
         head.reserve(HEAD_CAPACITY);
-        let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
+        let connection =
+            if keeps_alive { ConnectionField::KeepAlive } else { ConnectionField::Close };
         let custom = &site.site.custom_fields;
         worker.with_date(response.date.unwrap_or(now), |date| {
             let fields = response.rendered.as_deref().unwrap_or(&response.fields);
             let status = response.status;
-            write_head(&mut head, status, date, wish, is_http10, custom, fields);
+            ResponseHead { status, date, connection, is_http10, custom, fields }.write(&mut head);
         });
         let (head_len, integrity) = (head.len(), site.site.settings.integrity);
         peer.set_activity(Activity::Sending, started);

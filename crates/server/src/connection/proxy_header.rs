@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::socket::READABLE;
-use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, Origin, parse};
+use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, ProxiedClient, parse};
 
 /// The end of a connection that has no header.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct RefusedHeader {
 }
 
 /// Reads the header of a connection, and nothing after it.
-pub(crate) async fn read(peer: &Peer) -> Result<Origin, ProxyHeaderError> {
+pub(crate) async fn read(peer: &Peer) -> Result<ProxiedClient, ProxyHeaderError> {
     peer.set_activity(Activity::Handshaking, Instant::now());
     let mut bytes = Vec::new();
     loop {

@@ -11,7 +11,7 @@ pub(crate) mod settle;
 pub mod stored;
 
 pub use underpass_protocol::digest::{
-    Algorithm, BadField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,
+    Algorithm, BadDigestField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,
     write_wanted,
 };
 pub use underpass_transport::digest::{

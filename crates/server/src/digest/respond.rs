@@ -13,7 +13,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::Target;
-use underpass_protocol::response::plan::Plan;
+use underpass_protocol::response::plan::ResponsePlan;
 
 /// Adds the digest that the client prefers to responses that have bytes of the file, or would have
 /// them after GET.
@@ -21,7 +21,7 @@ use underpass_protocol::response::plan::Plan;
 /// It is the digest of the whole selected representation, even with a part of it (RFC 9530 section
 /// 2). A 304 has no more fields than it needs (RFC 9110 15.4.5), and errors have other
 /// representations.
-pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut Plan, chosen: &Served) {
+pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut ResponsePlan, chosen: &Served) {
     if !matches!(plan.status, 200 | 206) || !ctx.request.has(WANT) {
         return;
     }

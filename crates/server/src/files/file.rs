@@ -21,8 +21,8 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::acceptable;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::media::is_active;
-use underpass_protocol::response::plan::{Plan, PlannedBody, Representation};
-use underpass_protocol::response::resumption::Download;
+use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan};
+use underpass_protocol::response::resumption::ResumableDownload;
 
 /// Answers with a file that is open already; `None` if it is not, or if anything has to wait.
 pub(crate) fn respond_at_once(
@@ -127,8 +127,8 @@ struct FilePlan<'s> {
     chosen: &'s Served,
     path: &'s [u8],
     media_type: &'s str,
-    plan: Plan,
-    download: Option<Download>,
+    plan: ResponsePlan,
+    download: Option<ResumableDownload>,
 }
 
 impl<'s> FilePlan<'s> {

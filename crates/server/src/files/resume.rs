@@ -6,14 +6,16 @@ use std::time::Instant;
 use crate::connection::peer::Peer;
 use crate::routing::context::RequestContext;
 use crate::server::worker::Worker;
-use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan, plan_conflict};
-use underpass_protocol::response::resumption::Download;
+use underpass_protocol::response::plan::{
+    PlannedBody, Representation, ResponsePlan, plan, plan_conflict,
+};
+use underpass_protocol::response::resumption::ResumableDownload;
 
 /// Returns the plan for a file or archive, and the download to remember if it is interrupted.
 pub(crate) fn plan_resumable(
     ctx: &RequestContext<'_>,
     facts: &Representation,
-) -> (Plan, Option<Download>) {
+) -> (ResponsePlan, Option<ResumableDownload>) {
     let request = &ctx.request;
     if facts.len <= SMALL && !request.has("range") {
         return (plan(request, facts, ctx.now), None);
@@ -30,7 +32,11 @@ pub(crate) fn plan_resumable(
 
 /// Returns the download to remember for a whole file that is sent as it is, which does not continue
 /// anything.
-pub(crate) fn download(ctx: &RequestContext<'_>, len: u64, etag: &str) -> Option<Download> {
+pub(crate) fn download(
+    ctx: &RequestContext<'_>,
+    len: u64,
+    etag: &str,
+) -> Option<ResumableDownload> {
     let download = || ctx.shared().resumptions.download(client(ctx), &ctx.request, etag);
     if len > SMALL { download() } else { None }
 }
@@ -41,7 +47,7 @@ fn client(ctx: &RequestContext<'_>) -> (Option<IpAddr>, u64) {
 }
 
 /// Notes that the next response begins: the client that requested it has received the one before.
-pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<Download>) {
+pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<ResumableDownload>) {
     if let Some(before) = peer.download.replace(download) {
         worker.shared.resumptions.completed(&before);
     }

@@ -14,7 +14,7 @@ use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
 use underpass_protocol::response::media::is_active;
-use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
+use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan, plan};
 use underpass_protocol::response::range::first_of_request;
 use underpass_protocol::response::validator::parse_date;
 
@@ -196,7 +196,11 @@ async fn serve(
 }
 
 /// Returns the plan for an object, and its media type.
-fn plan_of<'e>(ctx: &RequestContext<'e>, path: &[u8], entry: &'e CacheEntry) -> (Plan, &'e str) {
+fn plan_of<'e>(
+    ctx: &RequestContext<'e>,
+    path: &[u8],
+    entry: &'e CacheEntry,
+) -> (ResponsePlan, &'e str) {
     let media_type = ctx.site().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
     let Some(len) = entry.len() else { return (unknown_length(entry, media_type), media_type) };
@@ -214,7 +218,7 @@ fn plan_of<'e>(ctx: &RequestContext<'e>, path: &[u8], entry: &'e CacheEntry) -> 
 }
 
 /// Returns the body of a plan, if it is one from the cache.
-fn cached_body(plan: &mut Plan, reader: Reader, entry: &CacheEntry) -> Option<CachedBody> {
+fn cached_body(plan: &mut ResponsePlan, reader: Reader, entry: &CacheEntry) -> Option<CachedBody> {
     if matches!(plan.body, PlannedBody::Nothing | PlannedBody::Message(_)) {
         return None;
     }
@@ -227,7 +231,7 @@ fn response(
     ctx: &RequestContext<'_>,
     path: &[u8],
     entry: &CacheEntry,
-    (mut plan, media_type): (Plan, &str),
+    (mut plan, media_type): (ResponsePlan, &str),
     body: Option<CachedBody>,
     origin_bytes: u64,
 ) -> Response {
@@ -254,7 +258,7 @@ fn response(
 }
 
 /// Returns the plan for an object whose length the last chunk will tell.
-fn unknown_length(entry: &CacheEntry, media_type: &str) -> Plan {
+fn unknown_length(entry: &CacheEntry, media_type: &str) -> ResponsePlan {
     let mut fields = Vec::with_capacity(256);
     push_field(&mut fields, "Content-Type", media_type.as_bytes());
     push_field(&mut fields, "Transfer-Encoding", b"chunked");
@@ -263,14 +267,14 @@ fn unknown_length(entry: &CacheEntry, media_type: &str) -> Plan {
             push_field(&mut fields, name, value.as_bytes());
         }
     }
-    Plan { status: 200, fields, body: PlannedBody::Whole, body_len: 0 }
+    ResponsePlan { status: 200, fields, body: PlannedBody::Whole, body_len: 0 }
 }
 
 /// Adds what the origin says about the object, and what the cache did.
 fn push_fields(
     ctx: &RequestContext<'_>,
     (entry, cache): (&CacheEntry, &CacheStatus),
-    plan: &mut Plan,
+    plan: &mut ResponsePlan,
 ) {
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {

@@ -19,7 +19,7 @@ use crate::server::settings::SiteSettings;
 use underpass_protocol::request::negotiate::wants_html;
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::plan::PlannedBody;
-use underpass_protocol::response::resumption::Download;
+use underpass_protocol::response::resumption::ResumableDownload;
 use underpass_transport::tls::EncryptedBy;
 
 /// The `Retry-After` of a response to a request that cannot be answered at the moment, in seconds.
@@ -42,7 +42,7 @@ pub(crate) struct Response {
     /// Whether the connection closes after it.
     pub(crate) closes: bool,
     /// The download to remember if it is interrupted.
-    pub(crate) download: Option<Download>,
+    pub(crate) download: Option<ResumableDownload>,
     /// What the log says about the cache, if there is one.
     pub(crate) cache: Option<CacheFacts>,
     /// When it was made, if not now.

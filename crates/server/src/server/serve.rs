@@ -27,7 +27,7 @@ use crate::server::shared::Shared;
 use crate::server::sites::published::Published;
 use crate::server::worker::Worker;
 use crate::uploads;
-use underpass_protocol::request::proxy_header::Origin;
+use underpass_protocol::request::proxy_header::ProxiedClient;
 
 /// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
@@ -250,8 +250,8 @@ struct ConnectionCount {
 impl ConnectionCount {
     /// Counts the connection for the client that a proxy names; returns false if there are too many
     /// of this client.
-    fn attribute(&mut self, peer: &Peer, origin: Origin) -> bool {
-        let Origin::Client(address) = origin else { return true };
+    fn attribute(&mut self, peer: &Peer, origin: ProxiedClient) -> bool {
+        let ProxiedClient::Client(address) = origin else { return true };
         let worker = &self.worker;
         let make_room = |of| worker.make_room(of);
         let has_place = worker.shared.admission.attribute(&mut self.ticket, address, make_room);

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use underpass_engine::TlsTransport;
 
-use underpass_protocol::upload::{INTEROP_VERSION, Limits};
+use underpass_protocol::upload::{INTEROP_VERSION, UploadLimits};
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::Session;
 
@@ -18,7 +18,7 @@ pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Returns the response with the address for resuming the upload
 /// (draft-ietf-httpbis-resumable-upload 5).
-pub(crate) fn resumption_supported(location: &str, limits: Limits) -> Vec<u8> {
+pub(crate) fn resumption_supported(location: &str, limits: UploadLimits) -> Vec<u8> {
     let head = "HTTP/1.1 104 Upload Resumption Supported\r\n";
     let version = format!("Upload-Draft-Interop-Version: {INTEROP_VERSION}\r\n");
     format!("{head}{version}Location: {location}\r\nUpload-Limit: {limits}\r\n\r\n").into_bytes()

@@ -13,7 +13,7 @@ use crate::uploads::received::IncompleteBody;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
 use underpass_protocol::request::{Method, Request};
-use underpass_protocol::upload::{Limits, Problem};
+use underpass_protocol::upload::{Problem, UploadLimits};
 use underpass_transport::incoming::ReceiveError;
 
 /// The reason why an upload is refused or aborted.
@@ -170,8 +170,8 @@ impl IncompleteBody {
 }
 
 /// Returns the limits of uploads, as clients see them.
-pub(crate) fn limits(changes: &Changes) -> Limits {
-    Limits { max_size: changes.limit, max_age: Some(changes.expiry.as_secs()) }
+pub(crate) fn limits(changes: &Changes) -> UploadLimits {
+    UploadLimits { max_size: changes.limit, max_age: Some(changes.expiry.as_secs()) }
 }
 
 /// Returns the response if there are more uploads than the server has threads for.

@@ -14,7 +14,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
-use underpass_server::archive::{Layout, Piece, WalkOptions, engine_version, open_member, walk};
+use underpass_server::archive::{
+    ArchivePiece, Layout, WalkOptions, engine_version, open_member, walk,
+};
 
 pub use underpass_testkit::{folder, noise};
 
@@ -49,15 +51,15 @@ pub fn read(layout: &Layout, folder: &OwnedFd, range: std::ops::Range<u64>) -> V
     let mut out = Vec::new();
     for piece in layout.pieces(range) {
         match piece {
-            Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
-            Piece::File { path, version, offset, len } => {
+            ArchivePiece::Bytes(bytes) => out.extend_from_slice(&bytes),
+            ArchivePiece::File { path, version, offset, len } => {
                 let file =
                     File::from(open_member(folder, &path, &engine_version(&version)).unwrap());
                 let start = out.len();
                 out.resize(start + len as usize, 0);
                 file.read_exact_at(&mut out[start..], offset).unwrap();
             }
-            Piece::Checksum { .. } => panic!("a tar has none"),
+            ArchivePiece::Checksum { .. } => panic!("a tar has none"),
         }
     }
     out

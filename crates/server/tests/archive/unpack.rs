@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tar::EntryType;
-use underpass_server::archive::Piece;
+use underpass_server::archive::ArchivePiece;
 
 use crate::rig::{awkward, contents, deep, fed, folder, has, layout_of, opened, paths, read};
 
@@ -106,7 +106,7 @@ fn files_over_8_gib_are_listed_with_their_size() {
     let archive = File::create(root.path().join("archive")).unwrap();
     let mut at = 0;
     for piece in layout.pieces(0..layout.len()) {
-        if let Piece::Bytes(bytes) = &piece {
+        if let ArchivePiece::Bytes(bytes) = &piece {
             archive.write_all_at(bytes, at).unwrap();
         }
         at += piece.len();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use underpass_protocol::caching::{Freshness, FreshnessRules, Received, Use, may_store};
+use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes, Use, may_store};
 
 use crate::input::Input;
 
@@ -19,7 +19,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let mut time = || UNIX_EPOCH + Duration::from_millis(input.number());
-    let (times, now) = (Received { requested: time(), received: time() }, time());
+    let (times, now) = (ResponseTimes { requested: time(), received: time() }, time());
     let text = String::from_utf8_lossy(input.0);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     let fields: Vec<_> =

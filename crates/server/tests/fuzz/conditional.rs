@@ -5,8 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::{Method, Request, parse};
-use underpass_protocol::response::conditional::{Condition, Validators, evaluate, range_applies};
-use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
+use underpass_protocol::response::conditional::{
+    PreconditionResult, Validators, evaluate, range_applies,
+};
+use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan, plan};
 
 use crate::input::Input;
 
@@ -45,13 +47,13 @@ pub(crate) fn check(data: &[u8]) {
     check_body(&plan, &request, &facts);
     let current = Validators { etag: facts.etag, modified: facts.modified };
     if plan.status == 206 {
-        assert_eq!(evaluate(&request, Some(current)), Condition::Holds);
+        assert_eq!(evaluate(&request, Some(current)), PreconditionResult::Holds);
         assert!(range_applies(&request, current, now));
     }
 }
 
 /// The lines can be read back, and the length is said once.
-fn check_fields(plan: &Plan) {
+fn check_fields(plan: &ResponsePlan) {
     let bytes = [plan.fields.as_slice(), b"\r\n"].concat();
     let mut storage = [httparse::EMPTY_HEADER; 16];
     let httparse::Status::Complete((len, fields)) =
@@ -68,7 +70,7 @@ fn check_fields(plan: &Plan) {
 }
 
 /// The body is as long as promised and fits the status.
-fn check_body(plan: &Plan, request: &Request, facts: &Representation) {
+fn check_body(plan: &ResponsePlan, request: &Request, facts: &Representation) {
     let (statuses, len): (&[u16], u64) = match &plan.body {
         PlannedBody::Nothing if request.method == Method::Head => return,
         PlannedBody::Nothing => (&[200, 304], 0),

@@ -1,6 +1,6 @@
 //! A proxy's header has one meaning, and takes no byte of what comes after it.
 
-use underpass_protocol::request::proxy_header::{MAX_BINARY, MAX_LINE, Origin, parse};
+use underpass_protocol::request::proxy_header::{MAX_BINARY, MAX_LINE, ProxiedClient, parse};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[
@@ -25,7 +25,7 @@ pub(crate) fn check(data: &[u8]) {
         assert!(len <= data.len() && len >= 15);
         assert_eq!(parse(&data[..len]), Ok(Some((origin, len))));
         assert_eq!(parse(&data[..len - 1]), Ok(None));
-        if let Origin::Client(address) = origin {
+        if let ProxiedClient::Client(address) = origin {
             assert_eq!(address.ip(), address.ip().to_canonical());
         }
     }

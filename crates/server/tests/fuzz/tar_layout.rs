@@ -2,7 +2,9 @@
 //! as long as it says, and made of the same bytes as the whole.
 
 use underpass_protocol::FileVersion;
-use underpass_protocol::archive::{ArchiveFormat, Builder, Kind, Layout, Member, Piece};
+use underpass_protocol::archive::{
+    ArchiveFormat, ArchivePiece, Builder, Layout, Member, MemberType,
+};
 
 use crate::input::Input;
 
@@ -42,9 +44,9 @@ fn lay_out(format: ArchiveFormat, input: &mut Input<'_>) -> Option<Layout> {
         version.modified.1 = (input.number() % 1_000_000_000).cast_signed();
         let name = name_in(input);
         let kind = match shape % 4 {
-            0 => Kind::Folder,
-            1 => Kind::Symlink(name_in(input)),
-            _ => Kind::File,
+            0 => MemberType::Folder,
+            1 => MemberType::Symlink(name_in(input)),
+            _ => MemberType::File,
         };
         let parent = (shape & 4 != 0).then(|| u32::from(input.byte()));
         builder.push(&Member { parent, name, kind, mode: input.byte().into(), version }).ok()?;
@@ -68,7 +70,7 @@ fn check_range(layout: &Layout, start: u64, end: u64) {
         let mut again = layout.pieces_with(at..at + len, &checksum);
         assert_eq!(again.next().as_ref(), Some(&piece));
         assert_eq!(again.next(), None);
-        if let Piece::File { version, offset, len, .. } = piece {
+        if let ArchivePiece::File { version, offset, len, .. } = piece {
             assert!(offset + len <= version.size);
         }
         at += len;

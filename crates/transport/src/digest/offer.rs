@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use underpass_protocol::digest::{BadField, Digest, parse_digests};
+use underpass_protocol::digest::{BadDigestField, Digest, parse_digests};
 
 use super::compute::{ComputeError, compute};
 
@@ -30,11 +30,11 @@ impl Offer {
     ///
     /// # Errors
     ///
-    /// [`BadField`], which is to be answered with 400.
+    /// [`BadDigestField`], which is to be answered with 400.
     pub fn parse<'a>(
         repr_digest: impl IntoIterator<Item = &'a [u8]>,
         content_digest: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Self, BadField> {
+    ) -> Result<Self, BadDigestField> {
         Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
     }
 

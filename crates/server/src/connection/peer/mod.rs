@@ -26,7 +26,7 @@ use crate::server::listen::kind::ListenerKind;
 use crate::server::proxies::TrustedProxies;
 use underpass_protocol::request::Request;
 use underpass_protocol::request::forwarded::{Contradiction, Forwarded, forwarded};
-use underpass_protocol::response::resumption::Download;
+use underpass_protocol::response::resumption::ResumableDownload;
 use underpass_transport::tls::Session;
 
 /// A connection.
@@ -58,7 +58,7 @@ pub(crate) struct Peer {
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
-    pub(crate) download: Cell<Option<Download>>,
+    pub(crate) download: Cell<Option<ResumableDownload>>,
     /// Responses that may not have arrived yet, in order.
     pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
     /// The share of the budget that `pending` holds.

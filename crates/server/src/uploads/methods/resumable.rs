@@ -22,7 +22,7 @@ use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_path;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{
-    INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
+    INTEROP_VERSION, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId, UploadLimits,
 };
 
 /// Creates an upload (section 4.2).
@@ -238,7 +238,7 @@ fn add_state(response: &mut Response, upload: &ActiveUpload<'_>, offset: u64, is
     response.add_field("Upload-Limit", &limits(upload).to_string());
 }
 
-fn limits(upload: &ActiveUpload<'_>) -> Limits {
+fn limits(upload: &ActiveUpload<'_>) -> UploadLimits {
     refusal::limits(&upload.site.settings.changes)
 }
 

@@ -18,7 +18,7 @@ use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::conditional;
-use underpass_protocol::response::conditional::{Condition, Validators};
+use underpass_protocol::response::conditional::{PreconditionResult, Validators};
 use underpass_protocol::response::validator::etag;
 
 /// The destination of a file.
@@ -123,7 +123,7 @@ pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result
     let current =
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
-        Condition::Holds => Ok(()),
+        PreconditionResult::Holds => Ok(()),
         _ => Err(Refusal::new(412, "the file is not the version that was meant")),
     }
 }
