@@ -16,7 +16,8 @@ use underpass_engine::Integrity;
 use underpass_engine::hint::in_words;
 use underpass_server::auth::Access;
 use underpass_server::server::{
-    Address, Changes, Control, ServeError, Server as FileServer, Settings, SiteSettings, Summary,
+    Address, Changes, Control, ServeError, Server as FileServer, ServerSummary, Settings,
+    SiteSettings,
 };
 
 use crate::callbacks::{Callbacks, callbacks};
@@ -65,7 +66,7 @@ pub(crate) struct Server {
     started: Instant,
     /// The process in which it serves: its threads do not exist in others that are forked.
     process: u32,
-    thread: Mutex<Option<JoinHandle<Result<Summary, ServeError>>>>,
+    thread: Mutex<Option<JoinHandle<Result<ServerSummary, ServeError>>>>,
 }
 
 #[pymethods]
@@ -106,7 +107,7 @@ impl Server {
         let summary = ended
             .map_err(|_| PyRuntimeError::new_err("the server panicked: see standard error"))?
             .map_err(raised)?;
-        let Summary { requests, bytes, cut_off } = summary;
+        let ServerSummary { requests, bytes, cut_off } = summary;
         let elapsed_s = self.started.elapsed().as_secs_f64();
         let receipt = ServerReceipt { requests, bytes, cut_off, elapsed_s };
         serde_json::to_string(&receipt)

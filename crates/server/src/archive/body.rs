@@ -20,7 +20,7 @@ use super::error::ArchiveError;
 use crate::files::version::engine_version;
 
 /// A range of an archive that is being sent.
-pub struct Body {
+pub struct ArchiveRange {
     layout: Arc<Layout>,
     folder: Arc<OwnedFd>,
     range: Range<u64>,
@@ -31,7 +31,7 @@ pub struct Body {
     read_bytes: u64,
 }
 
-impl Body {
+impl ArchiveRange {
     /// The maximum number of files open at once, and so in one chain.
     pub const MAX_FILES: usize = 32;
 
@@ -139,7 +139,7 @@ impl Body {
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for ArchiveRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").field("layout", &self.layout).field("range", &self.range).finish()
     }

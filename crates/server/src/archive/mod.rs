@@ -8,7 +8,7 @@
 //! [`Checksums`] remembers those; small files are read when they are sent, large ones meanwhile.
 //!
 //! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
-//! place; [`Body`] turns a range of it into chains for the engine and opens the files as it gets to
+//! place; [`ArchiveRange`] turns a range of it into chains for the engine and opens the files as it gets to
 //! them.
 
 mod beneath;
@@ -24,7 +24,7 @@ mod walk;
 
 pub use crate::files::version::engine_version;
 pub use beneath::open_member;
-pub use body::Body;
+pub use body::ArchiveRange;
 pub use checksum::ChecksumRequest;
 pub use checksums::Checksums;
 pub use error::ArchiveError;

@@ -89,7 +89,7 @@ impl fmt::Debug for WalkOptions<'_> {
 /// [`ArchiveError::Io`] if a file or folder cannot be read, or one of `only` is not there; the others if
 /// a limit is exceeded.
 pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
-    let mut walk = Walk {
+    let mut walk = ArchiveWalk {
         folder: folder.as_fd(),
         options,
         builder: Builder::new(options.format, options.top),
@@ -105,7 +105,7 @@ pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, Arch
 }
 
 /// The state of a walk.
-struct Walk<'a> {
+struct ArchiveWalk<'a> {
     folder: BorrowedFd<'a>,
     options: &'a WalkOptions<'a>,
     builder: Builder,
@@ -121,7 +121,7 @@ struct Walk<'a> {
     buffer: Vec<u8>,
 }
 
-impl Walk<'_> {
+impl ArchiveWalk<'_> {
     /// Adds the archived folder itself.
     fn begin(&mut self) -> Result<(), ArchiveError> {
         let folder =

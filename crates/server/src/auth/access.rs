@@ -1,6 +1,6 @@
 //! Authenticates a request and checks it against the rules.
 
-use crate::auth::{Right, Verdict};
+use crate::auth::{AccessDecision, Right};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
@@ -21,25 +21,25 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     }
     let passwords = &ctx.shared().passwords;
     let verdict = match verdict(ctx, target) {
-        Verdict::Verify(pending) => passwords.check(pending, ctx.peer).await,
-        Verdict::Wrong => passwords.refuse(ctx.peer).await,
+        AccessDecision::Verify(pending) => passwords.check(pending, ctx.peer).await,
+        AccessDecision::Wrong => passwords.refuse(ctx.peer).await,
         verdict => verdict,
     };
     match verdict {
-        Verdict::Allowed { user: None } | Verdict::Partial { user: None }
+        AccessDecision::Allowed { user: None } | AccessDecision::Partial { user: None }
             if access.has_users() && target.query.has("login") =>
         {
             Some(ctx.challenge())
         }
-        Verdict::Allowed { user } => admit(ctx, user),
-        Verdict::Partial { user } => {
+        AccessDecision::Allowed { user } => admit(ctx, user),
+        AccessDecision::Partial { user } => {
             ctx.is_partial = true;
             admit(ctx, user)
         }
-        Verdict::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
-        Verdict::Forbidden => Some(ctx.error(403, "")),
-        Verdict::Wrong => Some(ctx.wrong_password()),
-        Verdict::Challenge | Verdict::Verify(_) => Some(ctx.challenge()),
+        AccessDecision::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
+        AccessDecision::Forbidden => Some(ctx.error(403, "")),
+        AccessDecision::Wrong => Some(ctx.wrong_password()),
+        AccessDecision::Challenge | AccessDecision::Verify(_) => Some(ctx.challenge()),
     }
 }
 
@@ -49,12 +49,12 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
         return refuse_host(ctx).is_none();
     }
     match verdict(ctx, target) {
-        Verdict::Allowed { user } => admit(ctx, user).is_none(),
+        AccessDecision::Allowed { user } => admit(ctx, user).is_none(),
         _ => false,
     }
 }
 
-fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> Verdict {
+fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> AccessDecision {
     let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
     let right = if changes { Right::Write } else { Right::Read };
     ctx.settings().access.check(ctx.request.field("authorization"), &target.path, right)

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of the command line, in the syntax of dufs. A hashed password is meant to be
 //! slow to check, tens of milliseconds, in which one thread could have answered thousands of
-//! requests; so the check is returned as [`Pending`] work for another thread, and its result is
+//! requests; so the check is returned as [`PendingCheck`] work for another thread, and its result is
 //! remembered, right or wrong, so that a client does not wait again for each request.
 
 pub(crate) mod access;
@@ -20,8 +20,8 @@ use underpass_protocol::auth::{AccessRules, RequestCredentials};
 pub use underpass_protocol::auth::{CHALLENGE, Right, RuleError, RuleFault};
 
 pub use secret::CheckMemory;
+pub use users::{AccessDecision, PendingCheck};
 use users::{Account, Users};
-pub use users::{Pending, Verdict};
 
 /// The rules about users and paths.
 ///
@@ -69,13 +69,13 @@ impl Access {
     /// credentials are refused even for paths that need none, so that a user learns of a mistyped
     /// password; fields of another scheme than Basic count as no credentials.
     #[must_use]
-    pub fn check(&self, authorization: Option<&[u8]>, path: &[u8], right: Right) -> Verdict {
+    pub fn check(&self, authorization: Option<&[u8]>, path: &[u8], right: Right) -> AccessDecision {
         if self.is_empty() {
-            return Verdict::Allowed { user: None };
+            return AccessDecision::Allowed { user: None };
         }
         match authorization.map_or(RequestCredentials::None, RequestCredentials::parse) {
             RequestCredentials::None => self.users.decide(None, path, right),
-            RequestCredentials::Malformed => Verdict::Challenge,
+            RequestCredentials::Malformed => AccessDecision::Challenge,
             RequestCredentials::Given { user, password } => {
                 self.users.check(&self.users, &user, password, path, right)
             }

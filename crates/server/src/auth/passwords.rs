@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::auth::{CheckMemory, Pending, Verdict};
+use crate::auth::{AccessDecision, CheckMemory, PendingCheck};
 use crate::connection::peer::Peer;
 use crate::server::limits::priority::step_back;
 
@@ -39,12 +39,12 @@ struct Queue {
 #[derive(Debug)]
 struct PasswordCheck {
     number: u64,
-    pending: Pending,
+    pending: PendingCheck,
     client: Client,
     /// Whether the client has ended its side of the connection.
     has_left: bool,
     /// Closed when the connection has ended.
-    answer: oneshot::Sender<Verdict>,
+    answer: oneshot::Sender<AccessDecision>,
 }
 
 /// The owner of a turn: an IPv4 address, the first half of an IPv6 address, because a customer has
@@ -62,9 +62,13 @@ struct History {
 }
 
 impl Passwords {
-    /// Has a password checked, and delays the answer if it is wrong. Returns [`Verdict::Busy`] if
+    /// Has a password checked, and delays the answer if it is wrong. Returns [`AccessDecision::Busy`] if
     /// too many are waiting.
-    pub(crate) async fn check(self: &Arc<Self>, pending: Pending, peer: &Peer) -> Verdict {
+    pub(crate) async fn check(
+        self: &Arc<Self>,
+        pending: PendingCheck,
+        peer: &Peer,
+    ) -> AccessDecision {
         let client = client(peer.address());
         let verdict = match self.enqueue(pending, client) {
             Some((number, mut answer)) => match peer.while_connected(&mut answer).await {
@@ -79,19 +83,19 @@ impl Passwords {
             None => None,
         };
         match verdict {
-            Some(Verdict::Wrong) => self.refuse(peer).await,
+            Some(AccessDecision::Wrong) => self.refuse(peer).await,
             Some(verdict) => verdict,
             None => {
                 self.delay(peer).await;
-                Verdict::Busy
+                AccessDecision::Busy
             }
         }
     }
 
     /// Delays the refusal of a client with a wrong password.
-    pub(crate) async fn refuse(&self, peer: &Peer) -> Verdict {
+    pub(crate) async fn refuse(&self, peer: &Peer) -> AccessDecision {
         self.delay(peer).await;
-        Verdict::Wrong
+        AccessDecision::Wrong
     }
 
     /// Counts a refusal, and waits longer the more there were for this client.
@@ -112,9 +116,9 @@ impl Passwords {
     /// Puts a password into the queue, and starts the thread if there is none.
     fn enqueue(
         self: &Arc<Self>,
-        pending: Pending,
+        pending: PendingCheck,
         client: Client,
-    ) -> Option<(u64, oneshot::Receiver<Verdict>)> {
+    ) -> Option<(u64, oneshot::Receiver<AccessDecision>)> {
         let (answer, answered) = oneshot::channel();
         let mut queue = self.lock();
         if !queue.make_room(client) {
@@ -308,16 +312,16 @@ mod tests {
     use crate::auth::{Access, Right};
 
     /// Returns a waiting password and the receiver of its answer.
-    fn pending() -> Pending {
+    fn pending() -> PendingCheck {
         let hash = "$6$abcdefgh$SWDwEZWRRYiTytOjaHki9le2a6Gb9QWh.kwC8cPkDKnPPbGNob41yZZrWFkkHj/HdGZ5pwS8KeUaKWpI8srgy.";
         let access = Access::parse(&[format!("bob:{hash}@/")]).unwrap();
         match access.check(Some(b"Basic Ym9iOndyb25n"), b"", Right::Read) {
-            Verdict::Verify(pending) => pending,
+            AccessDecision::Verify(pending) => pending,
             other => panic!("{other:?}"),
         }
     }
 
-    fn add(queue: &mut Queue, last: u8) -> Option<oneshot::Receiver<Verdict>> {
+    fn add(queue: &mut Queue, last: u8) -> Option<oneshot::Receiver<AccessDecision>> {
         let client = Some(IpAddr::from([10, 0, 0, last]));
         let (answer, answered) = oneshot::channel();
         queue.make_room(client).then(|| {

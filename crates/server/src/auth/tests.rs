@@ -40,16 +40,16 @@ fn basic(credentials: impl AsRef<[u8]>) -> String {
 fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (String, bool) {
     let field = (!authorization.is_empty()).then_some(authorization.as_bytes());
     let (verdict, waited) = match access.check(field, path.as_bytes(), right) {
-        Verdict::Verify(pending) => (pending.run(&mut CheckMemory::default()), true),
+        AccessDecision::Verify(pending) => (pending.run(&mut CheckMemory::default()), true),
         verdict => (verdict, false),
     };
     let label = match verdict {
-        Verdict::Allowed { user } => format!("allowed {}", user.as_deref().unwrap_or("-")),
-        Verdict::Challenge | Verdict::Wrong => "challenge".into(),
-        Verdict::Busy => panic!("that is for the server to say"),
-        Verdict::Forbidden => "forbidden".into(),
-        Verdict::Partial { user } => format!("partial {}", user.as_deref().unwrap_or("-")),
-        Verdict::Verify(_) => panic!("run() never asks to wait again"),
+        AccessDecision::Allowed { user } => format!("allowed {}", user.as_deref().unwrap_or("-")),
+        AccessDecision::Challenge | AccessDecision::Wrong => "challenge".into(),
+        AccessDecision::Busy => panic!("that is for the server to say"),
+        AccessDecision::Forbidden => "forbidden".into(),
+        AccessDecision::Partial { user } => format!("partial {}", user.as_deref().unwrap_or("-")),
+        AccessDecision::Verify(_) => panic!("run() never asks to wait again"),
     };
     (label, waited)
 }
@@ -202,7 +202,7 @@ fn many_connections_with_the_same_password_all_get_in() {
     let field = basic("alice:Hello world!");
     let pending: Vec<_> = (0..16)
         .map(|_| match access.check(Some(field.as_bytes()), b"x", Right::Read) {
-            Verdict::Verify(pending) => pending,
+            AccessDecision::Verify(pending) => pending,
             other => panic!("not verified yet: {other:?}"),
         })
         .collect();
@@ -211,7 +211,7 @@ fn many_connections_with_the_same_password_all_get_in() {
         .map(|pending| std::thread::spawn(move || pending.run(&mut CheckMemory::default())))
         .collect();
     for thread in threads {
-        assert!(matches!(thread.join().unwrap(), Verdict::Allowed { user: Some(_) }));
+        assert!(matches!(thread.join().unwrap(), AccessDecision::Allowed { user: Some(_) }));
     }
 }
 

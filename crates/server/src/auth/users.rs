@@ -13,7 +13,7 @@ use super::secret::{CheckMemory, Secret};
 
 /// Whether a request is allowed.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum AccessDecision {
     /// The request is allowed.
     Allowed {
         /// The user; `None` if the client did not have to log in.
@@ -32,7 +32,7 @@ pub enum Verdict {
         user: Option<Arc<str>>,
     },
     /// Undecided: the password must be checked against a hash, away from the event loop.
-    Verify(Pending),
+    Verify(PendingCheck),
     /// 401 with [`CHALLENGE`](super::CHALLENGE), delayed more each time: the name or the password
     /// is wrong.
     Wrong,
@@ -88,13 +88,13 @@ impl Users {
     }
 
     /// Returns the verdict on a client whose password was right, or that gave none.
-    pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
+    pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> AccessDecision {
         let name = || user.map(|user| Arc::clone(self.rules.name(user)));
         match self.rules.decide(user, path, right) {
-            Decision::Allowed => Verdict::Allowed { user: name() },
-            Decision::Challenge => Verdict::Challenge,
-            Decision::Forbidden => Verdict::Forbidden,
-            Decision::Partial => Verdict::Partial { user: name() },
+            Decision::Allowed => AccessDecision::Allowed { user: name() },
+            Decision::Challenge => AccessDecision::Challenge,
+            Decision::Forbidden => AccessDecision::Forbidden,
+            Decision::Partial => AccessDecision::Partial { user: name() },
         }
     }
 
@@ -110,7 +110,7 @@ impl Users {
         password: Vec<u8>,
         path: &[u8],
         right: Right,
-    ) -> Verdict {
+    ) -> AccessDecision {
         let mut user = str::from_utf8(name).ok().and_then(|name| self.rules.position(name));
         if let Some(known) = user {
             let is_right = if self.rules.secret(known).secret.cost() == 0 {
@@ -126,15 +126,22 @@ impl Users {
             if user.is_none() {
                 self.spend_check_time(&password, &mut CheckMemory::default());
             }
-            return Verdict::Wrong;
+            return AccessDecision::Wrong;
         }
         let refusal = self.digest(&[name, &password]);
         if lock(&self.refused).digests.contains(&refusal) {
-            return Verdict::Wrong;
+            return AccessDecision::Wrong;
         }
         user = user.filter(|&known| self.rules.secret(known).secret.cost() > 0);
         let users = Arc::clone(shared);
-        Verdict::Verify(Pending { users, user, password, refusal, path: path.into(), right })
+        AccessDecision::Verify(PendingCheck {
+            users,
+            user,
+            password,
+            refusal,
+            path: path.into(),
+            right,
+        })
     }
 
     /// Checks a password against its hash, or against any hash if it is wrong anyway.
@@ -234,7 +241,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A password that has to be checked against a hash.
-pub struct Pending {
+pub struct PendingCheck {
     /// The users, who remember the result.
     users: Arc<Users>,
     /// The user whose password it may be; `None` if it is refused already and only the time of the
@@ -250,23 +257,23 @@ pub struct Pending {
     right: Right,
 }
 
-impl Pending {
+impl PendingCheck {
     /// Checks the password. This takes as long as its hash was made to take, up to seconds.
     ///
-    /// It never returns [`Verdict::Verify`].
+    /// It never returns [`AccessDecision::Verify`].
     #[must_use]
-    pub fn run(self, memory: &mut CheckMemory) -> Verdict {
+    pub fn run(self, memory: &mut CheckMemory) -> AccessDecision {
         memory.reserve(self.users.blocks());
         if self.users.verify(self.user, &self.password, memory, Instant::now) {
             self.users.decide(self.user, &self.path, self.right)
         } else {
             self.users.refuse(self.refusal);
-            Verdict::Wrong
+            AccessDecision::Wrong
         }
     }
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for PendingCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending").finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::connection::peer::Activity;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::uploads::{BodyState, CONTINUE, Received, write_interim};
+use crate::uploads::{BodyState, CONTINUE, ReceivedUpload, write_interim};
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
 
@@ -61,7 +61,7 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: BodyKind) -> Result<Vec
         _ => {}
     }
     ctx.peer.set_activity(Activity::Discarding, Instant::now());
-    let mut received = Received::nothing(BodyState::IncompleteBody);
+    let mut received = ReceivedUpload::nothing(BodyState::IncompleteBody);
     let outcome = match invite(ctx, &mut received) {
         Ok(()) => receive(ctx, length, kind).await,
         Err(()) => Err(ctx.error(400, "the body of the request did not come")),
@@ -75,7 +75,7 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: BodyKind) -> Result<Vec
 }
 
 /// Sends `100 Continue`, if the client waits for it.
-fn invite(ctx: &RequestContext<'_>, received: &mut Received) -> Result<(), ()> {
+fn invite(ctx: &RequestContext<'_>, received: &mut ReceivedUpload) -> Result<(), ()> {
     if !ctx.request.expects_continue() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
 use crate::changes::dest_entry::{DestEntry, hidden_name};
-use crate::changes::refusal::Refusal;
+use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::files::root::{DiskWait, sync_folder};
@@ -23,7 +23,7 @@ use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
 /// A change that the access rules allow.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) what: Action,
+    pub(crate) what: ChangeKind,
     /// The path that is changed or copied.
     pub(crate) path: Vec<u8>,
     /// Whether the path has to be a folder.
@@ -34,7 +34,7 @@ pub(crate) struct Change {
 
 /// The kind of a change.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub(crate) enum ChangeKind {
     Delete(Depth),
     MakeFolder,
     Move(Destination, Depth),
@@ -52,19 +52,19 @@ pub(crate) struct Changed {
 
 impl Change {
     /// Makes the change. It may wait for the disk, and its time grows with the bytes to copy.
-    pub(crate) fn run(&self, site: &Site) -> Result<Changed, Refusal> {
+    pub(crate) fn run(&self, site: &Site) -> Result<Changed, ChangeRefusal> {
         let made = match &self.what {
-            Action::Delete(depth) => self.delete(site, *depth),
-            Action::MakeFolder => self.make_folder(site),
-            Action::Move(to, depth) => self.relocate(site, to, *depth),
-            Action::Copy(to, depth) => self.copy(site, to, *depth),
+            ChangeKind::Delete(depth) => self.delete(site, *depth),
+            ChangeKind::MakeFolder => self.make_folder(site),
+            ChangeKind::Move(to, depth) => self.relocate(site, to, *depth),
+            ChangeKind::Copy(to, depth) => self.copy(site, to, *depth),
         };
         // A failed change may have been made in part.
         site.shared.names_changed();
         made
     }
 
-    fn delete(&self, site: &Site, depth: Depth) -> Result<Changed, Refusal> {
+    fn delete(&self, site: &Site, depth: Depth) -> Result<Changed, ChangeRefusal> {
         let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
@@ -80,20 +80,25 @@ impl Change {
         Ok(Changed { is_new: false, report: Report::default() })
     }
 
-    fn make_folder(&self, site: &Site) -> Result<Changed, Refusal> {
+    fn make_folder(&self, site: &Site) -> Result<Changed, ChangeRefusal> {
         if site.root.hides_entry(&self.path, true) {
             return Err(hidden());
         }
         let (folder, name) = parent_of(site, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
-            Errno::EXIST => Refusal::new(405, "something of this name is there already"),
+            Errno::EXIST => ChangeRefusal::new(405, "something of this name is there already"),
             errno => errno.into(),
         })?;
         sync(site, &folder)?;
         Ok(Changed { is_new: true, report: Report::default() })
     }
 
-    fn relocate(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
+    fn relocate(
+        &self,
+        site: &Site,
+        to: &Destination,
+        depth: Depth,
+    ) -> Result<Changed, ChangeRefusal> {
         let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
@@ -108,7 +113,9 @@ impl Change {
         };
         let (aside, report) = match given {
             Err(Errno::XDEV) => move_across(site, (&folder, &name, &stat), &dest)?,
-            Err(Errno::INVAL) => return Err(Refusal::new(403, "a folder cannot go into itself")),
+            Err(Errno::INVAL) => {
+                return Err(ChangeRefusal::new(403, "a folder cannot go into itself"));
+            }
             renamed => (renamed?, Report::default()),
         };
         let is_new = dest.remove(aside)?;
@@ -117,7 +124,7 @@ impl Change {
         Ok(Changed { is_new, report })
     }
 
-    fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
+    fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, ChangeRefusal> {
         let from = site.root.open(&self.path, DiskWait::Allowed)?;
         let stat = fstat(&from)?;
         self.check(&stat)?;
@@ -155,20 +162,25 @@ impl Change {
     }
 
     /// Refuses to put a link in the place of its own target, which would be lost.
-    fn refuse_own_target(&self, site: &Site, stat: &Stat, dest: &DestEntry) -> Result<(), Refusal> {
+    fn refuse_own_target(
+        &self,
+        site: &Site,
+        stat: &Stat,
+        dest: &DestEntry,
+    ) -> Result<(), ChangeRefusal> {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere or out of the root has no target to lose here.
         let target = is_link.then(|| site.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
         let target = target.and_then(|target| fstat(&target).ok());
         if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
-            return Err(Refusal::new(403, "this is what the link leads to"));
+            return Err(ChangeRefusal::new(403, "this is what the link leads to"));
         }
         Ok(())
     }
 
     /// Returns the folder of the path, the name in it, and the attributes.
-    fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat), Refusal> {
+    fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat), ChangeRefusal> {
         let (folder, name) = site.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
         let stat = tree::stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
@@ -177,13 +189,13 @@ impl Change {
     }
 
     /// Refuses an entry that is hidden because of its type.
-    fn check_hidden(&self, site: &Site, stat: &Stat) -> Result<(), Refusal> {
+    fn check_hidden(&self, site: &Site, stat: &Stat) -> Result<(), ChangeRefusal> {
         let is_folder = tree::kind(stat) == FileType::Directory;
         if site.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
     }
 
     /// Checks that the entry is what the client meant.
-    fn check(&self, stat: &Stat) -> Result<(), Refusal> {
+    fn check(&self, stat: &Stat) -> Result<(), ChangeRefusal> {
         let kind = tree::kind(stat);
         if self.is_folder && kind == FileType::RegularFile {
             return Err(Errno::NOTDIR.into());
@@ -193,14 +205,14 @@ impl Change {
             kind => kind == FileType::Directory,
         };
         if self.expected.is_some_and(is_other) {
-            return Err(Refusal::new(412, "the file was changed meanwhile"));
+            return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
         }
         Ok(())
     }
 
     /// Checks that what has the name now is still what the client meant, if it said so. The caller
     /// must hold the names.
-    fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<(), Refusal> {
+    fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<(), ChangeRefusal> {
         match self.expected {
             Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
             None => Ok(()),
@@ -227,9 +239,9 @@ impl<'s> NamesGuard<'s> {
 
 /// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
 /// meaning for a file.
-fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
+fn check_depth(stat: &Stat, depth: Depth) -> Result<(), ChangeRefusal> {
     if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
-        return Err(Refusal::new(400, "a folder can be removed or moved only whole"));
+        return Err(ChangeRefusal::new(400, "a folder can be removed or moved only whole"));
     }
     Ok(())
 }
@@ -240,8 +252,9 @@ fn open_dest(
     to: &Destination,
     source: &Stat,
     is_folder: bool,
-) -> Result<DestEntry, Refusal> {
-    let no_folder = || Refusal::new(409, "the Destination ends in a slash, but this is no folder");
+) -> Result<DestEntry, ChangeRefusal> {
+    let no_folder =
+        || ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder");
     let is_file_to_folder = to.is_folder && !is_folder;
     if is_file_to_folder && to.overwrite != Overwrite::Allowed {
         return Err(no_folder());
@@ -261,7 +274,7 @@ fn open_dest(
     }
     let Some(existing) = &dest.existing else { return Ok(dest) };
     if tree::identity(existing) == tree::identity(source) {
-        return Err(Refusal::new(403, "this is the same file or folder"));
+        return Err(ChangeRefusal::new(403, "this is the same file or folder"));
     }
     if to.overwrite == Overwrite::Forbidden {
         return Err(Errno::EXIST.into());
@@ -269,11 +282,16 @@ fn open_dest(
     match tree::kind(existing) {
         // Others mean the folder to put the file in: mv(1) would put it there.
         FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
-            return Err(Refusal::new(409, "a file replaces a folder only with Overwrite: T"));
+            return Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"));
         }
         FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
         FileType::RegularFile | FileType::Symlink => {}
-        _ => return Err(Refusal::new(409, "what is at the Destination is no file and no folder")),
+        _ => {
+            return Err(ChangeRefusal::new(
+                409,
+                "what is at the Destination is no file and no folder",
+            ));
+        }
     }
     Ok(dest)
 }
@@ -284,9 +302,12 @@ fn check_removal(
     dest: &DestEntry,
     existing: &Stat,
     path: &[u8],
-) -> Result<(), Refusal> {
+) -> Result<(), ChangeRefusal> {
     if !site.settings.changes.delete {
-        return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
+        return Err(ChangeRefusal::new(
+            403,
+            "a folder can be replaced only where it can be deleted",
+        ));
     }
     if site.root.hides_entry(path, true) {
         return Err(hidden());
@@ -303,7 +324,7 @@ fn check_contents(
     stat: &Stat,
     path: &[u8],
     new_path: Option<&[u8]>,
-) -> Result<(), Refusal> {
+) -> Result<(), ChangeRefusal> {
     if tree::kind(stat) != FileType::Directory {
         return Ok(());
     }
@@ -328,7 +349,7 @@ fn move_across(
     site: &Site,
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
     dest: &DestEntry,
-) -> Result<(Option<CString>, Report), Refusal> {
+) -> Result<(Option<CString>, Report), ChangeRefusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(dest);
@@ -345,7 +366,10 @@ fn move_across(
     let now = tree::stat_entry(folder, name)?;
     let is_same = now.is_some_and(|now| Version::from_stat(&now) == Version::from_stat(stat));
     if !is_folder && !is_same {
-        return Err(Refusal::new(409, "the file was replaced while it was copied; both are there"));
+        return Err(ChangeRefusal::new(
+            409,
+            "the file was replaced while it was copied; both are there",
+        ));
     }
     tree::remove(folder.as_fd(), name)?;
     Ok((aside, copying.report))
@@ -358,7 +382,7 @@ fn copied(
     from: &OwnedFd,
     folder: &OwnedFd,
     name: &OsStr,
-) -> Result<AtomicFile, Refusal> {
+) -> Result<AtomicFile, ChangeRefusal> {
     let new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
     copying.file(from, new_file.file())?;
     Ok(if is_synced(site) { new_file.durable() } else { new_file })
@@ -376,7 +400,7 @@ impl<'a> UnnamedCopy<'a> {
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
-    fn publish(&self, site: &Site, is_folder: bool) -> Result<Option<CString>, Refusal> {
+    fn publish(&self, site: &Site, is_folder: bool) -> Result<Option<CString>, ChangeRefusal> {
         let folder = &self.dest.folder;
         if is_synced(site) {
             // One call syncs all files in it. The folder was opened without the right to read, and
@@ -402,27 +426,27 @@ fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
 }
 
 /// Returns the folder for a new entry, and the name in it.
-fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
+fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), ChangeRefusal> {
     let changes = &site.settings.changes;
     if changes.create_parents {
-        site.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;
+        site.root.make_parents(path, changes.sync).map_err(ChangeRefusal::at_target)?;
     }
     existing_parent_of(site, path)
 }
 
 /// Returns the same without making the folder.
-fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
-    let parent = site.root.parent_of(path).map_err(Refusal::at_target)?;
+fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), ChangeRefusal> {
+    let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))
 }
 
-fn hidden() -> Refusal {
-    Refusal::new(403, "names like this are hidden here")
+fn hidden() -> ChangeRefusal {
+    ChangeRefusal::new(403, "names like this are hidden here")
 }
 
-fn root_itself() -> Refusal {
-    Refusal::new(403, "what is served itself stays as it is")
+fn root_itself() -> ChangeRefusal {
+    ChangeRefusal::new(403, "what is served itself stays as it is")
 }
 
 /// Returns a name from a path as a C string; it has no NUL.
@@ -435,6 +459,6 @@ fn is_synced(site: &Site) -> bool {
 }
 
 /// Syncs the names in a folder to the disk, if the settings say so.
-fn sync(site: &Site, folder: &OwnedFd) -> Result<(), Refusal> {
+fn sync(site: &Site, folder: &OwnedFd) -> Result<(), ChangeRefusal> {
     if is_synced(site) { Ok(sync_folder(folder)?) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::rename_new;
 
-use crate::changes::refusal::Refusal;
+use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 
 /// A name in a folder, and the entry that has it now.
@@ -71,7 +71,7 @@ impl DestEntry {
 
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
     /// free before.
-    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, Refusal> {
+    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, ChangeRefusal> {
         aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside))?;
         Ok(self.existing.is_none())
     }

@@ -9,12 +9,12 @@ use underpass_engine::Error;
 
 /// The reason why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ChangeRefusal {
     pub(crate) status: u16,
     pub(crate) detail: Cow<'static, str>,
 }
 
-impl Refusal {
+impl ChangeRefusal {
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, detail: detail.into() }
     }
@@ -29,7 +29,7 @@ impl Refusal {
     }
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for ChangeRefusal {
     fn from(errno: Errno) -> Self {
         let (status, detail) = match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
@@ -52,7 +52,7 @@ impl From<Errno> for Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for ChangeRefusal {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
@@ -61,7 +61,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-impl From<CopyError> for Refusal {
+impl From<CopyError> for ChangeRefusal {
     fn from(error: CopyError) -> Self {
         match error {
             CopyError::Path { source, .. } => source.into(),
@@ -71,7 +71,7 @@ impl From<CopyError> for Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ChangeRefusal {
     fn from(error: Error) -> Self {
         match error {
             Error::Io { source, .. } => source.into(),

@@ -8,11 +8,11 @@ use underpass_dav::locks::Reach;
 use underpass_engine::Version;
 
 use crate::auth::Right;
-use crate::changes::change::{Action, Change, Changed};
+use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::{describe, guard, lock, proppatch};
-use crate::changes::refusal::Refusal;
+use crate::changes::refusal::ChangeRefusal;
 use crate::files::links;
-use crate::files::lookup::{Resource, find_current};
+use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::modified;
 use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
@@ -150,9 +150,9 @@ async fn change(
     target: &Target<'_>,
     tokens: &[&str],
 ) -> Result<Response, Response> {
-    let refused = |refusal: Refusal| refused(ctx, &refusal);
+    let refused = |refusal: ChangeRefusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
-    if let Action::Move(to, _) | Action::Copy(to, _) = &mut what
+    if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &mut what
         && ctx.can(&to.path, Right::Write)
     {
         to.path = links::resolve(ctx, &to.path, false).await?;
@@ -164,10 +164,10 @@ async fn change(
     if let Some(refusal) = check_locks(ctx, &target.path, &what, tokens).await {
         return Err(refusal);
     }
-    let leaves = matches!(what, Action::Delete(_) | Action::Move(..));
+    let leaves = matches!(what, ChangeKind::Delete(_) | ChangeKind::Move(..));
     let replaced = match &what {
-        Action::Move(to, _) | Action::Copy(to, _) => Some(to.path.clone()),
-        Action::Delete(_) | Action::MakeFolder => None,
+        ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) => Some(to.path.clone()),
+        ChangeKind::Delete(_) | ChangeKind::MakeFolder => None,
     };
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
@@ -192,19 +192,19 @@ async fn change(
 }
 
 /// Reads the requested action.
-fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
+fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind, ChangeRefusal> {
     let request = &ctx.request;
     let prefix = ctx.settings().path_prefix.as_bytes();
-    let depth = || Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH));
+    let depth = || Depth::read(request).ok_or_else(|| ChangeRefusal::new(400, BAD_DEPTH));
     let destination = || {
         Destination::read(request, prefix)
-            .map_err(|fault| Refusal::new(fault.status(), fault.to_string()))
+            .map_err(|fault| ChangeRefusal::new(fault.status(), fault.to_string()))
     };
     match request.method {
-        Method::Delete => Ok(Action::Delete(depth()?)),
-        Method::Move => depth().and_then(|depth| Ok(Action::Move(destination()?, depth))),
-        Method::Copy => depth().and_then(|depth| Ok(Action::Copy(destination()?, depth))),
-        _ => Ok(Action::MakeFolder),
+        Method::Delete => Ok(ChangeKind::Delete(depth()?)),
+        Method::Move => depth().and_then(|depth| Ok(ChangeKind::Move(destination()?, depth))),
+        Method::Copy => depth().and_then(|depth| Ok(ChangeKind::Copy(destination()?, depth))),
+        _ => Ok(ChangeKind::MakeFolder),
     }
 }
 
@@ -212,17 +212,17 @@ fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
 async fn check_locks(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    what: &Action,
+    what: &ChangeKind,
     tokens: &[&str],
 ) -> Option<Response> {
     let whole = Reach { names: true, is_deep: true };
     let new_path = match what {
-        Action::MakeFolder => path,
-        Action::Copy(to, _) | Action::Move(to, _) => &to.path,
-        Action::Delete(_) => return guard::check(ctx, tokens, path, whole),
+        ChangeKind::MakeFolder => path,
+        ChangeKind::Copy(to, _) | ChangeKind::Move(to, _) => &to.path,
+        ChangeKind::Delete(_) => return guard::check(ctx, tokens, path, whole),
     };
     let at_source = match what {
-        Action::Move(..) => guard::check(ctx, tokens, path, whole),
+        ChangeKind::Move(..) => guard::check(ctx, tokens, path, whole),
         _ => None,
     };
     match at_source.or_else(|| guard::check(ctx, tokens, new_path, whole)) {
@@ -232,16 +232,16 @@ async fn check_locks(
 }
 
 /// Refuses a change that the client may not make at either path, or of which it may not know.
-fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<Response> {
+fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Option<Response> {
     let site = ctx.site();
     if site.root.is_file() {
         return Some(ctx.error(403, "only one file is served, and it stays as it is"));
     }
     let (destination, takes_away) = match what {
-        Action::Delete(_) => (None, true),
-        Action::MakeFolder => (None, false),
-        Action::Move(to, _) => (Some(to), true),
-        Action::Copy(to, _) => (Some(to), false),
+        ChangeKind::Delete(_) => (None, true),
+        ChangeKind::MakeFolder => (None, false),
+        ChangeKind::Move(to, _) => (Some(to), true),
+        ChangeKind::Copy(to, _) => (Some(to), false),
     };
     let access = &site.settings.access;
     let user = ctx.user.as_deref();
@@ -281,17 +281,17 @@ fn unauthorized(ctx: &RequestContext<'_>) -> Response {
 async fn check_conditions(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-) -> Result<Option<Version>, Refusal> {
+) -> Result<Option<Version>, ChangeRefusal> {
     let request = &ctx.request;
     if CONDITIONS.iter().all(|name| !request.has(name)) {
         return Ok(None);
     }
     let (condition, version) = match find_current(ctx, &target.path).await {
-        Ok(Resource::File(served)) => {
+        Ok(ServedEntry::File(served)) => {
             let now = Validators { etag: &served.etag, modified: Some(served.modified) };
             (evaluate(request, Some(now)), Some(served.version))
         }
-        Ok(Resource::Folder(folder) | Resource::Unsized(folder)) => {
+        Ok(ServedEntry::Folder(folder) | ServedEntry::Unsized(folder)) => {
             // Folders have no entity tags, but they exist.
             let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
             let stat = stat.map(|modified| Validators { etag: "", modified: Some(modified) });
@@ -301,7 +301,7 @@ async fn check_conditions(
     };
     match condition {
         PreconditionResult::Holds => Ok(version),
-        _ => Err(Refusal::new(412, "the conditions of the request do not hold")),
+        _ => Err(ChangeRefusal::new(412, "the conditions of the request do not hold")),
     }
 }
 
@@ -315,7 +315,7 @@ fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
 }
 
 /// Returns the response to a change that was refused.
-fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
+fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
     let mut response = ctx.error(refusal.status, &refusal.detail);
     match refusal.status {
         405 => {

@@ -16,7 +16,7 @@ use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
-use crate::changes::refusal::Refusal;
+use crate::changes::refusal::ChangeRefusal;
 use underpass_protocol::upload::is_partial_name;
 
 /// Checks a folder for entries that prevent its removal or move.
@@ -33,7 +33,12 @@ impl TreeCheck<'_> {
     /// # Errors
     ///
     /// If an entry must be kept, or cannot be checked.
-    pub(crate) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn run(
+        &self,
+        parent: &OwnedFd,
+        name: &CStr,
+        path: &[u8],
+    ) -> Result<(), ChangeRefusal> {
         let folder = open_folder(parent.as_fd(), name)?;
         let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
         walk.folder(mount_of(parent)?, &mut Vec::new(), 0)
@@ -50,7 +55,12 @@ struct CheckWalk<'c> {
 
 impl CheckWalk<'_> {
     /// Checks the folder `inside` the top one, whose parent is in the mount `above`.
-    fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+    fn folder(
+        &mut self,
+        above: u64,
+        inside: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<(), ChangeRefusal> {
         let folder = open_inside(self.top, inside)?;
         let mount = mount_of(&folder)?;
         if !self.check.crosses_mounts && mount != above {
@@ -70,7 +80,7 @@ impl CheckWalk<'_> {
             let is_kept = (self.check.is_kept)(&self.path, is_folder);
             self.path.truncate(len);
             if is_kept {
-                return Err(Refusal::new(403, "the folder holds what is hidden here"));
+                return Err(ChangeRefusal::new(403, "the folder holds what is hidden here"));
             }
             if is_folder {
                 folders.push(name);
@@ -104,7 +114,7 @@ fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
 ///
 /// A part of it may be gone; entries that the system refused to remove, and the folders above them,
 /// remain.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ChangeRefusal> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
         return Ok(unlinkat(parent, name, AtFlags::empty())?);
@@ -115,7 +125,7 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal>
 }
 
 /// Removes everything in the folder `inside` the top one.
-fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), ChangeRefusal> {
     let folder = open_inside(top, inside)?;
     let mut folders = Vec::new();
     // An abandoned copy may be one level deeper than its original.
@@ -185,7 +195,7 @@ impl<'a> TreeCopy<'a> {
         path: Option<&[u8]>,
         parent: BorrowedFd<'_>,
         name: &CStr,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         let Some(path) = path else {
             mkdirat(parent, name, Mode::RWXU)?;
             return Ok(finish(&open_folder(parent, name)?, &fstat(from)?)?);
@@ -207,7 +217,7 @@ impl<'a> TreeCopy<'a> {
         let is_target =
             |error: &CopyError| matches!(error, CopyError::Refused(copy::Refusal::IsTarget { .. }));
         let failed = outcome.problems.into_iter().find(|error| !is_target(error));
-        refusal.or(failed.map(Refusal::from)).map_or(Ok(()), Err)
+        refusal.or(failed.map(ChangeRefusal::from)).map_or(Ok(()), Err)
     }
 
     /// Copies a file, or a link as it is, to a name that is free.
@@ -218,7 +228,7 @@ impl<'a> TreeCopy<'a> {
         stat: &Stat,
         to: BorrowedFd<'_>,
         new_name: &CStr,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         if kind(stat) == FileType::Symlink {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
@@ -233,7 +243,7 @@ impl<'a> TreeCopy<'a> {
 
     /// Copies a file's bytes, mode and times to a new file. Its owner is the server's user, so
     /// set-user-id and set-group-id are not kept.
-    pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), Refusal> {
+    pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), ChangeRefusal> {
         let stat = fstat(&from)?;
         if !(self.has_room)(to.as_fd(), u64::try_from(stat.st_size).unwrap_or(0)) {
             return Err(Errno::NOSPC.into());
@@ -257,11 +267,11 @@ struct Rules<'a> {
     to: BorrowedFd<'a>,
     cancel: &'a AtomicBool,
     /// The reason why the copy was aborted.
-    refusal: Mutex<Option<Refusal>>,
+    refusal: Mutex<Option<ChangeRefusal>>,
 }
 
 impl Rules<'_> {
-    fn give_up(&self, refusal: Refusal) {
+    fn give_up(&self, refusal: ChangeRefusal) {
         self.cancel.store(true, Ordering::Relaxed);
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(refusal);
     }
@@ -278,14 +288,14 @@ impl CopyObserver for Rules<'_> {
             return true;
         }
         if inside.iter().filter(|byte| **byte == b'/').count() >= MAX_DEPTH {
-            self.give_up(Refusal::new(409, TOO_DEEP));
+            self.give_up(ChangeRefusal::new(409, TOO_DEEP));
         }
         if matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink) {
             return false;
         }
         if self.copying.is_whole {
             let detail = "pipes, sockets and devices cannot be moved so far";
-            self.give_up(Refusal::new(403, detail));
+            self.give_up(ChangeRefusal::new(403, detail));
         }
         true
     }
@@ -348,9 +358,9 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
 }
 
 /// Returns the names in a folder at this depth; fails if it is too deep.
-fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
+fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, ChangeRefusal> {
     if depth >= MAX_DEPTH {
-        return Err(Refusal::new(409, TOO_DEEP));
+        return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {

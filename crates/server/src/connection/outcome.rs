@@ -19,12 +19,12 @@ pub(crate) struct SendOutcome {
     pub(crate) is_counted: bool,
     /// The reason why not everything was sent. The connection has to be closed, which resets it if
     /// anything was sent at all.
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<SendFailure>,
 }
 
 /// The reason why not everything was sent.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum SendFailure {
     /// A file of the folder is not in the version with which the archive was laid out.
     Archive(ArchiveError),
     /// A file that was sent before was changed before the client had read it.
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     Stream,
 }
 
-impl Failure {
+impl SendFailure {
     /// Returns one word for the access log.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -80,7 +80,8 @@ impl SendOutcome {
     /// Returns whether the file was found changed before the first byte was sent, so that another
     /// response is still possible.
     pub(crate) fn is_unsent_change(&self) -> bool {
-        let is_change = matches!(&self.failure, Some(Failure::Engine(Error::SourceChanged { .. })));
+        let is_change =
+            matches!(&self.failure, Some(SendFailure::Engine(Error::SourceChanged { .. })));
         is_change && self.report.bytes() == 0
     }
 }

@@ -18,7 +18,7 @@ use underpass_engine::{
     Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, socket,
 };
 
-use crate::connection::outcome::{Failure, SendOutcome};
+use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::send::checks::ChainChecks;
@@ -30,7 +30,7 @@ use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
-use crate::listing::make::Pieces;
+use crate::listing::make::ListingPieces;
 use crate::routing::cached::CachedBody;
 use crate::routing::response::Body;
 use crate::server::worker::Worker;
@@ -154,7 +154,7 @@ impl<'a> Sending<'a> {
     fn failed(peer: &Peer, error: Error) -> Self {
         let report = error.report().clone();
         peer.written.set(peer.written.get() + report.bytes());
-        let failure = Some(Failure::Engine(error));
+        let failure = Some(SendFailure::Engine(error));
         Self::Done(SendOutcome { report, failure, ..SendOutcome::default() })
     }
 
@@ -182,7 +182,7 @@ impl<'a> Sending<'a> {
             Ok(status) => Self::Slow(Box::pin(slow(usage).send_rest(transfer, status))),
             Err(error) => {
                 let report = error.report().clone();
-                let failure = Some(Failure::Engine(error));
+                let failure = Some(SendFailure::Engine(error));
                 Self::Done(SendOutcome { report, usage, failure, ..SendOutcome::default() })
             }
         }
@@ -204,7 +204,7 @@ struct Slow<'a> {
     /// The parts of the present chain that were brought in from the disk.
     drop_behind: DropBehind,
     /// The registration that keeps attributes of the file unchanged meanwhile.
-    unchanged: Option<digests::Transfer<'a>>,
+    unchanged: Option<digests::WatchedTransfer<'a>>,
     /// The files of an archive's earlier chains, which have to be compared before its end.
     unread: Option<Unread>,
     /// The time since which it waits for acknowledgements, if it does.
@@ -299,9 +299,9 @@ impl<'a> Slow<'a> {
         self.outcome
     }
 
-    async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
+    async fn stream(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
         loop {
-            let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
+            let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
             let Some(piece) = piece else { break };
             if !self.send(Chain::new().bytes(piece), Confirm::HandedOver).await {
                 return;
@@ -357,7 +357,7 @@ impl<'a> Slow<'a> {
                 Ok(status) => status,
                 Err(error) => {
                     self.outcome.report.add(error.report());
-                    self.fail(Failure::Engine(error));
+                    self.fail(SendFailure::Engine(error));
                     return false;
                 }
             };
@@ -377,7 +377,7 @@ impl<'a> Slow<'a> {
             match timeout(TICK, self.peer.while_connected(work.as_mut())).await {
                 Ok(Some(outcome)) => return Some(outcome),
                 Ok(None) => {
-                    self.fail(Failure::Left);
+                    self.fail(SendFailure::Left);
                     return None;
                 }
                 Err(_) if !self.should_continue() => return None,
@@ -409,7 +409,11 @@ impl<'a> Slow<'a> {
     /// Returns whether the response is still worth sending.
     fn should_continue(&mut self) -> bool {
         if self.peer.is_given_up() {
-            self.fail(if self.peer.is_expired() { Failure::Stalled } else { Failure::Left });
+            self.fail(if self.peer.is_expired() {
+                SendFailure::Stalled
+            } else {
+                SendFailure::Left
+            });
         }
         !self.peer.is_given_up()
     }
@@ -461,7 +465,7 @@ impl<'a> Slow<'a> {
         self.handle.progress(bytes.saturating_sub(self.head_len), report.main_mechanism());
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: SendFailure) {
         // A socket that cannot be reset is closed already.
         let _ = socket::arm_reset(&self.peer.socket);
         self.outcome.failure = Some(failure);

@@ -61,15 +61,15 @@ impl Digests {
 
     /// Registers a transfer of a file until the returned value is dropped: no attribute is set on
     /// the file meanwhile, because that would look like a change.
-    pub(crate) fn transfer(&self, version: &Version) -> Transfer<'_> {
+    pub(crate) fn transfer(&self, version: &Version) -> WatchedTransfer<'_> {
         *self.lock().transfers.entry(version.inode()).or_default() += 1;
-        Transfer { digests: self, inode: Some(version.inode()) }
+        WatchedTransfer { digests: self, inode: Some(version.inode()) }
     }
 
     /// Registers a transfer of an archive, which may have any file in it.
-    pub(crate) fn archive(&self) -> Transfer<'_> {
+    pub(crate) fn archive(&self) -> WatchedTransfer<'_> {
         self.lock().archives += 1;
-        Transfer { digests: self, inode: None }
+        WatchedTransfer { digests: self, inode: None }
     }
 
     /// Returns whether [`store_pending`](Self::store_pending) has anything to do.
@@ -138,13 +138,13 @@ impl KnownDigests {
 
 /// A transfer under way.
 #[derive(Debug)]
-pub(crate) struct Transfer<'a> {
+pub(crate) struct WatchedTransfer<'a> {
     digests: &'a Digests,
     /// The inode of the file; `None` for many files.
     inode: Option<u64>,
 }
 
-impl Drop for Transfer<'_> {
+impl Drop for WatchedTransfer<'_> {
     fn drop(&mut self) {
         let mut state = self.digests.lock();
         let Some(inode) = self.inode else {

@@ -8,7 +8,7 @@ use crate::digest::jobs::{DigestError, DigestRequest};
 use crate::digest::known::pick;
 use crate::digest::make;
 use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
-use crate::files::open_files::Served;
+use crate::files::open_files::ServedFile;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
@@ -21,7 +21,11 @@ use underpass_protocol::response::plan::ResponsePlan;
 /// It is the digest of the whole selected representation, even with a part of it (RFC 9530 section
 /// 2). A 304 has no more fields than it needs (RFC 9110 15.4.5), and errors have other
 /// representations.
-pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut ResponsePlan, chosen: &Served) {
+pub(crate) async fn add_digest(
+    ctx: &RequestContext<'_>,
+    plan: &mut ResponsePlan,
+    chosen: &ServedFile,
+) {
     if !matches!(plan.status, 200 | 206) || !ctx.request.has(WANT) {
         return;
     }
@@ -38,7 +42,7 @@ pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut ResponsePlan
 pub(crate) async fn hash(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-    served: &Served,
+    served: &ServedFile,
 ) -> Option<Response> {
     let name = target.query.get("hash")?;
     let algorithm = match &*name {
@@ -68,7 +72,7 @@ pub(crate) async fn hash(
 /// already, or else by the preferred one, for which the file is read.
 async fn digest(
     ctx: &RequestContext<'_>,
-    served: &Served,
+    served: &ServedFile,
     wanted: &[Algorithm],
 ) -> Result<Digest, DigestError> {
     let shared = ctx.shared();

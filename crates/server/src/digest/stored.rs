@@ -56,7 +56,7 @@ impl StoredDigest {
 pub fn load_digest(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
-    let record = Record::parse(bytes.get(..len)?)?;
+    let record = DigestRecord::parse(bytes.get(..len)?)?;
     record
         .is_valid_for(version)
         .then_some(StoredDigest { changed: record.changed, digests: record.digests })
@@ -93,7 +93,7 @@ pub fn store(
     if Version::of(file)? != *version {
         return Ok(None);
     }
-    let mut record = Record::new(file, version, digests)?;
+    let mut record = DigestRecord::new(file, version, digests)?;
     for attempt in 0..ATTEMPTS {
         record.set_at = now()?;
         fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
@@ -111,7 +111,7 @@ pub fn store(
 }
 
 /// The content of the attribute.
-struct Record {
+struct DigestRecord {
     /// The time at which it was set, by the clock that the kernel uses for the times of files.
     set_at: i64,
     /// The previous ctime.
@@ -122,7 +122,7 @@ struct Record {
     digests: Vec<Digest>,
 }
 
-impl Record {
+impl DigestRecord {
     /// Creates a record of these digests and those stored before.
     fn new(file: BorrowedFd<'_>, version: &Version, digests: &[Digest]) -> io::Result<Self> {
         let mut digests = digests.to_vec();
@@ -252,15 +252,15 @@ mod tests {
         Digest::new(algorithm, vec![7; algorithm.len()]).unwrap()
     }
 
-    fn record(digests: Vec<Digest>) -> Record {
-        Record { set_at: 2, changed: -1, check: *b"abcd", digests }
+    fn record(digests: Vec<Digest>) -> DigestRecord {
+        DigestRecord { set_at: 2, changed: -1, check: *b"abcd", digests }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
         for algorithms in [&Algorithm::ALL[..1], &Algorithm::ALL[1..], &Algorithm::ALL] {
             let written = record(algorithms.iter().copied().map(digest).collect());
-            let read = Record::parse(&written.bytes()).unwrap();
+            let read = DigestRecord::parse(&written.bytes()).unwrap();
             assert_eq!((read.set_at, read.changed, &read.check), (2, -1, b"abcd"));
             assert_eq!(read.digests, written.digests);
             assert!(written.bytes().len() <= MAX_BYTES);
@@ -271,12 +271,12 @@ mod tests {
     fn a_record_of_another_format_is_none() {
         let bytes = record(vec![digest(Algorithm::Sha256)]).bytes();
         for len in (0..bytes.len()).filter(|len| *len != 20) {
-            assert!(Record::parse(&bytes[..len]).is_none(), "{len} bytes");
+            assert!(DigestRecord::parse(&bytes[..len]).is_none(), "{len} bytes");
         }
         let mut other = bytes.clone();
         other[20] = 3;
-        assert!(Record::parse(&other).is_none());
-        assert!(Record::parse(&[bytes, vec![1]].concat()).is_none());
+        assert!(DigestRecord::parse(&other).is_none());
+        assert!(DigestRecord::parse(&[bytes, vec![1]].concat()).is_none());
     }
 
     #[test]

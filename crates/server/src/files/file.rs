@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
 use crate::digest::respond as digests;
-use crate::files::lookup::{Resource, find, find_open, forget};
-use crate::files::open_files::Served;
+use crate::files::lookup::{ServedEntry, find, find_open, forget};
+use crate::files::open_files::ServedFile;
 use crate::files::resume;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, Body, FileBody, Response, is_copied};
@@ -55,7 +55,7 @@ pub(crate) async fn respond(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
     path: &[u8],
-    mut served: Rc<Served>,
+    mut served: Rc<ServedFile>,
 ) -> Response {
     for _ in 0..MAX_ATTEMPTS {
         let response = match digests::hash(ctx, target, &served).await {
@@ -71,7 +71,7 @@ pub(crate) async fn respond(
         }
         forget(ctx, path);
         served = match find(ctx, path).await {
-            Ok(Resource::File(served)) => served,
+            Ok(ServedEntry::File(served)) => served,
             Ok(_) => break,
             Err(errno) => return ctx.refused(errno),
         };
@@ -81,14 +81,14 @@ pub(crate) async fn respond(
 }
 
 /// Returns whether the response is the file as it is, with the fields that all such requests get.
-fn is_usual(ctx: &RequestContext<'_>, served: &Served) -> bool {
+fn is_usual(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
     let is_whole = ctx.request.is_unconditional_get() && served.len() > 0;
     let is_plain = served.packed.is_empty() && !ctx.site().root.is_file();
     is_whole && is_plain && !ctx.explains
 }
 
 /// Answers a usual request with the fields of an earlier response for the same version.
-fn again(ctx: &RequestContext<'_>, served: &Served, fields: &Arc<[u8]>) -> Response {
+fn again(ctx: &RequestContext<'_>, served: &ServedFile, fields: &Arc<[u8]>) -> Response {
     let len = served.len();
     let body = file_body(ctx, served, PlannedBody::Whole, len);
     let mut response = Response::new(200, Vec::new(), Body::File(body), Some(len));
@@ -101,7 +101,7 @@ fn again(ctx: &RequestContext<'_>, served: &Served, fields: &Arc<[u8]>) -> Respo
 /// Returns the body of a response, with what has to be taken care of when it is sent.
 fn file_body(
     ctx: &RequestContext<'_>,
-    served: &Served,
+    served: &ServedFile,
     content: PlannedBody,
     len: u64,
 ) -> FileBody {
@@ -117,14 +117,14 @@ fn file_body(
 
 /// Returns whether a response is of the present version of its file, as far as that matters before
 /// it is sent.
-fn is_current(response: &Response, served: &Served) -> bool {
+fn is_current(response: &Response, served: &ServedFile) -> bool {
     let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
     (is_guarded && served.packed.is_empty()) || served.is_current()
 }
 
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.
 struct FilePlan<'s> {
-    chosen: &'s Served,
+    chosen: &'s ServedFile,
     path: &'s [u8],
     media_type: &'s str,
     plan: ResponsePlan,
@@ -136,7 +136,7 @@ impl<'s> FilePlan<'s> {
         ctx: &RequestContext<'s>,
         target: &Target<'_>,
         path: &'s [u8],
-        served: &'s Served,
+        served: &'s ServedFile,
     ) -> Self {
         let is_packed = !served.packed.is_empty();
         let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);

@@ -12,7 +12,7 @@ use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
-use crate::listing::make::{Pieces, list};
+use crate::listing::make::{ListingPieces, list};
 use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
@@ -134,10 +134,10 @@ pub(crate) fn request(
 }
 
 /// Returns the response with the text of a listing.
-pub(crate) fn text(head: ListingHead, pieces: Option<Pieces>, packing: Packing) -> Response {
+pub(crate) fn text(head: ListingHead, pieces: Option<ListingPieces>, packing: Packing) -> Response {
     let Packing { is_gzipped, is_chunked } = packing;
     let is_stream = pieces.is_some();
-    let len = pieces.as_ref().filter(|_| !is_chunked).and_then(Pieces::len);
+    let len = pieces.as_ref().filter(|_| !is_chunked).and_then(ListingPieces::len);
     let body = match pieces {
         Some(pieces) => Body::Stream { pieces, is_chunked },
         None => Body::Nothing,
@@ -272,7 +272,8 @@ fn send_archive(
     };
     let (plan, download) = resume::plan_resumable(ctx, &facts);
     let part = |from, to| {
-        let body = archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
+        let body =
+            archive::ArchiveRange::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
         body.remembering(Arc::clone(&ctx.shared().checksums))
     };
     let whole = |parts, closing| {

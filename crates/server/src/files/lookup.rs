@@ -9,16 +9,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::files::open_files;
-use crate::files::open_files::{Found, Served};
+use crate::files::open_files::{FoundEntry, ServedFile};
 use crate::files::root::DiskWait;
 use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
 use crate::server::sites::site::Site;
 
 /// The entry at a path. An open file is shared by its responses.
-pub(crate) enum Resource {
+pub(crate) enum ServedEntry {
     /// A regular file.
-    File(Rc<Served>),
+    File(Rc<ServedFile>),
     /// A folder.
     Folder(OwnedFd),
     /// A file of procfs or sysfs, whose size is not known before it is read.
@@ -33,7 +33,7 @@ pub(crate) enum Resource {
 pub(crate) fn find_open(
     ctx: &RequestContext<'_>,
     path: &[u8],
-) -> Option<Result<Rc<Served>, Errno>> {
+) -> Option<Result<Rc<ServedFile>, Errno>> {
     let mut files = ctx.selection.site.files.borrow_mut();
     files.forget_if_changed(ctx.shared().changes());
     let served = files.get(path, ctx.started)?;
@@ -46,9 +46,9 @@ pub(crate) fn find_open(
 ///
 /// The errors of openat2(2) below the root; `EACCES` if links lead to a path that this client may
 /// not read.
-pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
+pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<ServedEntry, Errno> {
     if let Some(found) = find_open(ctx, path) {
-        return found.map(Resource::File);
+        return found.map(ServedEntry::File);
     }
     let changes = ctx.shared().changes();
     let found = match open_at_once(ctx.site(), path) {
@@ -57,14 +57,14 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
     };
     ctx.may_reach(found.reached())?;
     Ok(match found {
-        Found::Folder(folder, _) => Resource::Folder(folder),
-        Found::Unsized(file, _) => Resource::Unsized(file),
-        Found::File(served) => {
+        FoundEntry::Folder(folder, _) => ServedEntry::Folder(folder),
+        FoundEntry::Unsized(file, _) => ServedEntry::Unsized(file),
+        FoundEntry::File(served) => {
             let served = Rc::from(served);
             if ctx.shared().changes() == changes {
                 ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
             }
-            Resource::File(served)
+            ServedEntry::File(served)
         }
     })
 }
@@ -74,9 +74,12 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
 /// # Errors
 ///
 /// The errors of [`find`].
-pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
+pub(crate) async fn find_current(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+) -> Result<ServedEntry, Errno> {
     let found = find(ctx, path).await;
-    if matches!(&found, Ok(Resource::File(served)) if !served.is_current()) {
+    if matches!(&found, Ok(ServedEntry::File(served)) if !served.is_current()) {
         forget(ctx, path);
         return find(ctx, path).await;
     }
@@ -89,13 +92,13 @@ pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
 }
 
 /// Opens the entry at a path without waiting for a disk or a writer.
-fn open_at_once(site: &Site, path: &[u8]) -> Result<Found, Errno> {
+fn open_at_once(site: &Site, path: &[u8]) -> Result<FoundEntry, Errno> {
     let integrity = site.settings.integrity;
     open_files::open_at_once(&site.root, &site.shared.stable_versions, integrity, path)
 }
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
-async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<Found, Errno> {
+async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<FoundEntry, Errno> {
     let mut checks = WriterChecks::new(site.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(site), path.to_vec());

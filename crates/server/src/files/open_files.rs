@@ -31,7 +31,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 
 /// An open regular file, with the values for its responses.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedFile {
     pub(crate) file: Arc<OwnedFd>,
     /// The path that was reached, if links led to another one.
     pub(crate) reached: Option<Vec<u8>>,
@@ -44,7 +44,7 @@ pub(crate) struct Served {
     /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
     /// The compressed forms of its contents, each a file of its own.
-    pub(crate) packed: Vec<(Coding, Served)>,
+    pub(crate) packed: Vec<(Coding, ServedFile)>,
     /// The time at which the whole file was last found in the page cache.
     pub(crate) resident_since: ResidentSince,
     /// Whether a program has it open for writing, and may begin to write at any moment.
@@ -72,16 +72,16 @@ impl ResidentSince {
 
 /// The entry found at a path.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundEntry {
     /// A regular file.
-    File(Box<Served>),
+    File(Box<ServedFile>),
     /// A folder, open, with the path that was reached if links led to another one.
     Folder(OwnedFd, Option<Vec<u8>>),
     /// A file of procfs or sysfs, whose size is not known before it is read.
     Unsized(OwnedFd, Option<Vec<u8>>),
 }
 
-impl Found {
+impl FoundEntry {
     /// Returns the path that was reached, if links led to another one.
     pub(crate) fn reached(&self) -> Option<&[u8]> {
         match self {
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-impl Served {
+impl ServedFile {
     /// Returns the size of the file in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.version.size()
@@ -152,15 +152,15 @@ impl Served {
 
 /// The open files of one site and one worker.
 #[derive(Debug)]
-pub(crate) struct Files {
-    open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
+pub(crate) struct OpenFiles {
+    open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>)>,
     /// The number of open files of all sites of the worker.
     of_all_sites: Rc<Cell<usize>>,
     /// The number of changes of names when these files were looked up.
     changes: u64,
 }
 
-impl Files {
+impl OpenFiles {
     /// Creates the store of a site; `of_all_sites` counts the files of all of them.
     pub(crate) fn new(of_all_sites: &Rc<Cell<usize>>) -> Self {
         Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
@@ -168,7 +168,7 @@ impl Files {
 
     /// Returns the file at a path, if it was opened recently. The caller must check whether it has
     /// changed.
-    pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
+    pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<ServedFile>> {
         let (opened, served) = self.open.get(path)?;
         (now.duration_since(*opened) < LIFETIME).then(|| Rc::clone(served))
     }
@@ -197,7 +197,7 @@ impl Files {
     }
 
     /// Keeps a file for later requests.
-    pub(crate) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
+    pub(crate) fn put(&mut self, path: &[u8], served: &Rc<ServedFile>, now: Instant) {
         if self.of_all_sites.get() >= MAX_OPEN {
             self.expire(now);
         }
@@ -222,7 +222,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for OpenFiles {
     fn drop(&mut self) {
         self.forget_all();
     }
@@ -239,23 +239,24 @@ pub(crate) fn open(
     path: &[u8],
     disk_wait: DiskWait,
     checks: &mut WriterChecks,
-) -> Result<Found, Errno> {
+) -> Result<FoundEntry, Errno> {
     let (file, reached) = root.open_reached(path, disk_wait)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     match kind {
-        FileType::Directory => return Ok(Found::Folder(file, reached)),
+        FileType::Directory => return Ok(FoundEntry::Folder(file, reached)),
         FileType::RegularFile => {}
         // Reading a fifo, a device or a socket may never end.
         _ => return Err(Errno::NOENT),
     }
     // The cursor, at which such a file is read, has not moved yet.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
-        return Ok(Found::Unsized(file, reached));
+        return Ok(FoundEntry::Unsized(file, reached));
     }
     let checked = checks.check(stable_versions, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served = Served { reached, ..Served::new(file, checked, root.media_type(name)) };
+    let mut served =
+        ServedFile { reached, ..ServedFile::new(file, checked, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
             open_packed((root, stable_versions), path, coding, &served, disk_wait, checks)?
@@ -263,7 +264,7 @@ pub(crate) fn open(
             served.packed.push((coding, packed));
         }
     }
-    Ok(Found::File(Box::new(served)))
+    Ok(FoundEntry::File(Box::new(served)))
 }
 
 /// Opens the entry at a path without waiting for a disk or a writer.
@@ -276,7 +277,7 @@ pub(crate) fn open_at_once(
     stable_versions: &StableVersions,
     integrity: Integrity,
     path: &[u8],
-) -> Result<Found, Errno> {
+) -> Result<FoundEntry, Errno> {
     let mut checks = WriterChecks::new(integrity);
     match open((root, stable_versions), path, DiskWait::Never, &mut checks) {
         // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
@@ -291,10 +292,10 @@ fn open_packed(
     (root, stable_versions): (&Root, &StableVersions),
     path: &[u8],
     coding: Coding,
-    original: &Served,
+    original: &ServedFile,
     disk_wait: DiskWait,
     checks: &mut WriterChecks,
-) -> Result<Option<Served>, Errno> {
+) -> Result<Option<ServedFile>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
     let (file, reached) = match root.open_reached(&name, disk_wait) {
         Ok(opened) => opened,
@@ -319,7 +320,7 @@ fn open_packed(
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let packed = Served::new(file, checked, original.media_type.clone());
+    let packed = ServedFile::new(file, checked, original.media_type.clone());
     let is_current = packed.version.modified().0 >= original.version.modified().0;
     Ok((is_current && packed.len() > 0).then_some(packed))
 }

@@ -88,7 +88,7 @@ pub(crate) struct ListedFolder {
 }
 
 /// The folder and the requested listing.
-pub(crate) type Key = (FolderId, ListingRequest);
+pub(crate) type ListingKey = (FolderId, ListingRequest);
 
 /// What tells folders apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,7 +124,7 @@ pub(crate) struct PartialListing {
 /// The state of listings that all workers share.
 #[derive(Debug)]
 pub(crate) struct Listings {
-    pub(crate) batches: Batches<Key, ListingResult>,
+    pub(crate) batches: Batches<ListingKey, ListingResult>,
     /// The queue of folders with few entries, judged by their size.
     pub(crate) quick: Arc<DiskQueue>,
     /// The queue of all other folders.

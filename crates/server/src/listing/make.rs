@@ -17,7 +17,7 @@ use crate::auth::Right;
 use crate::changes::dav::describe::Describer;
 use crate::files::root::is_reserved;
 use crate::listing::jobs::{
-    FolderId, FolderSource, Key, ListTask, ListedFolder, ListingHead, ListingRequest,
+    FolderId, FolderSource, ListTask, ListedFolder, ListingHead, ListingKey, ListingRequest,
     ListingResult, MEMORY, PartialListing, StoreEntries, Text,
 };
 use crate::listing::pack::{Packer, longest_packed};
@@ -35,7 +35,7 @@ pub(crate) async fn list(
     site: Arc<Site>,
     client: ClientNet,
     task: ListTask,
-) -> io::Result<(ListingHead, Option<Pieces>)> {
+) -> io::Result<(ListingHead, Option<ListingPieces>)> {
     let ListTask { folder, what } = task;
     let (id, is_small) = match &folder {
         FolderSource::Disk(folder) => {
@@ -48,7 +48,7 @@ pub(crate) async fn list(
             (FolderId::Store(folder.id), folder.entries.len() <= FEW_ENTRIES)
         }
     };
-    let key: Key = (id, what);
+    let key: ListingKey = (id, what);
     let listings = &site.shared.listings;
     let queue = match (key.1.query.is_walk(), is_small) {
         (true, _) => &listings.walks,
@@ -64,13 +64,20 @@ pub(crate) async fn list(
     let (head, text) = answer.await.map_err(|_| Errno::AGAIN)??;
     let pieces = match text {
         Text::None => return Ok((head, None)),
-        Text::Shared(made) => Pieces::Shared { made, next: 0 },
+        Text::Shared(made) => ListingPieces::Shared { made, next: 0 },
         Text::Own(folder) => {
             let permit = Arc::clone(&listings.streams).try_acquire_owned();
             let _permit = permit.map_err(|_| Errno::AGAIN)?;
             let site = Arc::clone(&site);
             let packer = Some(Packer::new(folder.request.packing, false));
-            Pieces::Own(Box::new(Stream { site, client, folder, unsorted: None, packer, _permit }))
+            ListingPieces::Own(Box::new(ListingStream {
+                site,
+                client,
+                folder,
+                unsorted: None,
+                packer,
+                _permit,
+            }))
         }
     };
     if key.1.packing.is_chunked {
@@ -81,16 +88,16 @@ pub(crate) async fn list(
 
 /// The text of a listing while it is sent to one client.
 #[derive(Debug)]
-pub(crate) enum Pieces {
+pub(crate) enum ListingPieces {
     /// A text that several clients share.
     Shared { made: watch::Receiver<PartialListing>, next: usize },
     /// A text for this client only.
-    Own(Box<Stream>),
+    Own(Box<ListingStream>),
 }
 
 /// A listing that is made as its client reads it.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct ListingStream {
     site: Arc<Site>,
     client: ClientNet,
     folder: Arc<ListedFolder>,
@@ -101,15 +108,15 @@ pub(crate) struct Stream {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Pieces {
+impl ListingPieces {
     /// Waits until all pieces are in memory, so that their length is known: a client that takes no
     /// chunks must not take a part for the whole.
     async fn gather(mut self, mut held: Reservation) -> io::Result<Self> {
         let (mut pieces, mut len) = (Vec::new(), 0);
         while let Some(piece) = self.next().await? {
             let piece: Arc<[u8]> = match piece {
-                Piece::Own(bytes) => bytes.into(),
-                Piece::Shared(bytes) => bytes,
+                ListingPiece::Own(bytes) => bytes.into(),
+                ListingPiece::Shared(bytes) => bytes,
             };
             len += piece.len() as u64;
             if !held.resize(len) {
@@ -133,16 +140,16 @@ impl Pieces {
     /// # Errors
     ///
     /// If the listing cannot be made to its end.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<ListingPiece>> {
         match self {
-            Self::Own(stream) => Ok(stream.next().await?.map(Piece::Own)),
+            Self::Own(stream) => Ok(stream.next().await?.map(ListingPiece::Own)),
             Self::Shared { made, next } => {
                 let index = *next;
                 let is_there = |made: &PartialListing| made.pieces.len() > index || made.is_whole;
                 // The thread that makes it has given up.
                 let made = made.wait_for(is_there).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
                 *next += 1;
-                Ok(made.pieces.get(index).map(|piece| Piece::Shared(Arc::clone(piece))))
+                Ok(made.pieces.get(index).map(|piece| ListingPiece::Shared(Arc::clone(piece))))
             }
         }
     }
@@ -150,21 +157,21 @@ impl Pieces {
 
 /// A piece of a listing as it is sent; many clients share the same memory.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum ListingPiece {
     Own(Vec<u8>),
     Shared(Arc<[u8]>),
 }
 
-impl From<Piece> for Memory {
-    fn from(piece: Piece) -> Self {
+impl From<ListingPiece> for Memory {
+    fn from(piece: ListingPiece) -> Self {
         match piece {
-            Piece::Own(bytes) => bytes.into(),
-            Piece::Shared(bytes) => bytes.into(),
+            ListingPiece::Own(bytes) => bytes.into(),
+            ListingPiece::Shared(bytes) => bytes.into(),
         }
     }
 }
 
-impl Stream {
+impl ListingStream {
     /// Returns the next piece, which a helper thread makes.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let lost = || io::Error::from(Errno::AGAIN);
@@ -196,7 +203,7 @@ impl Stream {
 }
 
 /// Makes a listing on a helper thread for all requests that wait for it by now.
-fn make(site: &Site, client: ClientNet, key: &Key, folder: ListedFolder) {
+fn make(site: &Site, client: ClientNet, key: &ListingKey, folder: ListedFolder) {
     let waiters = site.shared.listings.batches.begin(key);
     if waiters.is_empty() {
         return;

@@ -6,13 +6,13 @@
 
 use std::time::{Instant, SystemTime};
 
-use crate::connection::outcome::{Failure, SendOutcome};
+use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
 use crate::routing::context::RequestContext;
 use crate::server::settings::ServerEvent;
 use crate::server::worker::Worker;
-use crate::uploads::Received;
+use crate::uploads::ReceivedUpload;
 use underpass_observe::access_log::{AccessEntry, Secured};
 use underpass_observe::transfers::{TransferFacts, without_token};
 use underpass_protocol::request::Request;
@@ -74,18 +74,18 @@ pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
 pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
     let mut entry = begin_unreadable(worker, peer, bytes);
     entry.status = 408;
-    entry.failure = Some(Failure::Stalled.label());
+    entry.failure = Some(SendFailure::Stalled.label());
     entry.started = SystemTime::now();
     peer.write_name(&mut entry.peer);
     let metrics = worker.shared.metrics.worker(worker.index);
     metrics.request(entry.status, entry.duration);
-    metrics.failed(Failure::Stalled.label());
+    metrics.failed(SendFailure::Stalled.label());
     write(worker, &entry);
     recycle(worker, entry);
 }
 
 /// Notes how the body of a request was received.
-pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Received) {
+pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &ReceivedUpload) {
     entry.received = received.report.bytes();
     entry.record(&received.report);
     if let Some(broken) = &received.broken {

@@ -17,7 +17,7 @@ use crate::server::shared::Shared;
 use crate::server::sites::local::Selection;
 use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
-use crate::uploads::Received;
+use crate::uploads::ReceivedUpload;
 use underpass_protocol::request::Request;
 use underpass_protocol::request::target::Target;
 
@@ -40,7 +40,7 @@ pub(crate) struct RequestContext<'a> {
     /// The bytes that were read from the connection after the head.
     pub(crate) ahead: Cell<Vec<u8>>,
     /// The result of receiving the request's body, if a handler did so.
-    pub(crate) received: Cell<Option<Received>>,
+    pub(crate) received: Cell<Option<ReceivedUpload>>,
 }
 
 impl<'a> RequestContext<'a> {

@@ -11,8 +11,8 @@ use underpass_observe::access_log::BodyPart;
 use crate::archive;
 use crate::archive::layouts::FolderLayout;
 use crate::connection::peer::Peer;
-use crate::files::open_files::{ResidentSince, Served};
-use crate::listing::make::Pieces;
+use crate::files::open_files::{ResidentSince, ServedFile};
+use crate::listing::make::ListingPieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
 use crate::server::settings::SiteSettings;
@@ -88,7 +88,7 @@ pub(crate) enum Body {
     /// Pieces that helper threads make.
     Stream {
         /// The pieces.
-        pieces: Pieces,
+        pieces: ListingPieces,
         /// Whether they are chunks; otherwise their length is known.
         is_chunked: bool,
     },
@@ -98,7 +98,7 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct ArchiveBody {
     /// The parts, each with the bytes before it.
-    pub(crate) parts: Vec<(Vec<u8>, archive::Body)>,
+    pub(crate) parts: Vec<(Vec<u8>, archive::ArchiveRange)>,
     /// The bytes after the last part.
     pub(crate) closing: Vec<u8>,
     /// The layout of the archive, which counts as memory while the parts are sent.
@@ -127,7 +127,7 @@ pub(crate) struct FileBody {
 }
 
 impl FileBody {
-    pub(crate) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
+    pub(crate) fn new(served: &ServedFile, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
         let resident_since = served.resident_since.clone();
         let is_stable = served.is_stable;

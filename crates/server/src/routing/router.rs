@@ -9,7 +9,7 @@ use crate::changes::respond as changes;
 use crate::files::file;
 use crate::files::folder;
 use crate::files::links;
-use crate::files::lookup::{Resource, find};
+use crate::files::lookup::{ServedEntry, find};
 use crate::files::open_files::is_missing;
 use crate::files::root::is_reserved;
 use crate::listing::store;
@@ -193,27 +193,27 @@ fn is_hidden(ctx: &RequestContext<'_>, target: &Target<'_>, is_folder: bool) -> 
 async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if let Some(name) = ctx.site().root.only(&target.path) {
         return match find(ctx, name).await {
-            Ok(Resource::File(served)) => file::respond(ctx, target, name, served).await,
+            Ok(ServedEntry::File(served)) => file::respond(ctx, target, name, served).await,
             Ok(_) => ctx.error(404, ""),
             Err(errno) => ctx.refused(errno),
         };
     }
     match find(ctx, &target.path).await {
-        Ok(Resource::File(_) | Resource::Unsized(_)) if target.is_folder => {
+        Ok(ServedEntry::File(_) | ServedEntry::Unsized(_)) if target.is_folder => {
             missing(ctx, target).await
         }
-        Ok(Resource::File(served)) => file::respond(ctx, target, &target.path, served).await,
-        Ok(Resource::Unsized(_)) if target.query.has("hash") => {
+        Ok(ServedEntry::File(served)) => file::respond(ctx, target, &target.path, served).await,
+        Ok(ServedEntry::Unsized(_)) if target.query.has("hash") => {
             ctx.error(404, "this file is made when it is read, and has no digest")
         }
-        Ok(Resource::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
-        Ok(Resource::Folder(_)) if !target.is_folder => slash(ctx, target),
-        Ok(Resource::Folder(_))
+        Ok(ServedEntry::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
+        Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(ServedEntry::Folder(_))
             if folder::is_page(ctx.settings(), &target.path) && !target.query.has("archive") =>
         {
             index(ctx, target).await
         }
-        Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        Ok(ServedEntry::Folder(opened)) => folder::respond(ctx, target, opened).await,
         Err(errno) if is_missing(errno) => missing(ctx, target).await,
         Err(errno) => ctx.refused(errno),
     }
@@ -223,7 +223,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// it needs the rights that a GET needs, and pages of other sites may send it as they may link here.
 async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let folder = match find(ctx, &target.path).await {
-        Ok(Resource::Folder(folder)) => folder,
+        Ok(ServedEntry::Folder(folder)) => folder,
         Ok(_) => return ctx.error(404, ""),
         Err(errno) => return ctx.refused(errno),
     };
@@ -243,8 +243,8 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         return access::denied(ctx);
     }
     match find(ctx, &target.path).await {
-        Ok(Resource::Folder(_)) if !target.is_folder => slash(ctx, target),
-        Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(ServedEntry::Folder(opened)) => folder::respond(ctx, target, opened).await,
         _ => access::denied(ctx),
     }
 }
@@ -256,7 +256,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         path => [path, b"/", INDEX].concat(),
     };
     match find(ctx, &index).await {
-        Ok(Resource::File(served)) => file::respond(ctx, target, &index, served).await,
+        Ok(ServedEntry::File(served)) => file::respond(ctx, target, &index, served).await,
         _ => ctx.error(404, ""),
     }
 }
@@ -264,7 +264,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// Answers for a missing path: with the application's page if there is one, otherwise with 404.
 async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if ctx.settings().renders_spa
-        && let Ok(Resource::File(served)) = find(ctx, INDEX).await
+        && let Ok(ServedEntry::File(served)) = find(ctx, INDEX).await
     {
         return file::respond(ctx, target, INDEX, served).await;
     }

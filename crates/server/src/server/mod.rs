@@ -17,7 +17,8 @@ pub use credentials::Credentials;
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
 pub use settings::{
-    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, Settings, SiteSettings, Summary,
+    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, ServerSummary, Settings,
+    SiteSettings,
 };
 pub use sites::published::SiteControl;
 pub use underpass_protocol::request::host_map::{BadHost, HostPattern};

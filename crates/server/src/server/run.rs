@@ -11,7 +11,7 @@ use crate::server::control::{Control, Phase};
 use crate::server::listen::kind::ListenerKind;
 use crate::server::listen::{self, Listener};
 use crate::server::serve;
-use crate::server::settings::{Address, ServeError, ServerEvent, Settings, Summary};
+use crate::server::settings::{Address, ServeError, ServerEvent, ServerSummary, Settings};
 use crate::server::shared::Shared;
 use crate::server::sites::published::{Published, SiteControl};
 use crate::uploads;
@@ -100,7 +100,7 @@ impl Server {
         control: Control,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
         on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
-    ) -> Result<Summary, ServeError> {
+    ) -> Result<ServerSummary, ServeError> {
         let fail = |action| move |source| ServeError::Io { action, source };
         underpass_sys::prepare_allocator();
         self.shared.listen_to(log, on_event);
@@ -132,7 +132,7 @@ impl Server {
         }
         shared.report(ServerEvent::Drained { left });
         let (requests, bytes) = shared.metrics.totals();
-        Ok(Summary { requests, bytes, cut_off: left })
+        Ok(ServerSummary { requests, bytes, cut_off: left })
     }
 }
 

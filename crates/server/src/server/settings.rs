@@ -172,7 +172,7 @@ pub enum SitesError {
 
 /// The totals of a server that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ServerSummary {
     /// The number of requests answered.
     pub requests: u64,
     /// The number of bytes sent, with the heads of responses.

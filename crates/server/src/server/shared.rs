@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     /// Takes a line of the access log.
     log: OnceLock<Log>,
     /// Receives the entry of each response, if there is an observer.
-    pub(crate) observer: OnceLock<Observer>,
+    pub(crate) observer: OnceLock<ResponseObserver>,
     on_event: OnceLock<EventHandler>,
     started: Instant,
     /// The time of the last report that connections cannot be accepted, in seconds since the start.
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
 type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// A function that takes the entries of responses.
-type Observer = Box<dyn Fn(&AccessEntry) + Send + Sync>;
+type ResponseObserver = Box<dyn Fn(&AccessEntry) + Send + Sync>;
 
 /// A function that is called with events of the server.
 type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;

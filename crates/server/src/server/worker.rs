@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use underpass_engine::{Capabilities, PipePool};
 
 use crate::connection::peer::{Activity, Peer};
-use crate::files::open_files::Files;
+use crate::files::open_files::OpenFiles;
 use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
 use crate::server::limits::turn_queue::TurnQueue;
@@ -107,7 +107,7 @@ impl Worker {
 
     /// Closes all open files.
     pub(crate) fn forget_files(&self) {
-        self.sites.borrow().for_each_files(Files::forget_all);
+        self.sites.borrow().for_each_files(OpenFiles::forget_all);
     }
 
     /// Adds a connection; returns its number.

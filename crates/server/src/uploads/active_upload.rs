@@ -17,12 +17,12 @@ use crate::server::settings::{Changes, MinFree};
 use crate::server::sites::site::Site;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
-use crate::uploads::received::{BodyState, IncompleteBody, Received};
+use crate::uploads::received::{BodyState, IncompleteBody, ReceivedUpload};
 use crate::uploads::refusal;
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
-use crate::uploads::state::slots::Slot;
+use crate::uploads::state::slots::UploadSlot;
 use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::{BodyLength, Method, Request};
 use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError, ReceiveOptions};
@@ -34,7 +34,7 @@ pub(crate) struct ActiveUpload<'a> {
     pub(crate) site: &'a Site,
     pub(crate) params: &'a UploadRequest,
     pub(crate) request: Request<'a, 'a>,
-    pub(crate) slot: &'a Slot,
+    pub(crate) slot: &'a UploadSlot,
     incoming: Incoming<'a, Arc<OwnedFd>>,
     /// The framing of the body; `None` without a body.
     framing: Option<BodyFraming>,
@@ -55,7 +55,7 @@ impl<'a> ActiveUpload<'a> {
         site: &'a Site,
         params: &'a UploadRequest,
         request: Request<'a, 'a>,
-        slot: &'a Slot,
+        slot: &'a UploadSlot,
         incoming: Incoming<'a, Arc<OwnedFd>>,
         facts: TransferFacts,
     ) -> Self {
@@ -82,20 +82,20 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Checks that a file of this size is allowed.
-    pub(crate) fn check_size(&self, len: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_size(&self, len: u64) -> Result<(), UploadRefusal> {
         let changes = &self.site.settings.changes;
         match changes.limit {
             // The draft's section 4.1.4 requires the limits here.
             Some(limit) if len > limit => {
                 let limits = refusal::limits(changes);
-                Err(Refusal::too_long(Some(limit)).with("Upload-Limit", limits))
+                Err(UploadRefusal::too_long(Some(limit)).with("Upload-Limit", limits))
             }
             _ => Ok(()),
         }
     }
 
     /// Checks that the body can be stored as it is, without a coding to be undone first.
-    pub(crate) fn check_representation(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_representation(&self) -> Result<(), UploadRefusal> {
         let codings = self
             .request
             .fields("content-encoding")
@@ -103,7 +103,7 @@ impl<'a> ActiveUpload<'a> {
         if codings.into_iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
             // RFC 9110 15.5.16, with the accepted codings (12.5.3).
             let detail = "files are stored as they are sent: send it without a Content-Encoding";
-            return Err(Refusal::new(415, detail).with("Accept-Encoding", "identity"));
+            return Err(UploadRefusal::new(415, detail).with("Accept-Encoding", "identity"));
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Waits for the first byte of the body.
-    pub(crate) fn first_byte(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn first_byte(&mut self) -> Result<(), UploadRefusal> {
         if !self.incoming.is_ahead_empty() {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Notes why the body is not whole, and returns the refusal.
-    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
+    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> UploadRefusal {
         self.state = BodyState::IncompleteBody;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.stopped() {
@@ -192,8 +192,8 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Checks that there is room for this many more bytes.
-    pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), Refusal> {
-        if has_room(self.site, &target.folder, len) { Ok(()) } else { Err(Refusal::full()) }
+    pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), UploadRefusal> {
+        if has_room(self.site, &target.folder, len) { Ok(()) } else { Err(UploadRefusal::full()) }
     }
 
     /// Reserves space up to `end`, of which the bytes from `from` on are still to come, for as long
@@ -204,7 +204,7 @@ impl<'a> ActiveUpload<'a> {
         new_file: &AtomicFile,
         from: u64,
         end: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), UploadRefusal> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
         let _alone =
@@ -236,7 +236,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Finds the destination of the file, if the request may change it.
-    pub(crate) fn target(&self) -> Result<UploadTarget, Refusal> {
+    pub(crate) fn target(&self) -> Result<UploadTarget, UploadRefusal> {
         let (root, changes) = (&self.site.root, &self.site.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
@@ -246,7 +246,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
-    pub(crate) fn send_continue(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn send_continue(&mut self) -> Result<(), UploadRefusal> {
         let waits = self.request.expects_continue() && self.framing.is_some();
         if waits && self.incoming.is_ahead_empty() {
             self.send_interim(interim::CONTINUE)?;
@@ -255,7 +255,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Sends an interim response.
-    pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<(), UploadRefusal> {
         let timeout = self.site.shared.settings.timeout;
         self.interim += bytes.len() as u64;
         let session = self.incoming.session().map(|session| &**session);
@@ -269,7 +269,7 @@ impl<'a> ActiveUpload<'a> {
         file: &File,
         at: u64,
         limit: Option<u64>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, UploadRefusal> {
         let Some(framing) = self.framing else { return Ok(0) };
         let (settings, of_server) = (&self.site.settings, &self.site.shared.settings);
         // For a known length the space was checked and is reserved.
@@ -318,9 +318,9 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Returns the unused bytes of the connection, and how the body was received.
-    pub(crate) fn end(self) -> (Vec<u8>, Received) {
+    pub(crate) fn end(self) -> (Vec<u8>, ReceivedUpload) {
         let Self { state: body, report, interim, broken, incoming, .. } = self;
-        (incoming.into_ahead(), Received { body, report, interim, broken })
+        (incoming.into_ahead(), ReceivedUpload { body, report, interim, broken })
     }
 
     /// Returns the report of the bytes moved so far.

@@ -18,7 +18,7 @@ mod verify;
 
 pub(crate) use interim::{CONTINUE, write as write_interim};
 pub(crate) use parts::stale_uploads::watch as watch_stale_uploads;
-pub(crate) use received::{BodyState, Received};
+pub(crate) use received::{BodyState, ReceivedUpload};
 pub(crate) use refusal::limits;
 pub(crate) use respond::{respond, tick};
 pub(crate) use state::Uploads;

@@ -6,10 +6,10 @@ use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::{patch, put, range, resumable};
-use crate::uploads::received::Received;
-use crate::uploads::refusal::{self, Refusal};
+use crate::uploads::received::ReceivedUpload;
+use crate::uploads::refusal::{self, UploadRefusal};
 use crate::uploads::request::UploadRequest;
-use crate::uploads::state::slots::Slot;
+use crate::uploads::state::slots::UploadSlot;
 use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{ContentRange, UploadFields};
@@ -18,11 +18,11 @@ use underpass_transport::tls::Session;
 
 /// The result of an upload.
 #[derive(Debug)]
-pub(crate) struct UploadOutcome {
+pub(crate) struct ReceiveOutcome {
     pub(crate) response: Response,
     /// The bytes that were read from the connection and not used.
     pub(crate) ahead: Vec<u8>,
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedUpload,
 }
 
 /// The input of an upload's thread.
@@ -32,7 +32,7 @@ pub(crate) struct UploadJob {
     pub(crate) site: Arc<Site>,
     /// The number of the worker whose counters it uses.
     pub(crate) worker: usize,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Arc<UploadSlot>,
     /// The TLS session of the connection.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) ahead: Vec<u8>,
@@ -41,7 +41,7 @@ pub(crate) struct UploadJob {
 
 impl UploadJob {
     /// Receives the upload and answers it.
-    pub(crate) fn run(self) -> UploadOutcome {
+    pub(crate) fn run(self) -> ReceiveOutcome {
         let Self { upload: params, site, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = params.request.request(&mut storage);
@@ -62,12 +62,12 @@ impl UploadJob {
         }
         site.shared.metrics.worker(worker).received(upload.report());
         let (ahead, received) = upload.end();
-        UploadOutcome { response, ahead, received }
+        ReceiveOutcome { response, ahead, received }
     }
 }
 
 /// Answers the request by its method and the fields about its body.
-fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     upload.check_representation()?;
     upload.offer()?;
     upload.check_size(upload.expected().unwrap_or(0))?;
@@ -82,15 +82,15 @@ fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
     }
 }
 
-fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
-    let range =
-        ContentRange::of(&upload.request).map_err(|fault| Refusal::new(400, fault.to_string()))?;
+fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+    let range = ContentRange::of(&upload.request)
+        .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
     match (UploadFields::of(&upload.request).complete, range) {
         (None, None) => put::put(upload),
         (None, Some(range)) => range::put(upload, range),
         (Some(is_complete), None) => resumable::create(upload, is_complete),
         (Some(_), Some(_)) => {
-            Err(Refusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
+            Err(UploadRefusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
         }
     }
 }

@@ -4,7 +4,7 @@ use underpass_engine::Report;
 
 /// The result of receiving a request's body.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedUpload {
     /// The part of the body that was read.
     pub(crate) body: BodyState,
     /// The report of the moved bytes.
@@ -37,7 +37,7 @@ pub(crate) struct IncompleteBody {
     pub(crate) is_cut_off: bool,
 }
 
-impl Received {
+impl ReceivedUpload {
     /// Creates a value for a body in this state of which nothing was received.
     pub(crate) fn nothing(body: BodyState) -> Self {
         Self { body, report: Report::default(), interim: 0, broken: None }

@@ -10,15 +10,15 @@ use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
 use crate::uploads::received::IncompleteBody;
-use crate::uploads::state::locks::LockError;
-use crate::uploads::state::slots::Stop;
+use crate::uploads::state::locks::UploadLockError;
+use crate::uploads::state::slots::AbortReason;
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::upload::{Problem, UploadLimits};
 use underpass_transport::incoming::ReceiveError;
 
 /// The reason why an upload is refused or aborted.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct UploadRefusal {
     status: u16,
     detail: Cow<'static, str>,
     /// The problem type, for programs.
@@ -26,7 +26,7 @@ pub(crate) struct Refusal {
     fields: Vec<(&'static str, String)>,
 }
 
-impl Refusal {
+impl UploadRefusal {
     /// Creates a refusal with this status and one sentence for people.
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, detail: detail.into(), problem: None, fields: Vec::new() }
@@ -73,7 +73,7 @@ impl Refusal {
     }
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for UploadRefusal {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOSPC | Errno::DQUOT => Self::full(),
@@ -96,43 +96,43 @@ impl From<Errno> for Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for UploadRefusal {
     fn from(error: io::Error) -> Self {
         Errno::from_io_error(&error).map_or_else(|| Self::new(500, ""), Self::from)
     }
 }
 
-impl From<LockError> for Refusal {
-    fn from(error: LockError) -> Self {
+impl From<UploadLockError> for UploadRefusal {
+    fn from(error: UploadLockError) -> Self {
         match error {
-            LockError::Kept => {
+            UploadLockError::Kept => {
                 let detail = "another request is about to end this upload";
                 Self::new(503, detail).with("Retry-After", RETRY_SOON)
             }
-            LockError::Io(error) => error.into(),
+            UploadLockError::Io(error) => error.into(),
         }
     }
 }
 
 impl IncompleteBody {
     /// Returns the description of a failure for the log, and the refusal for the client.
-    pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
+    pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, UploadRefusal) {
         let outcome = |label| Self { label, reason: None, is_cut_off: false };
         let cut_off = |label| Self { is_cut_off: true, ..outcome(label) };
         match error {
             ReceiveError::Cut | ReceiveError::Ended => {
-                (cut_off("reset"), Refusal::new(400, "the body ended too early"))
+                (cut_off("reset"), UploadRefusal::new(400, "the body ended too early"))
             }
             ReceiveError::Stalled | ReceiveError::Late => {
-                (cut_off("timeout"), Refusal::new(408, "nothing came for too long"))
+                (cut_off("timeout"), UploadRefusal::new(408, "nothing came for too long"))
             }
             ReceiveError::Chunk(fault) => {
-                (outcome("malformed"), Refusal::new(400, fault.to_string()))
+                (outcome("malformed"), UploadRefusal::new(400, fault.to_string()))
             }
-            ReceiveError::TooLong => (outcome(TOO_LONG), Refusal::too_long(limit)),
+            ReceiveError::TooLong => (outcome(TOO_LONG), UploadRefusal::too_long(limit)),
             ReceiveError::Cancelled => {
                 let detail = "another request goes on with this upload";
-                (cut_off("superseded"), Refusal::new(409, detail))
+                (cut_off("superseded"), UploadRefusal::new(409, detail))
             }
             ReceiveError::Io(source) => Self::of_system(source, error),
             ReceiveError::Engine(engine) => match &**engine {
@@ -143,25 +143,25 @@ impl IncompleteBody {
     }
 
     /// Returns the same for a body that the server itself has ended.
-    pub(crate) fn stopped(stop: Stop, site: &Site) -> (Self, Refusal) {
+    pub(crate) fn stopped(stop: AbortReason, site: &Site) -> (Self, UploadRefusal) {
         let broken = |label, is_cut_off| Self { label, reason: None, is_cut_off };
         match stop {
-            Stop::TooSlow => {
+            AbortReason::TooSlow => {
                 let rate = site.settings.changes.min_rate;
                 let window = site.shared.settings.timeout.as_secs();
                 let detail = format!("fewer than {rate} bytes a second came in {window} seconds");
-                (broken("too_slow", true), Refusal::new(408, detail))
+                (broken("too_slow", true), UploadRefusal::new(408, detail))
             }
-            Stop::Full => (broken("full", false), Refusal::full()),
+            AbortReason::Full => (broken("full", false), UploadRefusal::full()),
         }
     }
 
     /// Returns the same for an error of the system, either of the connection or of the file.
-    fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
+    fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, UploadRefusal) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
             let broken = Self { label: "reset", reason: None, is_cut_off: true };
-            return (broken, Refusal::new(400, "the connection broke off"));
+            return (broken, UploadRefusal::new(400, "the connection broke off"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
         let reason = Some(error.to_string());

@@ -15,8 +15,8 @@ use crate::routing::response::Response;
 use crate::server::shared::Shared;
 use crate::server::sites::published::Sites;
 use crate::uploads::parts::stale_uploads;
-use crate::uploads::receive::{UploadJob, UploadOutcome};
-use crate::uploads::received::{BodyState, Received};
+use crate::uploads::receive::{ReceiveOutcome, UploadJob};
+use crate::uploads::received::{BodyState, ReceivedUpload};
 use crate::uploads::refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::SlotGuard;
@@ -50,7 +50,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     };
     ctx.peer.set_activity(Activity::Receiving, ctx.started);
     let refused = |response: Response, body| {
-        ctx.received.set(Some(Received::nothing(body)));
+        ctx.received.set(Some(ReceivedUpload::nothing(body)));
         response
     };
     let socket = match ctx.peer.socket.as_fd().try_clone_to_owned() {
@@ -83,7 +83,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         return refused(refusal::too_many(), BodyState::IncompleteBody);
     }
     match outcome.await {
-        Ok(UploadOutcome { response, ahead, received }) => {
+        Ok(ReceiveOutcome { response, ahead, received }) => {
             ctx.ahead.set(ahead);
             ctx.received.set(Some(received));
             response

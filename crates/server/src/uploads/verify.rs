@@ -7,22 +7,22 @@ use underpass_engine::Version;
 
 use crate::digest::{ComputeError, Digest, Offer, OfferError};
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 
 impl ActiveUpload<'_> {
     /// Returns the digests in the request, of its file and of its own body.
-    pub(crate) fn offer(&self) -> Result<Offer, Refusal> {
+    pub(crate) fn offer(&self) -> Result<Offer, UploadRefusal> {
         let (whole, content) =
             (self.request.fields("repr-digest"), self.request.fields("content-digest"));
         // The client wants certainty, so a digest that cannot be parsed must not be ignored.
-        Offer::parse(whole, content).map_err(|fault| Refusal::new(400, fault.to_string()))
+        Offer::parse(whole, content).map_err(|fault| UploadRefusal::new(400, fault.to_string()))
     }
 
     /// Compares a complete file, and the bytes that this request has brought, with the digests in
     /// the request. The returned digests are to be [remembered](Self::remember).
     ///
     /// The file is read for that, from the page cache, which it has just entered.
-    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>, Refusal> {
+    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>, UploadRefusal> {
         let offer = self.offer()?;
         if offer.is_empty() {
             return Ok(Vec::new());
@@ -38,7 +38,7 @@ impl ActiveUpload<'_> {
         match checked {
             Ok(checked) => Ok(checked.whole),
             Err(OfferError::ComputeError(ComputeError::Io(error))) => Err(error.into()),
-            Err(error) => Err(Refusal::new(400, error.to_string())),
+            Err(error) => Err(UploadRefusal::new(400, error.to_string())),
         }
     }
 

@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use underpass_engine::{Integrity, Mechanism, Options, Report, Sink, Transfer};
-use underpass_server::archive::{ArchiveError, Body, Layout};
+use underpass_server::archive::{ArchiveError, ArchiveRange, Layout};
 
 use crate::rig::{awkward, folder, layout_of, noise, open_below, opened, read};
 
 /// Sends a range, and gives what was received and by which ways.
-fn sent(mut body: Body, options: impl Fn() -> Options<'static>) -> (Vec<u8>, Report) {
+fn sent(mut body: ArchiveRange, options: impl Fn() -> Options<'static>) -> (Vec<u8>, Report) {
     let (near, mut far) = UnixStream::pair().unwrap();
     let receiver = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -42,7 +42,7 @@ fn every_large_file_goes_by_sendfile_and_every_range_is_the_archives() {
     let layout = Arc::new(layout_of(root.path()));
     let folder = Arc::new(opened(root.path()));
     let whole = read(&layout, &folder, 0..layout.len());
-    let body = |range| Body::new(Arc::clone(&layout), Arc::clone(&folder), range);
+    let body = |range| ArchiveRange::new(Arc::clone(&layout), Arc::clone(&folder), range);
     let (bytes, report) = sent(body(0..layout.len()), Options::default);
     assert!(bytes == whole);
     assert_eq!(report.bytes(), layout.len());
@@ -63,18 +63,18 @@ fn without_the_shortcut_for_small_files_each_byte_of_a_file_goes_by_sendfile() {
     }
     let layout = Arc::new(layout_of(root.path()));
     let len = layout.len();
-    let body = Body::new(layout, Arc::new(opened(root.path())), 0..len);
+    let body = ArchiveRange::new(layout, Arc::new(opened(root.path())), 0..len);
     let (_, report) = sent(body, || Options::default().small(0));
     assert_eq!(by(&report, Mechanism::Sendfile), 100_001);
 }
 
 /// A body of many small files.
-fn many(root: &std::path::Path, count: usize) -> (Arc<Layout>, Body) {
+fn many(root: &std::path::Path, count: usize) -> (Arc<Layout>, ArchiveRange) {
     for index in 0..count {
         fs::write(root.join(format!("{index:04}")), "some bytes").unwrap();
     }
     let layout = Arc::new(layout_of(root));
-    let body = Body::new(Arc::clone(&layout), Arc::new(opened(root)), 0..layout.len());
+    let body = ArchiveRange::new(Arc::clone(&layout), Arc::new(opened(root)), 0..layout.len());
     (layout, body)
 }
 
@@ -84,12 +84,12 @@ fn a_chain_holds_few_files_however_many_there_are() {
     let (layout, mut body) = many(root.path(), 500);
     let (mut chains, mut bytes) = (0, 0);
     while let Some(chain) = body.next_chain().unwrap() {
-        assert!((1..=Body::MAX_FILES).contains(&open_below(root.path())));
+        assert!((1..=ArchiveRange::MAX_FILES).contains(&open_below(root.path())));
         chains += 1;
         bytes += chain.len().unwrap();
         assert_eq!(bytes + body.remaining(), layout.len());
     }
-    assert_eq!((chains, bytes), (500_usize.div_ceil(Body::MAX_FILES), layout.len()));
+    assert_eq!((chains, bytes), (500_usize.div_ceil(ArchiveRange::MAX_FILES), layout.len()));
 }
 
 #[test]

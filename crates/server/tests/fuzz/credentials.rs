@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
-use underpass_server::auth::{Access, Right, Verdict};
+use underpass_server::auth::{Access, AccessDecision, Right};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[
@@ -25,24 +25,24 @@ pub(crate) fn check(data: &[u8]) {
     let access = access();
     for right in [Right::Read, Right::Write] {
         match access.check(field, path, right) {
-            Verdict::Allowed { user } => {
+            AccessDecision::Allowed { user } => {
                 assert!(access.can(user.as_deref(), path, right));
                 if let Some(user) = user {
                     assert_is_of(&user, field.unwrap());
                 }
             }
-            Verdict::Partial { user } => {
+            AccessDecision::Partial { user } => {
                 // What is beneath may be read, and the path itself may not.
                 assert!(!access.can(user.as_deref(), path, right));
                 if let Some(user) = user {
                     assert_is_of(&user, field.unwrap());
                 }
             }
-            Verdict::Forbidden => {
+            AccessDecision::Forbidden => {
                 let known = USERS.iter().filter(|(name, _)| is_of(name, field.unwrap()));
                 assert_eq!(known.count(), 1, "it is known who asks");
             }
-            Verdict::Challenge | Verdict::Wrong => {
+            AccessDecision::Challenge | AccessDecision::Wrong => {
                 assert!(field.is_some() || !access.can(None, path, right));
             }
             verdict => panic!("no password here is a hash: {verdict:?}"),

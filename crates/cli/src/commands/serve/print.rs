@@ -9,7 +9,7 @@ use qrcode::render::unicode::Dense1x2;
 use rustix::system::uname;
 use underpass_engine::Mechanism;
 use underpass_sandbox::Confinement;
-use underpass_server::server::{ServerEvent, Summary};
+use underpass_server::server::{ServerEvent, ServerSummary};
 
 use super::certificate::Certificate;
 use super::sockets::Reachable;
@@ -162,7 +162,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
 }
 
 /// Prints what a server did.
-pub(crate) fn ended(summary: &Summary, time: Duration) {
+pub(crate) fn ended(summary: &ServerSummary, time: Duration) {
     let requests = counted(summary.requests, "request", "requests");
     let bytes = BinaryBytes(summary.bytes);
     let cut_off = match summary.cut_off {

@@ -9,7 +9,7 @@ use underpass_dav::locks::{Lock, Reach, Submitted, parent};
 use crate::auth::Right;
 use crate::changes::dav::describe::{link, locks};
 use crate::changes::dav::propfind::rule;
-use crate::files::lookup::{Resource, find, find_current};
+use crate::files::lookup::{ServedEntry, find, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -69,7 +69,7 @@ fn path_of(ctx: &RequestContext<'_>, own: &Target<'_>, resource: Option<&str>) -
 
 async fn etag(ctx: &RequestContext<'_>, path: &[u8]) -> Option<String> {
     match find_current(ctx, path).await {
-        Ok(Resource::File(served)) => Some(served.etag.clone()),
+        Ok(ServedEntry::File(served)) => Some(served.etag.clone()),
         _ => None,
     }
 }

@@ -16,8 +16,8 @@ use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked};
 use crate::changes::dav::propfind::{rule, xml};
-use crate::changes::refusal::Refusal;
-use crate::files::lookup::{Resource, find};
+use crate::changes::refusal::ChangeRefusal;
+use crate::files::lookup::{ServedEntry, find};
 use crate::files::open_files::is_missing;
 use crate::files::root::sync_folder;
 use crate::routing::context::RequestContext;
@@ -75,7 +75,7 @@ async fn create(
         return Err(ctx.error(403, "names like this are hidden here"));
     }
     let (is_new, is_folder) = match find(ctx, path).await {
-        Ok(Resource::Folder(_)) => (false, true),
+        Ok(ServedEntry::Folder(_)) => (false, true),
         Ok(_) => (false, false),
         Err(errno) if is_missing(errno) => (true, false),
         Err(errno) => return Err(ctx.refused(errno)),
@@ -132,10 +132,10 @@ fn lock(
 }
 
 /// Makes an empty file, unless there is one by now.
-async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), Refusal> {
+async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), ChangeRefusal> {
     let (helper, path) = (Arc::clone(site), path.to_vec());
     let made = spawn_blocking(move || {
-        let parent = helper.root.parent_of(&path).map_err(Refusal::at_target)?;
+        let parent = helper.root.parent_of(&path).map_err(ChangeRefusal::at_target)?;
         let (folder, name) = parent.ok_or(Errno::ISDIR)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let created = openat(&folder, name, flags, Mode::from_raw_mode(0o666));
@@ -143,7 +143,7 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), Refusal> {
         match created {
             Ok(_) if helper.settings.changes.sync => Ok(sync_folder(&folder)?),
             Ok(_) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(Refusal::at_target(errno)),
+            Err(errno) => Err(ChangeRefusal::at_target(errno)),
         }
     });
     made.await.unwrap_or_else(|_| Err(Errno::IO.into()))

@@ -12,7 +12,7 @@ use crate::auth::access;
 use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::describe::{Describer, link};
 use crate::files::folder;
-use crate::files::lookup::{Resource, find};
+use crate::files::lookup::{ServedEntry, find};
 use crate::listing::jobs::{FolderSource, ListTask};
 use crate::listing::make::list;
 use crate::routing::context::RequestContext;
@@ -39,7 +39,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Err(errno) => return ctx.refused(errno),
     };
     let folder = match found {
-        Resource::Folder(folder) => Some(folder),
+        ServedEntry::Folder(folder) => Some(folder),
         _ if ctx.is_partial => return access::denied(ctx),
         _ if target.is_folder && only.is_none() => return ctx.error(404, ""),
         _ => None,
@@ -47,11 +47,11 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let is_folder = folder.is_some();
     let mut response = match (depth(ctx), folder) {
         (None, _) => return ctx.error(400, "Depth is 0, 1 or infinity"),
-        (Some(Depth::Infinity), Some(_)) => return rule(403, "propfind-finite-depth", &[]),
-        (Some(Depth::One), Some(_)) if !folder::is_listed(ctx.settings(), path) => {
+        (Some(PropfindDepth::Infinity), Some(_)) => return rule(403, "propfind-finite-depth", &[]),
+        (Some(PropfindDepth::One), Some(_)) if !folder::is_listed(ctx.settings(), path) => {
             return ctx.error(403, "this folder is not listed");
         }
-        (Some(Depth::One), Some(folder)) => entries(ctx, path, folder, request).await,
+        (Some(PropfindDepth::One), Some(folder)) => entries(ctx, path, folder, request).await,
         _ => one(ctx, path, is_folder, request).await,
     };
     if is_folder && !target.is_folder && response.status == 207 {
@@ -62,7 +62,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// How much of a folder is requested.
-enum Depth {
+enum PropfindDepth {
     Zero,
     One,
     Infinity,
@@ -70,12 +70,12 @@ enum Depth {
 
 /// Reads the `Depth` of a request (RFC 4918 9.1): without the field, everything is meant. `None` if it
 /// is none or repeated.
-fn depth(ctx: &RequestContext<'_>) -> Option<Depth> {
+fn depth(ctx: &RequestContext<'_>) -> Option<PropfindDepth> {
     match ctx.request.single("depth") {
-        None if !ctx.request.has("depth") => Some(Depth::Infinity),
-        Some(b"0") => Some(Depth::Zero),
-        Some(b"1") => Some(Depth::One),
-        Some(value) if value.eq_ignore_ascii_case(b"infinity") => Some(Depth::Infinity),
+        None if !ctx.request.has("depth") => Some(PropfindDepth::Infinity),
+        Some(b"0") => Some(PropfindDepth::Zero),
+        Some(b"1") => Some(PropfindDepth::One),
+        Some(value) if value.eq_ignore_ascii_case(b"infinity") => Some(PropfindDepth::Infinity),
         _ => None,
     }
 }

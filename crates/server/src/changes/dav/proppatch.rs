@@ -16,8 +16,8 @@ use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
-use crate::changes::refusal::Refusal;
-use crate::files::lookup::{Resource, find};
+use crate::changes::refusal::ChangeRefusal;
+use crate::files::lookup::{ServedEntry, find};
 use crate::files::root::DiskWait;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -39,7 +39,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         return ctx.error(403, "only one file is served, and it stays as it is");
     }
     let is_folder = match find(ctx, &target.path).await {
-        Ok(Resource::Folder(_)) => true,
+        Ok(ServedEntry::Folder(_)) => true,
         Ok(_) if target.is_folder => return ctx.error(404, ""),
         Ok(_) => false,
         Err(errno) => return ctx.refused(errno),
@@ -62,7 +62,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// Makes all changes or none; returns the status of each that cannot be made.
-fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, Refusal> {
+fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, ChangeRefusal> {
     let file = open(site, path)?;
     // No other request changes the properties meanwhile.
     let alone = site.shared.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -99,13 +99,13 @@ fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>
 }
 
 /// Opens what is at a path. A link is not followed: what it leads to has a path of its own.
-fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, Refusal> {
+fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, ChangeRefusal> {
     let Some((folder, name)) = site.root.parent_of(path)? else {
         return Ok(site.root.open(path, DiskWait::Allowed)?);
     };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::LOOP => Refusal::new(403, "this is a link; what it leads to can be changed"),
+        Errno::LOOP => ChangeRefusal::new(403, "this is a link; what it leads to can be changed"),
         errno => errno.into(),
     })
 }

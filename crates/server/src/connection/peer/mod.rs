@@ -21,7 +21,7 @@ use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
 use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
-use crate::server::limits::budget::Share;
+use crate::server::limits::budget::BudgetShare;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::proxies::TrustedProxies;
 use underpass_protocol::request::Request;
@@ -62,9 +62,9 @@ pub(crate) struct Peer {
     /// Responses that may not have arrived yet, in order.
     pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
     /// The share of the budget that `pending` holds.
-    pub(crate) entries: Share,
+    pub(crate) entries: BudgetShare,
     /// The share of the budget that its requests and its handshake hold.
-    pub(crate) requests: Share,
+    pub(crate) requests: BudgetShare,
     /// Whether it was closed to make room for another one.
     is_evicted: Cell<bool>,
     /// Whether it has sent a whole request.
@@ -128,8 +128,8 @@ impl Peer {
             is_reset: Cell::new(false),
             download: Cell::default(),
             pending: RefCell::default(),
-            entries: Share::default(),
-            requests: Share::default(),
+            entries: BudgetShare::default(),
+            requests: BudgetShare::default(),
             is_evicted: Cell::new(false),
             has_requested: Cell::new(false),
             has_read: Cell::new(false),

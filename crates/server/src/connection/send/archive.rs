@@ -10,7 +10,7 @@ use super::unread::Unread;
 use crate::archive::ArchiveError;
 use crate::archive::checksum::ChecksumResult;
 use crate::archive::checksum_task::{ChecksumTask, begin};
-use crate::connection::outcome::Failure;
+use crate::connection::outcome::SendFailure;
 use crate::routing::response::ArchiveBody;
 use crate::server::limits::disk_queue::ClientNet;
 
@@ -27,13 +27,13 @@ impl Slow<'_> {
             loop {
                 // Opening files may wait for a disk.
                 let next = spawn_blocking(move || (part.next_chain(), part)).await;
-                let Ok((next, rest)) = next else { return self.fail(Failure::Stream) };
+                let Ok((next, rest)) = next else { return self.fail(SendFailure::Stream) };
                 part = rest;
                 self.worker.shared.metrics.digest(part.take_read_bytes(), false);
                 let chain = match next {
                     Ok(Some(chain)) => chain,
                     Ok(None) => break,
-                    Err(error) => return self.fail(Failure::Archive(error)),
+                    Err(error) => return self.fail(SendFailure::Archive(error)),
                 };
                 // What follows this chain needs it: it is made while the chain is sent.
                 let client = ClientNet::of(self.peer.address());
@@ -70,7 +70,7 @@ impl Slow<'_> {
             let acknowledged = self.peer.acknowledged();
             let waiting = self.worker.capabilities.unread_by_tcp_peer(self.peer.socket.as_fd());
             if !unread.close(acknowledged.saturating_sub(waiting)) {
-                self.fail(Failure::Changed);
+                self.fail(SendFailure::Changed);
                 return false;
             }
             if unread.is_full() && !self.wait(Status::Waiting(Wait::Acknowledgement)).await {
@@ -88,11 +88,11 @@ impl Slow<'_> {
             Some(Ok(checksum)) => Some(checksum),
             Some(Err(undone)) => {
                 let error = undone.of(&making.path);
-                self.fail(Failure::Archive(error));
+                self.fail(SendFailure::Archive(error));
                 None
             }
             None => {
-                self.fail(Failure::Archive(ArchiveError::Busy));
+                self.fail(SendFailure::Archive(ArchiveError::Busy));
                 None
             }
         }

@@ -21,7 +21,7 @@ pub(super) fn send_file(
     file: &mut FileBody,
 ) -> Result<Option<Report>, Error> {
     let Some((opened, at, len)) = file.simple_part() else { return Ok(None) };
-    let part = Part {
+    let part = MemoryPart {
         file: opened,
         at,
         len,
@@ -46,14 +46,15 @@ pub(super) fn send_cached(
     let len = (range.end - range.start) as usize;
     let is_copied = len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
     let integrity = Integrity::Fast;
-    let part = Part { file: &file, at: range.start, len, version: None, integrity, is_copied };
+    let part =
+        MemoryPart { file: &file, at: range.start, len, version: None, integrity, is_copied };
     let Some((report, sent)) = send(worker, peer, head, &part)? else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
 }
 
 /// A part of a file all of which is in memory.
-struct Part<'a> {
+struct MemoryPart<'a> {
     file: &'a OwnedFd,
     at: u64,
     len: usize,
@@ -70,7 +71,7 @@ fn send(
     worker: &Worker,
     peer: &Peer,
     head: &mut Vec<u8>,
-    part: &Part<'_>,
+    part: &MemoryPart<'_>,
 ) -> Result<Option<(Report, u64)>, Error> {
     // No cost has to be measured, and nothing encrypted.
     if peer.session().is_some() || logs_cost(&worker.shared.settings) {

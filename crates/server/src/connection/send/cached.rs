@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use underpass_engine::{Chain, Confirm, Error};
 
-use crate::connection::outcome::Failure;
+use crate::connection::outcome::SendFailure;
 use crate::connection::send::Slow;
 use crate::routing::cached::CachedBody;
 
@@ -28,7 +28,9 @@ impl Slow<'_> {
                 if end == at {
                     break;
                 }
-                let Ok(source) = body.source(at..end) else { return self.fail(Failure::Stream) };
+                let Ok(source) = body.source(at..end) else {
+                    return self.fail(SendFailure::Stream);
+                };
                 let mut chain = Chain::new();
                 if body.is_chunked {
                     before.extend_from_slice(format!("{:x}\r\n", end - at).as_bytes());
@@ -41,7 +43,9 @@ impl Slow<'_> {
                     before.extend_from_slice(b"\r\n");
                 }
                 if !self.send(chain, Confirm::HandedOver).await {
-                    if let Some(Failure::Engine(Error::Io { source, .. })) = &self.outcome.failure {
+                    if let Some(SendFailure::Engine(Error::Io { source, .. })) =
+                        &self.outcome.failure
+                    {
                         body.failed(source);
                     }
                     return;
@@ -66,7 +70,7 @@ impl Slow<'_> {
         match arrived {
             Ok(end) => Some(end),
             Err(failure) => {
-                self.fail(Failure::Origin(failure));
+                self.fail(SendFailure::Origin(failure));
                 None
             }
         }

@@ -18,7 +18,7 @@ pub(crate) struct Budget {
 
 /// The bytes of one connection. They must be given back with [`Budget::release`].
 #[derive(Debug, Default)]
-pub(crate) struct Share(Cell<usize>);
+pub(crate) struct BudgetShare(Cell<usize>);
 
 impl Budget {
     pub(crate) const fn new(limit: usize, free: usize) -> Self {
@@ -27,7 +27,7 @@ impl Budget {
 
     /// Notes that a connection holds `bytes` now; returns whether it may.
     #[must_use]
-    pub(crate) fn hold(&self, share: &Share, bytes: usize) -> bool {
+    pub(crate) fn hold(&self, share: &BudgetShare, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(self.free);
         let had = share.0.get();
         if wanted == had {
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     /// Notes that a connection no longer holds anything.
-    pub(crate) fn release(&self, share: &Share) {
+    pub(crate) fn release(&self, share: &BudgetShare) {
         let had = share.0.take();
         if had > 0 {
             self.held.fetch_sub(had, Ordering::Relaxed);
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn a_budget_is_shared_and_a_little_is_free() {
         let budget = Budget::new(100, 10);
-        let (one, two) = (Share::default(), Share::default());
+        let (one, two) = (BudgetShare::default(), BudgetShare::default());
         assert!(budget.hold(&one, 90) && budget.hold(&two, 30));
         assert!(!budget.hold(&two, 31), "all of it is held");
-        assert!(budget.hold(&Share::default(), 10), "this much is free");
+        assert!(budget.hold(&BudgetShare::default(), 10), "this much is free");
         budget.release(&one);
         assert!(budget.hold(&two, 110));
         assert!(!budget.hold(&two, 111));

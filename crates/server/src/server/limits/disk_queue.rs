@@ -47,7 +47,7 @@ pub(crate) struct QueueFull;
 #[derive(Default)]
 struct QueueState {
     /// The jobs by client; none of the lists is empty.
-    waiting: HashMap<ClientNet, VecDeque<Job>>,
+    waiting: HashMap<ClientNet, VecDeque<DiskJob>>,
     /// The clients in the order of their turns.
     turns: VecDeque<ClientNet>,
     /// The number of waiting jobs.
@@ -55,7 +55,7 @@ struct QueueState {
     threads: usize,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type DiskJob = Box<dyn FnOnce() + Send>;
 
 impl DiskQueue {
     /// Creates a queue whose threads have this name. One client may have a quarter of
@@ -99,7 +99,7 @@ impl DiskQueue {
         self: &Arc<Self>,
         mut state: MutexGuard<'_, QueueState>,
         client: ClientNet,
-        job: Job,
+        job: DiskJob,
     ) -> Result<(), QueueFull> {
         if state.threads < self.max_threads {
             let queue = Arc::clone(self);
@@ -132,7 +132,7 @@ impl DiskQueue {
     }
 
     /// Returns the next job; `None` ends the thread.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<DiskJob> {
         let mut state = self.lock();
         let QueueState { waiting, turns, count, threads } = &mut *state;
         let next = turns.pop_front().and_then(|client| {

@@ -27,7 +27,7 @@ impl Default for TurnQueue {
 impl TurnQueue {
     /// Waits for a turn, in the order of the calls. A turn must not be kept while its holder waits
     /// for anything.
-    pub(crate) async fn begin(&self) -> Turn<'_> {
+    pub(crate) async fn begin(&self) -> TurnPermit<'_> {
         // The semaphore is never closed. One waiter at a time is woken, so a long line costs
         // nothing.
         let place = self.line.acquire().await.ok();
@@ -36,7 +36,7 @@ impl TurnQueue {
             yield_now().await;
             self.spent.set(Duration::ZERO);
         }
-        Turn { turns: self, began: Instant::now(), _place: place }
+        TurnPermit { turns: self, began: Instant::now(), _place: place }
     }
 
     /// Returns whether a turn could begin at once.
@@ -59,13 +59,13 @@ impl TurnQueue {
 
 /// A turn, which lasts until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct TurnPermit<'a> {
     turns: &'a TurnQueue,
     began: Instant,
     _place: Option<SemaphorePermit<'a>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TurnPermit<'_> {
     fn drop(&mut self) {
         self.turns.spent.set(self.turns.spent.get() + self.began.elapsed());
     }

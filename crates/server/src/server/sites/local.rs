@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::files::open_files::Files;
+use crate::files::open_files::OpenFiles;
 use crate::server::sites::published::{Published, Sites};
 use crate::server::sites::site::Site;
 use underpass_protocol::request::Request;
@@ -14,7 +14,7 @@ use underpass_protocol::request::Request;
 #[derive(Debug)]
 pub(crate) struct LocalSite {
     pub(crate) site: Arc<Site>,
-    pub(crate) files: RefCell<Files>,
+    pub(crate) files: RefCell<OpenFiles>,
 }
 
 /// The site that a request is for.
@@ -57,7 +57,7 @@ impl LocalSites {
         let generation = published.generation();
         let by_name = published.get();
         let local = |site: &Arc<Site>| {
-            let files = RefCell::new(Files::new(&open));
+            let files = RefCell::new(OpenFiles::new(&open));
             Rc::new(LocalSite { site: Arc::clone(site), files })
         };
         let all = by_name.all.iter().map(local).collect();
@@ -67,7 +67,7 @@ impl LocalSites {
     /// Takes the sites that are served now, if they were replaced.
     pub(crate) fn keep_up(&mut self, published: &Published) {
         if self.generation != published.generation() {
-            self.for_each_files(Files::forget_all);
+            self.for_each_files(OpenFiles::forget_all);
             *self = Self::with(published, Rc::clone(&self.open));
         }
     }
@@ -100,7 +100,7 @@ impl LocalSites {
     }
 
     /// Calls a function with the open files of each site.
-    pub(crate) fn for_each_files(&self, mut act: impl FnMut(&mut Files)) {
+    pub(crate) fn for_each_files(&self, mut act: impl FnMut(&mut OpenFiles)) {
         self.all.iter().for_each(|local| act(&mut local.files.borrow_mut()));
     }
 }

@@ -10,32 +10,32 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::copy_existing;
 use crate::uploads::parts::target::NEW_FILE;
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
 /// Receives the change.
-pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     let Some(value) = upload.request.single("x-update-range") else {
         // RFC 5789 2.2.
         let detail = "a PATCH needs X-Update-Range, or goes on with an upload";
-        return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
+        return Err(UploadRefusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
     };
     let Some(range) = UpdateRange::parse(value) else {
         let detail = "an X-Update-Range is append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
-        return Err(Refusal::new(400, detail));
+        return Err(UploadRefusal::new(400, detail));
     };
     let target = upload.target()?;
     let Some(present) = &target.present else {
-        return Err(Refusal::new(404, "there is no file to be changed"));
+        return Err(UploadRefusal::new(404, "there is no file to be changed"));
     };
     let len = present.len;
     let Some(start) = range.start(len) else {
         let detail = "that is behind the end of the file";
-        return Err(Refusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
+        return Err(UploadRefusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
     };
     let expected = upload.expected();
     if expected.is_some_and(|body| !range.fits(body)) {
-        return Err(Refusal::new(400, NO_FIT));
+        return Err(UploadRefusal::new(400, NO_FIT));
     }
     let total = len.max(start.saturating_add(expected.unwrap_or(0)));
     upload.check_size(total)?;
@@ -50,7 +50,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> 
     let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));
     let received = upload.body(new_file.file(), start, max)?;
     if !range.fits(received) {
-        return Err(Refusal::new(400, NO_FIT));
+        return Err(UploadRefusal::new(400, NO_FIT));
     }
     finish(upload, &target, None, new_file, false)
 }

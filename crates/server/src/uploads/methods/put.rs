@@ -16,13 +16,13 @@ use crate::files::open_files;
 use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::parts::part::{self, Part};
+use crate::uploads::parts::part::{self, PartialUpload};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
-pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     let changes = upload.site.settings.changes;
     let target = upload.target()?;
     let expected = upload.expected();
@@ -53,10 +53,10 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
 pub(crate) fn finish(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    part: Option<&Part<'_>>,
+    part: Option<&PartialUpload<'_>>,
     new_file: AtomicFile,
     keeps: bool,
-) -> Result<Response, Refusal> {
+) -> Result<Response, UploadRefusal> {
     let site = upload.site;
     let file = new_file.file().try_clone()?;
     let digests = match upload.verify(&file) {
@@ -107,10 +107,10 @@ fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
 fn name(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    part: Option<&Part<'_>>,
+    part: Option<&PartialUpload<'_>>,
     mut new_file: AtomicFile,
     keeps: bool,
-) -> Result<bool, Refusal> {
+) -> Result<bool, UploadRefusal> {
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
     let keeps = keeps || upload.request.field("if-none-match") == Some(b"*");
     let present = match target.existing_file(&upload.site.root) {

@@ -8,17 +8,20 @@ use underpass_engine::atomic_file::AtomicFile;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::{Part, copy_existing, part_len, record_synced};
+use crate::uploads::parts::part::{PartialUpload, copy_existing, part_len, record_synced};
 use crate::uploads::parts::target::UploadTarget;
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{ContentRange, PartId};
 
 /// Receives a part, and completes the file if it was the last one.
-pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<Response, Refusal> {
+pub(crate) fn put(
+    upload: &mut ActiveUpload<'_>,
+    range: ContentRange,
+) -> Result<Response, UploadRefusal> {
     let target = upload.target()?;
     if upload.expected().is_some_and(|len| len != range.len) {
-        return Err(Refusal::new(400, "the body is not as long as its Content-Range says"));
+        return Err(UploadRefusal::new(400, "the body is not as long as its Content-Range says"));
     }
     upload.check_size(range.total)?;
     let (part, new_file) = begin(upload, &target, range)?;
@@ -29,14 +32,14 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
     let written = range.first + upload.received();
     if written == 0 {
         new_file.discard();
-        return outcome.and_then(|_| Err(Refusal::new(400, MISSING)));
+        return outcome.and_then(|_| Err(UploadRefusal::new(400, MISSING)));
     }
     let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
     if !is_whole {
         record_synced(upload, &new_file, written);
     }
     if outcome? != range.len {
-        return Err(Refusal::new(400, MISSING).with("Upload-Offset", written));
+        return Err(UploadRefusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {
         return finish(upload, &target, Some(&part), new_file, false);
@@ -48,10 +51,10 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
 }
 
 /// Returns the number of bytes of a file that have arrived and can be resumed.
-pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, Refusal> {
+pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     let target = upload.target()?;
     let Some(len) = part_len(upload, &target, part_id(upload, &target))? else {
-        return Err(Refusal::new(404, "nothing of this file waits for its rest"));
+        return Err(UploadRefusal::new(404, "nothing of this file waits for its rest"));
     };
     let mut response = Response::empty(204);
     response.add_field("Upload-Offset", &len.to_string());
@@ -64,15 +67,15 @@ fn begin<'a>(
     upload: &ActiveUpload<'a>,
     target: &UploadTarget,
     range: ContentRange,
-) -> Result<(Part<'a>, AtomicFile), Refusal> {
-    let part = Part::take(upload, target, part_id(upload, target))?;
+) -> Result<(PartialUpload<'a>, AtomicFile), UploadRefusal> {
+    let part = PartialUpload::take(upload, target, part_id(upload, target))?;
     let have = part.len(target)?;
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
     let there = have.unwrap_or(present);
     if range.first > there {
         let detail = "the bytes before this part are not here";
-        return Err(Refusal::new(416, detail).with("Upload-Offset", there));
+        return Err(UploadRefusal::new(416, detail).with("Upload-Offset", there));
     }
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
     let kept = if is_copied { 0 } else { range.first };

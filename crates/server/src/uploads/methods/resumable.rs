@@ -14,9 +14,9 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
-use crate::uploads::parts::part::{Part, is_begun, part_len, record_synced};
+use crate::uploads::parts::part::{PartialUpload, is_begun, part_len, record_synced};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::refusal::{self, Refusal};
+use crate::uploads::refusal::{self, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_path;
@@ -29,7 +29,7 @@ use underpass_protocol::upload::{
 pub(crate) fn create(
     upload: &mut ActiveUpload<'_>,
     is_complete: bool,
-) -> Result<Response, Refusal> {
+) -> Result<Response, UploadRefusal> {
     let target = upload.target()?;
     let fields = UploadFields::of(&upload.request);
     let length = length(upload, fields, is_complete, 0, None)?;
@@ -37,7 +37,7 @@ pub(crate) fn create(
     let keeps = upload.request.field("if-none-match") == Some(b"*");
     let id = UploadId { token: upload.params.owner.token(random_bytes()?), length, keeps };
     let location = location(upload, id);
-    let part = Part::take(upload, &target, part_id(upload, &target, id))?;
+    let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
     upload.superseded_by(part.superseded());
     let sync = upload.site.settings.changes.sync;
     upload.check_room(&target, length.unwrap_or(0))?;
@@ -68,7 +68,7 @@ pub(crate) fn create(
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
-pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, Refusal> {
+pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, UploadRefusal> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
     let target = upload.target()?;
     match upload.request.method {
@@ -87,12 +87,12 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             Ok(response)
         }
         Method::Delete => {
-            let part = Part::take(upload, &target, part_id(upload, &target, id))?;
+            let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
             let detail = "an upload is asked for by HEAD, resumed by PATCH, given up by DELETE";
-            Err(Refusal::new(405, detail).with("Allow", "HEAD, PATCH, DELETE, OPTIONS"))
+            Err(UploadRefusal::new(405, detail).with("Allow", "HEAD, PATCH, DELETE, OPTIONS"))
         }
     }
 }
@@ -102,23 +102,23 @@ fn patch(
     upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     id: UploadId,
-) -> Result<Response, Refusal> {
+) -> Result<Response, UploadRefusal> {
     let media_type = upload.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
         let detail = "what goes on with an upload is of type application/partial-upload";
-        return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
+        return Err(UploadRefusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
     }
     let fields = UploadFields::of(&upload.request);
     let (Some(is_complete), Some(provided)) = (fields.complete, fields.offset) else {
         let detail = "Upload-Complete and Upload-Offset say where the body belongs";
-        return Err(Refusal::new(400, detail));
+        return Err(UploadRefusal::new(400, detail));
     };
-    let part = Part::take(upload, target, part_id(upload, target, id))?;
+    let part = PartialUpload::take(upload, target, part_id(upload, target, id))?;
     let offset = part.len(target)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
-        let refusal = Refusal::problem(problem).with("Upload-Offset", offset);
+        let refusal = UploadRefusal::problem(problem).with("Upload-Offset", offset);
         return Err(refusal.with("Upload-Complete", "?0"));
     }
     let length = length(upload, fields, is_complete, offset, id.length)?;
@@ -155,10 +155,10 @@ struct UploadStep {
 fn append(
     upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
-    part: &Part<'_>,
+    part: &PartialUpload<'_>,
     new_file: AtomicFile,
     step: UploadStep,
-) -> Result<Response, Refusal> {
+) -> Result<Response, UploadRefusal> {
     let limit = upload.site.settings.changes.limit;
     let max = step.id.length.or(limit).map(|max| max.saturating_sub(step.offset));
     let outcome = upload.body(new_file.file(), step.offset, max);
@@ -175,7 +175,7 @@ fn append(
                 record_synced(upload, &new_file, offset);
             }
             let is_inconsistent = is_too_long && step.id.length.is_some();
-            Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
+            Err(if is_inconsistent { UploadRefusal::problem(Problem::Length) } else { refusal })
         }
     }
 }
@@ -184,10 +184,10 @@ fn append(
 fn finish_step(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    part: &Part<'_>,
+    part: &PartialUpload<'_>,
     new_file: AtomicFile,
     step: UploadStep,
-) -> Result<Response, Refusal> {
+) -> Result<Response, UploadRefusal> {
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
         record_synced(upload, &new_file, offset);
@@ -202,9 +202,9 @@ fn finish_step(
         return Ok(response);
     }
     if id.length.is_some_and(|length| length != offset) {
-        return Err(Refusal::problem(Problem::Length).with("Upload-Offset", offset));
+        return Err(UploadRefusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
-    let refused = |refusal: Refusal| refusal.with("Upload-Complete", "?1");
+    let refused = |refusal: UploadRefusal| refusal.with("Upload-Complete", "?1");
     let mut response = finish(upload, target, Some(part), new_file, id.keeps).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
@@ -217,8 +217,8 @@ fn length(
     is_complete: bool,
     offset: u64,
     known: Option<u64>,
-) -> Result<Option<u64>, Refusal> {
-    let inconsistent = || Refusal::problem(Problem::Length);
+) -> Result<Option<u64>, UploadRefusal> {
+    let inconsistent = || UploadRefusal::problem(Problem::Length);
     let body = upload.expected();
     let end = body.map(|body| offset.checked_add(body).ok_or_else(inconsistent)).transpose()?;
     let of_body = end.filter(|_| is_complete);
@@ -254,6 +254,6 @@ fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> Pa
 }
 
 /// Returns the refusal for an upload that does not exist, or no longer.
-fn unknown() -> Refusal {
-    Refusal::new(404, "there is no such upload: it is whole, given up, or was never begun")
+fn unknown() -> UploadRefusal {
+    UploadRefusal::new(404, "there is no such upload: it is whole, given up, or was never begun")
 }

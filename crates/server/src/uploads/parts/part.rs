@@ -19,14 +19,14 @@ use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use crate::uploads::state::locks::UploadLock;
 use crate::uploads::state::sync_tracker;
 use underpass_protocol::upload::{PartId, partial_name};
 
 /// A part of a file, and the lock to resume it.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct PartialUpload<'a> {
     site: &'a Site,
     /// The path from the root.
     path: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct Part<'a> {
     lock: UploadLock<'a>,
 }
 
-impl Drop for Part<'_> {
+impl Drop for PartialUpload<'_> {
     /// A part that still exists waits for its rest.
     fn drop(&mut self) {
         for (path, name) in [(&self.path, &self.name), (&self.complete_path, &self.complete)] {
@@ -50,13 +50,13 @@ impl Drop for Part<'_> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> PartialUpload<'a> {
     /// Takes over the part with this id, whether it exists or not.
     pub(crate) fn take(
         upload: &ActiveUpload<'a>,
         target: &UploadTarget,
         id: PartId,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, UploadRefusal> {
         let name = partial_name(target.name.as_bytes(), id);
         let locks = &upload.site.shared.uploads.locks;
         let lock = locks.take(&target.folder, &name, upload.connection())?;
@@ -72,7 +72,7 @@ impl<'a> Part<'a> {
 
     /// Gives a part back its first name if the server was killed while the complete part got its
     /// final one.
-    fn take_back(&self, target: &UploadTarget) -> Result<(), Refusal> {
+    fn take_back(&self, target: &UploadTarget) -> Result<(), UploadRefusal> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
         self.site.shared.uploads.synced.record(&complete, 0);
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
@@ -90,7 +90,7 @@ impl<'a> Part<'a> {
         &self,
         target: &UploadTarget,
         new_file: &mut AtomicFile,
-    ) -> Result<Option<UploadLock<'a>>, Refusal> {
+    ) -> Result<Option<UploadLock<'a>>, UploadRefusal> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
@@ -99,7 +99,7 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the number of bytes; `None` if there is no such part.
-    pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, UploadRefusal> {
         len_of(self.site, target, &self.name)
     }
 
@@ -112,7 +112,7 @@ impl<'a> Part<'a> {
         target: &UploadTarget,
         len: u64,
         sync: bool,
-    ) -> Result<AtomicFile, Refusal> {
+    ) -> Result<AtomicFile, UploadRefusal> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
         let new_file =
@@ -120,7 +120,7 @@ impl<'a> Part<'a> {
         let synced = &self.site.shared.uploads.synced;
         if synced.trusted_len(new_file.file())? < len {
             let detail = "fewer bytes are here than a moment ago; ask for their number again";
-            return Err(Refusal::new(503, detail).with("Retry-After", RETRY_SOON));
+            return Err(UploadRefusal::new(503, detail).with("Retry-After", RETRY_SOON));
         }
         synced.truncate(new_file.file(), len)?;
         Ok(if sync { new_file.durable() } else { new_file })
@@ -132,13 +132,13 @@ impl<'a> Part<'a> {
         target: &UploadTarget,
         new_file: AtomicFile,
         sync: bool,
-    ) -> Result<AtomicFile, Refusal> {
+    ) -> Result<AtomicFile, UploadRefusal> {
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
         self.open(target, 0, sync)
     }
 
     /// Removes the part; returns whether there was any.
-    pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool, Refusal> {
+    pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool, UploadRefusal> {
         match unlinkat(&target.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -158,7 +158,7 @@ pub(crate) fn part_len(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     id: PartId,
-) -> Result<Option<u64>, Refusal> {
+) -> Result<Option<u64>, UploadRefusal> {
     let len = len_of(upload.site, target, &partial_name(target.name.as_bytes(), id))?;
     if len.is_some() {
         return Ok(len);
@@ -181,13 +181,13 @@ fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
-fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
+fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, UploadRefusal> {
     let part = open_part(target, name)?;
     Ok(part.map(|part| site.shared.uploads.synced.trusted_len(&part)).transpose()?)
 }
 
 /// Opens a part; `None` if there is none.
-fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, Refusal> {
+fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, UploadRefusal> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
         Ok(part) if part.metadata()?.is_file() => Ok(Some(part)),
@@ -248,12 +248,12 @@ pub(crate) fn copy_existing(
     upload: &ActiveUpload<'_>,
     file: &File,
     len: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), UploadRefusal> {
     let present = upload.site.root.open(&upload.params.path, DiskWait::Allowed)?;
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),
         Err(underpass_engine::Error::Io { source, .. }) => Err(source.into()),
-        Err(_) => Err(Refusal::new(500, "the file cannot be copied")),
+        Err(_) => Err(UploadRefusal::new(500, "the file cannot be copied")),
     }
 }

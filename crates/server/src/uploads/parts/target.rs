@@ -14,7 +14,7 @@ use crate::files::open_files;
 use crate::files::root::{DiskWait, Root};
 use crate::files::version::facts;
 use crate::server::settings::Changes;
-use crate::uploads::refusal::Refusal;
+use crate::uploads::refusal::UploadRefusal;
 use crate::uploads::request::UploadRequest;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::conditional;
@@ -52,15 +52,15 @@ impl UploadTarget {
         root: &Root,
         (upload, request): (&UploadRequest, &Request),
         changes: &Changes,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, UploadRefusal> {
         let path = &upload.path;
         // RFC 4918 9.7.2.
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
             let detail = "a file cannot be put in the place of a folder";
-            return Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
+            return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }
         if root.hides(path) {
-            return Err(Refusal::new(403, "names like this are hidden here"));
+            return Err(UploadRefusal::new(403, "names like this are hidden here"));
         }
         let parent = match (root.parent_of(path), changes.create_parents) {
             (Err(Errno::NOENT), true) => {
@@ -71,7 +71,7 @@ impl UploadTarget {
             (parent, _) => parent,
         };
         let Some((folder, name)) = parent? else {
-            return Err(Refusal::new(403, "only one file is served here, to be read"));
+            return Err(UploadRefusal::new(403, "only one file is served here, to be read"));
         };
         let mut target = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
         target.present = target.existing_file(root)?;
@@ -86,7 +86,7 @@ impl UploadTarget {
 
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
     /// is followed for its attributes, as for reading.
-    pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>, Refusal> {
+    pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>, UploadRefusal> {
         let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat?,
@@ -103,9 +103,9 @@ impl UploadTarget {
             FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
             FileType::Directory => {
                 let detail = "there is a folder of this name";
-                Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
+                Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
             }
-            _ => Err(Refusal::new(409, "what is there is not a file")),
+            _ => Err(UploadRefusal::new(409, "what is there is not a file")),
         }
     }
 
@@ -119,12 +119,15 @@ impl UploadTarget {
 }
 
 /// Checks the preconditions of the request for the present file (RFC 9110 13.2).
-pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result<(), Refusal> {
+pub(crate) fn check(
+    request: &Request,
+    present: Option<&ExistingFile>,
+) -> Result<(), UploadRefusal> {
     let current =
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
         PreconditionResult::Holds => Ok(()),
-        _ => Err(Refusal::new(412, "the file is not the version that was meant")),
+        _ => Err(UploadRefusal::new(412, "the file is not the version that was meant")),
     }
 }
 

@@ -16,13 +16,13 @@ use rustix::net::{Shutdown, shutdown};
 /// The connections that hold uploads.
 #[derive(Debug, Default)]
 pub(crate) struct UploadLocks {
-    holders: Mutex<HashMap<Key, LockHolder>>,
+    holders: Mutex<HashMap<LockName, LockHolder>>,
     freed: Condvar,
 }
 
 /// A name in a folder, independent of the path that leads there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct LockName {
     device: u64,
     inode: u64,
     name: Vec<u8>,
@@ -38,20 +38,20 @@ struct LockHolder {
 #[derive(Debug)]
 pub(crate) struct UploadLock<'a> {
     locks: &'a UploadLocks,
-    key: Key,
+    key: LockName,
     is_superseded: Arc<AtomicBool>,
 }
 
 /// The reason why an upload cannot be taken over.
 #[derive(Debug)]
-pub(crate) enum LockError {
+pub(crate) enum UploadLockError {
     /// The connection that holds it does not release it.
     Kept,
     /// A needed system call failed.
     Io(io::Error),
 }
 
-impl<E: Into<io::Error>> From<E> for LockError {
+impl<E: Into<io::Error>> From<E> for UploadLockError {
     fn from(error: E) -> Self {
         Self::Io(error.into())
     }
@@ -62,14 +62,14 @@ impl UploadLocks {
     ///
     /// # Errors
     ///
-    /// [`LockError`] if that connection does not release it.
+    /// [`UploadLockError`] if that connection does not release it.
     pub(crate) fn take(
         &self,
         folder: impl AsFd,
         name: &[u8],
         connection: impl AsFd,
-    ) -> Result<UploadLock<'_>, LockError> {
-        let key = Key::new(folder, name)?;
+    ) -> Result<UploadLock<'_>, UploadLockError> {
+        let key = LockName::new(folder, name)?;
         let connection = connection.as_fd().try_clone_to_owned()?;
         let deadline = Instant::now() + MAX_WAIT;
         let mut holders = self.lock();
@@ -80,7 +80,7 @@ impl UploadLocks {
             let _ = shutdown(&holder.connection, Shutdown::Both);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(LockError::Kept);
+                return Err(UploadLockError::Kept);
             }
             holders =
                 self.freed.wait_timeout(holders, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -95,7 +95,7 @@ impl UploadLocks {
         name: &[u8],
         connection: impl AsFd,
     ) -> Option<UploadLock<'_>> {
-        let key = Key::new(folder, name).ok()?;
+        let key = LockName::new(folder, name).ok()?;
         let connection = connection.as_fd().try_clone_to_owned().ok()?;
         let holders = self.lock();
         (!holders.contains_key(&key)).then(|| self.insert(holders, key, connection))
@@ -103,13 +103,13 @@ impl UploadLocks {
 
     /// Returns whether a connection holds it right now.
     pub(crate) fn is_held(&self, folder: impl AsFd, name: &[u8]) -> bool {
-        Key::new(folder, name).is_ok_and(|key| self.lock().contains_key(&key))
+        LockName::new(folder, name).is_ok_and(|key| self.lock().contains_key(&key))
     }
 
     fn insert(
         &self,
-        mut holders: MutexGuard<'_, HashMap<Key, LockHolder>>,
-        key: Key,
+        mut holders: MutexGuard<'_, HashMap<LockName, LockHolder>>,
+        key: LockName,
         connection: OwnedFd,
     ) -> UploadLock<'_> {
         let is_superseded = Arc::new(AtomicBool::new(false));
@@ -118,7 +118,7 @@ impl UploadLocks {
         UploadLock { locks: self, key, is_superseded }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, LockHolder>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, LockHolder>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,7 +137,7 @@ impl Drop for UploadLock<'_> {
     }
 }
 
-impl Key {
+impl LockName {
     fn new(folder: impl AsFd, name: &[u8]) -> Result<Self, Errno> {
         let stat = fstat(folder)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino, name: name.to_vec() })

@@ -21,13 +21,13 @@ pub(crate) struct Slots {
 
 #[derive(Debug, Default)]
 struct TakenSlots {
-    slots: HashMap<u64, Arc<Slot>>,
+    slots: HashMap<u64, Arc<UploadSlot>>,
     next: u64,
 }
 
 /// The site state of one upload.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct UploadSlot {
     owner: Owner,
     pub(crate) connection: Arc<OwnedFd>,
     /// The bytes per second that have to come; 0 for no such limit.
@@ -35,7 +35,7 @@ pub(crate) struct Slot {
     /// The bytes of the body that have come.
     received: AtomicU64,
     /// The time window in which a minimum of bytes must come, while the body is received.
-    window: Mutex<Option<Window>>,
+    window: Mutex<Option<RateWindow>>,
     /// The space that it will need.
     claim: Mutex<Option<Claim>>,
     /// Whether no space was reserved for it, because its owner has reserved enough.
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct RateWindow {
     since: Instant,
     received: u64,
 }
@@ -62,7 +62,7 @@ struct Claim {
 
 /// The reason why the server ends an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum AbortReason {
     /// The body comes too slowly.
     TooSlow = 1,
     /// The disk is about to be full.
@@ -74,7 +74,7 @@ pub(crate) enum Stop {
 pub(crate) struct SlotGuard {
     slots: Arc<Slots>,
     number: u64,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Arc<UploadSlot>,
 }
 
 impl SlotGuard {
@@ -92,7 +92,7 @@ impl SlotGuard {
         if all >= MAX_UPLOADS || (all >= MAX_UPLOADS / 2 && own() >= OWNER_SHARE) {
             return None;
         }
-        let slot = Arc::new(Slot {
+        let slot = Arc::new(UploadSlot {
             owner: owner.clone(),
             connection,
             min_rate,
@@ -134,7 +134,7 @@ impl Slots {
     }
 
     /// Returns the bytes on a file system that other uploads of the owner of `slot` will take.
-    pub(crate) fn claimed_by_owner(&self, slot: &Slot, device: u64) -> u64 {
+    pub(crate) fn claimed_by_owner(&self, slot: &UploadSlot, device: u64) -> u64 {
         let taken = self.lock();
         let own = taken.slots.values().filter(|other| other.owner == slot.owner);
         own.map(|other| other.claimed(device, |_| true)).fold(0, u64::saturating_add)
@@ -145,11 +145,11 @@ impl Slots {
     }
 }
 
-impl Slot {
+impl UploadSlot {
     /// Notes that the body begins to come.
     pub(crate) fn begin_body(&self) {
         let received = self.received.load(Ordering::Relaxed);
-        *lock(&self.window) = Some(Window { since: Instant::now(), received });
+        *lock(&self.window) = Some(RateWindow { since: Instant::now(), received });
     }
 
     /// Adds to the bytes of the body that have come.
@@ -171,26 +171,26 @@ impl Slot {
     /// Ends the transfer that moves the body right now. Further bytes from the client can still be
     /// read, so that it gets to read the response.
     pub(crate) fn end_full(&self) {
-        self.stop(Stop::Full);
+        self.stop(AbortReason::Full);
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
     /// Ends a transfer that waits for its client. A response can still be sent.
     fn end_slow(&self) {
-        self.stop(Stop::TooSlow);
+        self.stop(AbortReason::TooSlow);
         // This wakes the transfer; a connection that cannot be shut down is closed already.
         let _ = shutdown(&self.connection, Shutdown::Read);
     }
 
-    fn stop(&self, why: Stop) {
+    fn stop(&self, why: AbortReason) {
         let _ = self.stop.compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Returns the reason why the server has ended it, if it has.
-    pub(crate) fn stopped(&self) -> Option<Stop> {
+    pub(crate) fn stopped(&self) -> Option<AbortReason> {
         match self.stop.load(Ordering::Relaxed) {
-            1 => Some(Stop::TooSlow),
-            2 => Some(Stop::Full),
+            1 => Some(AbortReason::TooSlow),
+            2 => Some(AbortReason::Full),
             _ => None,
         }
     }
@@ -198,11 +198,11 @@ impl Slot {
     /// Returns whether fewer bytes than required have come in a whole window.
     fn is_too_slow(&self, length: Duration, now: Instant) -> bool {
         let mut window = lock(&self.window);
-        let Some(Window { since, received }) = *window else { return false };
+        let Some(RateWindow { since, received }) = *window else { return false };
         let here = self.received.load(Ordering::Relaxed);
         let needed = u128::from(self.min_rate) * length.as_millis() / 1000;
         if u128::from(here - received.min(here)) >= needed {
-            *window = Some(Window { since: now, received: here });
+            *window = Some(RateWindow { since: now, received: here });
             return false;
         }
         now.saturating_duration_since(since) >= length

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 
 /// The parts that wait for their rest.
 #[derive(Debug, Default)]
-pub(crate) struct UnfinishedParts(Mutex<Parts>);
+pub(crate) struct UnfinishedParts(Mutex<PartsIndex>);
 
 #[derive(Debug, Default)]
-struct Parts {
+struct PartsIndex {
     /// The parts by path from the root.
-    by_path: HashMap<Vec<u8>, Part>,
+    by_path: HashMap<Vec<u8>, WaitingPart>,
     /// The paths, the oldest first; the number distinguishes parts with the same time.
     by_age: BTreeMap<(SystemTime, u64), Vec<u8>>,
     owners: HashMap<[u8; 4], usize>,
@@ -20,7 +20,7 @@ struct Parts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct WaitingPart {
     owner: [u8; 4],
     age: (SystemTime, u64),
 }
@@ -34,7 +34,7 @@ impl UnfinishedParts {
         let age = (since, parts.next);
         parts.next += 1;
         parts.by_age.insert(age, path.clone());
-        parts.by_path.insert(path, Part { owner, age });
+        parts.by_path.insert(path, WaitingPart { owner, age });
         *parts.owners.entry(owner).or_default() += 1;
         let mut surplus = Vec::new();
         if parts.owners.get(&owner).is_some_and(|count| *count > MAX_OF_OWNER) {
@@ -69,14 +69,14 @@ impl UnfinishedParts {
         Some(path)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Parts> {
+    fn lock(&self) -> MutexGuard<'_, PartsIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Parts {
+impl PartsIndex {
     fn remove(&mut self, path: &[u8]) {
-        let Some(Part { owner, age }) = self.by_path.remove(path) else { return };
+        let Some(WaitingPart { owner, age }) = self.by_path.remove(path) else { return };
         self.by_age.remove(&age);
         if let Some(count) = self.owners.get_mut(&owner) {
             *count -= 1;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
 use underpass_server::server::{
-    Address, Changes, Control, ServeError, Server, Settings, SiteSettings, Summary,
+    Address, Changes, Control, ServeError, Server, ServerSummary, Settings, SiteSettings,
 };
 
 pub use client::{Client, Reply, narrow, request};
@@ -112,7 +112,7 @@ pub struct Running {
     pub control: Control,
     lines: Lines,
     notes: Lines,
-    thread: Option<JoinHandle<Summary>>,
+    thread: Option<JoinHandle<ServerSummary>>,
 }
 
 impl Running {
@@ -174,7 +174,7 @@ impl Running {
     }
 
     /// Waits for its end, which somebody has asked for.
-    pub fn finish(mut self) -> Summary {
+    pub fn finish(mut self) -> ServerSummary {
         self.thread.take().unwrap().join().unwrap()
     }
 
