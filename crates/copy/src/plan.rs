@@ -16,8 +16,8 @@ use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, Refusal};
 use crate::observer::CopyObserver;
+use crate::options::Settings;
 use crate::options::backup::BackupControl;
-use crate::options::{Follow, Settings};
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
@@ -180,7 +180,7 @@ fn destination(
     let target = followed(settings, from, target)?;
     let bytes = target.as_os_str().as_bytes();
     let is_marked = bytes.ends_with(b"/") && !is_folder;
-    let source_is_folder = fs::metadata(from).is_ok_and(|found| found.is_dir());
+    let source_is_folder = metadata(settings, from).is_ok_and(|found| found.is_dir());
     if is_marked && !source_is_folder {
         return Err(Errno::NOTDIR).at(Action::Creating, || target);
     }
@@ -194,18 +194,26 @@ fn destination(
     Ok(Destination { folder, name: Some(name.as_bytes().to_vec()) })
 }
 
-/// Follows a target that is a link, if a file is copied: what it leads to is replaced, as other
-/// programs do.
+/// Returns the properties of a source: those of a link itself if that is what is copied.
+fn metadata(settings: &Settings<'_>, from: &Path) -> io::Result<fs::Metadata> {
+    match settings.follow.follows_named() {
+        true => fs::metadata(from),
+        false => fs::symlink_metadata(from),
+    }
+}
+
+/// Follows a target that is a link, if bytes are copied: what it leads to is replaced, as other
+/// programs do. A device or FIFO that is created takes the place of the link itself.
 fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathBuf> {
     let is_link = fs::symlink_metadata(target).is_ok_and(|found| found.is_symlink());
-    let source = match settings.follow {
-        Follow::Never => fs::symlink_metadata(from),
-        _ => fs::metadata(from),
-    };
     if settings.removes_existing() || settings.link.is_some() {
         return Ok(target.to_owned());
     }
-    if is_link && source.is_ok_and(|source| !source.is_symlink() && !source.is_dir()) {
+    let has_bytes = |source: fs::Metadata| match settings.recursive {
+        true => source.is_file(),
+        false => !source.is_symlink() && !source.is_dir(),
+    };
+    if is_link && metadata(settings, from).is_ok_and(has_bytes) {
         return fs::canonicalize(target).at("following the link", || target);
     }
     Ok(target.to_owned())
