@@ -246,7 +246,7 @@ impl<'a> CopyContext<'a> {
                 let (has_owner, has_attributes, missing) = attributes::finish_folder(
                     &self.settings,
                     (folder.source.as_fd(), folder.target.as_fd()),
-                    folder.inherited,
+                    (folder.origin.is_new(), folder.inherited),
                     &stat,
                 );
                 let [owners, attributes] = &self.unkept;

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::Mode;
+
 use crate::rig::{Running, folder, underpass};
 
 /// The mode of `n` after a command line, which runs in a shell with this umask.
@@ -99,10 +101,19 @@ fn the_mask_of_an_acl_does_not_become_a_right_of_the_group() {
     assert_eq!(mode("s/file"), 0o660);
     crate::cp_in(here.path(), &["s/file", "n"]).succeeded();
     assert_eq!(mode("n"), 0o600);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        here.path().join("s/fifo"),
+        rustix::fs::FileType::Fifo,
+        Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    set(&here.path().join("s/fifo"), &acl()).unwrap();
     crate::cp_in(here.path(), &["-r", "s", "t"]).succeeded();
-    assert_eq!((mode("t"), mode("t/file")), (0o600, 0o600));
+    assert_eq!((mode("t"), mode("t/file"), mode("t/fifo")), (0o600, 0o600, 0o600));
     crate::cp_in(here.path(), &["-a", "s", "u"]).succeeded();
-    assert_eq!((mode("u"), mode("u/file")), (0o660, 0o660));
+    assert_eq!((mode("u"), mode("u/file"), mode("u/fifo")), (0o660, 0o660, 0o660));
     let mut value = [0; 100];
     let len = rustix::fs::getxattr(here.path().join("u/file"), name, &mut value).unwrap();
     assert_eq!(value[..len], acl());

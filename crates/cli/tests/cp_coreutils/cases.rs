@@ -149,6 +149,17 @@ pub(crate) const CASES: &[Case] = &[
     case("owners of a tree", "mkdir a; echo x >a/f; chown 1234:77 a a/f; chmod 2750 a", "-a a n")
         .by_root(),
     case("set-user-id without -p", "echo x >f; chmod 4755 f", "f n"),
+    case("set-user-id of a FIFO", "mkfifo p; chown 1234:77 p; chmod 6755 p", "-a p n").by_root(),
+    case("a FIFO, inherited", "mkdir t; mkfifo p; chmod 711 p", "-a p t"),
+    case("a folder over a private one", "mkdir a t; chmod 700 t", "-rT --preserve=xattr a t"),
+    case("an archive over a folder, inherited", "mkdir a t; echo x >a/f; chmod 755 a", "-aT a t"),
+    case("an archive over a folder with an ACL", "mkdir a f; chmod 750 a", "-aT a f"),
+    case("what a file gets that had an ACL", "echo x >g; chmod 640 g; echo y >f", "-p g f"),
+    case(
+        "--attributes-only to a file with an ACL",
+        "echo x >g; chmod 640 g; echo y >f",
+        "--attributes-only -p g f",
+    ),
     case("hard links stay", "mkdir a; echo x >a/f; ln a/f a/g; ln a/f a/h", "-a a n"),
     case("hard links are lost by -r", "mkdir a; echo x >a/f; ln a/f a/g", "-r a n"),
     case("hard links of what was named", "echo x >f; ln f g; mkdir t", "-a f g t"),

@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,
-    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr,
-    lsetxattr, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr,
+    llistxattr, lremovexattr, lsetxattr, openat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
@@ -114,8 +114,8 @@ pub(crate) fn keep(
         totals.without_owner += 1;
         mode &= 0o1777;
     }
-    if preserve.keeps_mode() && inherited.acl {
-        // What it got from the folder; most often nothing else is to be there.
+    if preserve.keeps_mode() && (inherited.acl || !is_new) {
+        // What it got from the folder, or had; most often nothing else is to be there.
         let _ = fremovexattr(to, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
@@ -152,23 +152,38 @@ pub(crate) fn keep_by_name(
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let mut missing = MissingAttrs::default();
     let preserve = settings.preserve;
+    let mut mode = settings.mode(stat.st_mode);
     if preserve.ownership {
         let may_give = settings.may_give_files_away();
         let is_owned =
             give_owner(stat, may_give, &mut missing, |uid, gid| chownat(to, new, uid, gid, flags));
         totals.without_owner += u64::from(!is_owned);
+        mode &= if is_owned { 0o7777 } else { 0o1777 };
+    }
+    let (old_path, new_path) = (path(from, old), path(to, new));
+    let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    let keeps_mode = preserve.keeps_mode() && !is_link;
+    if keeps_mode {
+        // What it got from the folder.
+        let _ = lremovexattr(&new_path, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
-        let (from, to) = (path(from, old), path(to, new));
         let copied = copy_attributes(
             preserve,
-            |list| llistxattr(&from, list),
-            |name, value| lgetxattr(&from, name, value),
-            |name, value| lsetxattr(&to, name, value, XattrFlags::empty()),
+            |list| llistxattr(&old_path, list),
+            |name, value| lgetxattr(&old_path, name, value),
+            |name, value| lsetxattr(&new_path, name, value, XattrFlags::empty()),
             || Err(Errno::ACCESS),
             &mut missing,
         );
         totals.without_attributes += u64::from(!copied.is_complete);
+        if keeps_mode && !copied.is_complete {
+            mode &= permissions::without_acl_by_name(from, old, mode);
+        }
+    }
+    if keeps_mode {
+        // A change of owner has taken set-user-id away.
+        missing.record("keeping mode of", set_mode_of(to, new, mode));
     }
     if preserve.timestamps {
         missing.record("keeping times of", utimensat(to, new, &times(stat), flags));
@@ -176,12 +191,19 @@ pub(crate) fn keep_by_name(
     missing
 }
 
+/// Sets the mode of what cannot be opened, and never that of what a link leads to.
+fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(folder, name, flags, Mode::empty())?;
+    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::from_raw_mode(mode & 0o7777))
+}
+
 /// Gives a folder the attributes of its original, once everything in it is copied. Returns whether
 /// its owner and its extended attributes could be kept, and what else could not.
 pub(crate) fn finish_folder(
     settings: &Settings<'_>,
     (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
-    inherited: InheritedAttrs,
+    (is_new, inherited): (bool, InheritedAttrs),
     stat: &Stat,
 ) -> (bool, bool, MissingAttrs) {
     let mut missing = MissingAttrs::default();
@@ -196,6 +218,12 @@ pub(crate) fn finish_folder(
             mode &= 0o1777;
         }
     }
+    if preserve.keeps_mode() && !is_new {
+        // An ACL that the original does not have would grant rights that it does not grant.
+        for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
+            let _ = fremovexattr(to, name);
+        }
+    }
     if preserve.keeps_attributes() {
         has_attributes = copy_open_attributes(preserve, (from, to), mode, &mut missing).is_complete;
         if !has_attributes {
@@ -206,7 +234,9 @@ pub(crate) fn finish_folder(
         let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
-    missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+    if is_new || preserve.keeps_mode() || settings.resume {
+        missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+    }
     if preserve.timestamps {
         missing.record("keeping times of", futimens(to, &times(stat)));
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::fs::{Gid, Mode, Stat, fchmod, fchown, fgetxattr, fstat, getxattr};
+use rustix::fs::{Gid, Mode, OFlags, Stat, fchmod, fchown, fgetxattr, fstat, getxattr, openat};
 use rustix::io::Errno;
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
@@ -26,6 +26,15 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
         // An ACL that is too long to be looked at.
         Err(Errno::RANGE) => mode & !0o070,
         Err(_) => mode,
+    }
+}
+
+/// Does the same as [`without_acl`] for what cannot be opened: devices, FIFOs and sockets.
+pub(crate) fn without_acl_by_name(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> u32 {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => without_acl(file.as_fd(), mode),
+        Err(_) => mode & !0o070,
     }
 }
 

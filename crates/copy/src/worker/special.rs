@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, sy
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
-use crate::attributes;
+use crate::attributes::{self, permissions};
 use crate::error::{At, CopyError};
 use crate::files::replace::replace;
 use crate::outcome::CopyTotals;
@@ -47,7 +47,11 @@ impl Worker<'_> {
             return Ok(());
         }
         let settings = &self.context.settings;
-        let (mode, umask) = (settings.mode(stat.st_mode), settings.process_umask);
+        let umask = settings.process_umask;
+        // An ACL of its own it gets later.
+        let mode =
+            permissions::without_acl_by_name(folder.source.as_fd(), &entry.name, stat.st_mode);
+        let mode = settings.mode(mode);
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
             mknodat(&folder.target, name, kind, mode, stat.st_rdev)?;
