@@ -1,7 +1,6 @@
 //! Answers requests for a folder: with its listing, or all of it as one archive.
 
 use std::borrow::Cow;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use crate::archive::layouts::{FolderLayout, LayoutKey};
 use crate::archive::{self, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
-use crate::files::root::Root;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
 use crate::listing::make::{ListingPieces, list};
 use crate::listing::pack::Packing;
@@ -18,9 +16,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::{Changes, SiteSettings};
-use underpass_listing::{
-    Attributes, BadQuery, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve,
-};
+use underpass_listing::{BadQuery, CONTENT_SECURITY_POLICY, Format, ListingQuery, May};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Query, Target, encode_segment};
 use underpass_protocol::request::{Method, Request};
@@ -304,9 +300,3 @@ fn send_archive(
 }
 
 const BAD_ENTRY: &str = "entry must be a name in the folder, without slashes";
-
-impl Resolve for Root {
-    fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
-        Ok(Attributes::from(&self.stat(path)?))
-    }
-}

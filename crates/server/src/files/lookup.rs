@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use crate::auth::Right;
 use crate::files::open_files;
-use crate::files::open_files::{FoundEntry, ServedFile};
+use crate::files::open_files::{FoundEntry, ServedFile, is_missing};
 use crate::files::root::DiskWait;
 use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
@@ -52,7 +53,11 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
     }
     let changes = ctx.shared().changes();
     let found = match open_at_once(ctx.site(), path) {
-        Err(Errno::AGAIN) => open_when_stable(ctx.site(), path).await?,
+        Err(Errno::AGAIN) => open_when_stable(ctx.site(), path).await,
+        found => found,
+    };
+    let found = match found {
+        Err(errno) if is_missing(errno) => return Err(refused_or_missing(ctx, path, errno).await),
         found => found?,
     };
     ctx.may_reach(found.reached())?;
@@ -67,6 +72,20 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
             ServedEntry::File(served)
         }
     })
+}
+
+/// Returns the error for a path at which nothing is: `EACCES` if links on the way lead to a folder that
+/// the client may not read, whose names it would learn otherwise.
+async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno) -> Errno {
+    if ctx.settings().access.can_all(ctx.user.as_deref(), b"", Right::Read) {
+        return errno;
+    }
+    let (helper, path) = (Arc::clone(ctx.site()), path.to_vec());
+    let real = spawn_blocking(move || helper.root.real_path(&path)).await;
+    match real {
+        Ok(Ok(real)) => ctx.may_reach(real.as_deref()).err().unwrap_or(errno),
+        _ => errno,
+    }
 }
 
 /// Opens a path, or returns a recently opened file that has not changed since.

@@ -190,7 +190,7 @@ impl Root {
                     return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
                 }
                 // It may be about to be made, at the end of a link.
-                Err(Errno::NOENT) => above = split(above).0,
+                Err(Errno::NOENT | Errno::NOTDIR) => above = split(above).0,
                 Err(errno) => return Err(errno),
             }
         }

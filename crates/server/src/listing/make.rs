@@ -11,7 +11,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::Memory;
-use underpass_listing::{Entries, Listing, Prepared, Unsorted};
+use underpass_listing::{Attributes, Entries, Listing, Prepared, Resolve, Unsorted};
 
 use crate::auth::Right;
 use crate::changes::dav::describe::Describer;
@@ -309,10 +309,11 @@ fn with_listing<T>(
     let properties = folder.request.properties.as_deref();
     let describer = properties.map(|request| Describer { site, request, user });
     let of_store;
+    let targets = LinkTargets { site, user };
     let is_store = matches!(folder.source, FolderSource::Store(_));
     let (entries, reached) = match &folder.source {
         FolderSource::Disk(opened) => (
-            Entries::Folder { folder: opened.as_fd(), root: &site.root },
+            Entries::Folder { folder: opened.as_fd(), root: &targets },
             site.root.reached(opened).ok().flatten(),
         ),
         FolderSource::Store(listing) => {
@@ -342,6 +343,27 @@ fn with_listing<T>(
         is_wanted,
         describe: describer.as_ref().map(|describer| describer as _),
     })
+}
+
+/// Follows links for a listing, as far as requests of its client do.
+struct LinkTargets<'a> {
+    site: &'a Site,
+    user: Option<&'a str>,
+}
+
+impl Resolve for LinkTargets<'_> {
+    fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
+        let root = &self.site.root;
+        let target = root.open_path(path)?;
+        let attributes = Attributes::from(&fstat(&target)?);
+        if let Some(reached) = root.reached(&target)? {
+            let may_read = self.site.settings.access.can(self.user, &reached, Right::Read);
+            if !may_read || root.hides_entry(&reached, attributes.is_folder()) {
+                return Err(Errno::NOENT.into());
+            }
+        }
+        Ok(attributes)
+    }
 }
 
 /// Returns the error number of a failed call.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::auth::access;
+use crate::auth::{Right, access};
 use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
@@ -264,6 +264,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// Answers for a missing path: with the application's page if there is one, otherwise with 404.
 async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if ctx.settings().renders_spa
+        && ctx.can(INDEX, Right::Read)
         && let Ok(ServedEntry::File(served)) = find(ctx, INDEX).await
     {
         return file::respond(ctx, target, INDEX, served).await;

@@ -68,6 +68,12 @@ fn what_may_not_be_read_is_not_read_through_a_link() {
         assert_eq!(site.ask("GET", path, &[ALICE]).status, 200, "{path}");
         assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
     }
+    // Nor does an answer tell which names are there.
+    for path in ["/in/to_private/none", "/in/to_private/deep/none/s", "/in/to_private/s/none"] {
+        assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
+        assert_eq!(site.ask("GET", path, &[ALICE]).status, 404, "{path}");
+    }
+    assert_eq!(site.ask("GET", "/in/to_own/none", &[BOB]).status, 404);
     let packed = site.ask("GET", "/in/plain2", &[BOB, "Accept-Encoding: gzip"]);
     assert_eq!((packed.status, packed.text().as_str()), (200, "plain"));
     for (path, contents) in
@@ -75,6 +81,24 @@ fn what_may_not_be_read_is_not_read_through_a_link() {
     {
         assert_eq!(site.ask("GET", path, &[BOB]).text(), contents, "{path}");
     }
+}
+
+#[test]
+fn a_listing_tells_nothing_of_what_may_not_be_read_behind_a_link() {
+    let site = site();
+    let ask = |query: &str, user| site.ask("GET", &format!("/in/?{query}"), &[user]).text();
+    for query in ["simple", "json", "ndjson", "q=to&below&simple", "sort=size"] {
+        let (alice, bob) = (ask(query, ALICE), ask(query, BOB));
+        for link in ["to_kept", "to_k", "to_own"] {
+            assert!(bob.contains(link) && alice.contains(link), "{query}: {link}: {bob}");
+        }
+        for link in ["to_private", "to_secret", "plain2.gz", "to_h"] {
+            assert!(!bob.contains(link), "{query}: {link}: {bob}");
+        }
+        assert!(alice.contains("to_secret") && !alice.contains("to_h\""), "{query}: {alice}");
+    }
+    let properties = site.ask("PROPFIND", "/in/", &[BOB, "Depth: 1"]).text();
+    assert!(properties.contains("to_k<") && !properties.contains("to_secret"), "{properties}");
 }
 
 #[test]

@@ -125,3 +125,13 @@ fn what_cannot_be_served_is_refused_at_the_start() {
         assert!(error.contains(word), "{error}");
     }
 }
+
+#[test]
+fn an_application_is_for_those_who_may_read_its_page() {
+    let site = Site::of(&[("index.html", b"page"), ("pub/a", b"a")]);
+    let site = site.with(|settings| settings.sites[0].renders_spa = true);
+    let site = site.auth(&["alice:secret1@/", "@/pub"]).start();
+    assert_eq!(site.get("/pub/none").status, 404);
+    let alice = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
+    assert_eq!(site.ask("GET", "/pub/none", &[alice]).text(), "page");
+}
