@@ -105,8 +105,10 @@ enum After {
 impl<'a> Connection<'a> {
     /// Reads the next request; `None` if there is none.
     async fn next(&mut self) -> Option<Next<'a>> {
+        // Its proxy does not say for whom the connection is.
         if let Some(refused) = self.refused.take() {
-            return Some(self.refuse_proxy(&refused));
+            let detail = refused.fault.to_string();
+            return Some(self.reject(&refused.bytes, 400, &detail, Instant::now()));
         }
         // It is boxed because it is rare.
         if !access_entry::has_room(self.worker, self.peer)
@@ -203,8 +205,12 @@ impl<'a> Connection<'a> {
     /// Parses the request at the front, if it is complete, and answers it if that is possible at
     /// once; returns the number of bytes used.
     fn parse_next(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
-        let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let (request, len) = match request::parse(bytes, &mut storage) {
+        let (mut usual, mut all) = ([httparse::EMPTY_HEADER; USUAL_FIELDS], None);
+        let mut parsed = request::parse(bytes, &mut usual);
+        if matches!(parsed, Err(Malformed::TooManyFields)) {
+            parsed = request::parse(bytes, all.insert([httparse::EMPTY_HEADER; MAX_FIELDS]));
+        }
+        let (request, len) = match parsed {
             Ok(Some(parsed)) => parsed,
             Ok(None) if bytes.len() < MAX_HEAD => return self.wait_for_more(bytes, started),
             Ok(None) => return Some(self.malformed(bytes, &request::too_long(bytes), started)),
@@ -408,27 +414,19 @@ impl<'a> Connection<'a> {
 
     /// Refuses a malformed request; nothing after it can be parsed either.
     fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> (Next<'a>, usize) {
-        self.peer.has_requested();
         (self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
-    }
-
-    /// Refuses a connection whose proxy does not say for whom it is.
-    fn refuse_proxy(&self, refused: &RefusedHeader) -> Next<'a> {
-        self.peer.has_requested();
-        self.reject(&refused.bytes, 400, &refused.fault.to_string(), Instant::now())
     }
 
     /// Refuses a request for which there is no memory.
     fn refuse_large(&self, bytes: &[u8], started: Instant) -> (Next<'a>, usize) {
-        self.peer.has_requested();
         (self.reject(bytes, 503, REQUESTS_TOO_LARGE, started), bytes.len())
     }
 
     /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
+        self.peer.has_requested();
         let response = Response::error(status, detail);
-        let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
-        Next::Reject(Box::new(exchange))
+        Next::Reject(Box::new(Exchange::rejected(self.worker, self.peer, bytes, response, started)))
     }
 
     /// Refuses a request for anything but the health check, over a connection of the reserve.
@@ -447,8 +445,8 @@ impl<'a> Connection<'a> {
         if self.peer.is_reserve && self.peer.is_expired() {
             return Some(self.refuse_connection(&bytes, started));
         }
-        let is_begun = !bytes.is_empty() && self.peer.is_expired();
-        is_begun.then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
+        (!bytes.is_empty() && self.peer.is_expired())
+            .then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
     }
 }
 
@@ -465,6 +463,9 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The number of requests for hot files, sent ahead, that are answered before others have their
 /// turn; after any other request they have it at once.
 const MAX_IN_TURN: u8 = 8;
+
+/// The number of fields for which there is room at first: clearing more takes as long as parsing.
+const USUAL_FIELDS: usize = 16;
 
 /// The maximum number of fields in a request's head.
 const MAX_FIELDS: usize = 64;
