@@ -12,9 +12,9 @@
 //!
 //! ```
 //! use std::path::Path;
-//! use underpass_diagnose::doctor::{FindingState, Target, examine};
+//! use underpass_diagnose::doctor::{FindingState, TrialTarget, examine};
 //!
-//! let target = Target::Folder(std::env::temp_dir());
+//! let target = TrialTarget::Folder(std::env::temp_dir());
 //! let diagnosis = examine(Some(Path::new("Cargo.toml")), &target)?;
 //! for finding in &diagnosis.findings {
 //!     if finding.state == FindingState::Closed {
