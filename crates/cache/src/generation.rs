@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use underpass_client::download::interpret::Version;
+use underpass_client::download::interpret::StrongValidator;
 use underpass_client::journal::Journal;
 
 use crate::error::{CacheError, CacheErrorKind};
@@ -21,7 +21,7 @@ use crate::store::{Head, MAX_PAGE};
 pub(crate) struct Generation {
     /// The bytes of the object, at their offsets.
     pub(crate) file: Arc<OwnedFd>,
-    version: Option<Version>,
+    version: Option<StrongValidator>,
     head: Mutex<Arc<Head>>,
     /// `None` if the version is not stored, or not any more.
     journal: Mutex<Option<Journal<Head>>>,
@@ -113,7 +113,7 @@ impl Generation {
     }
 
     /// Returns the validator of the version.
-    pub(crate) fn version(&self) -> Option<&Version> {
+    pub(crate) fn version(&self) -> Option<&StrongValidator> {
         self.version.as_ref()
     }
 

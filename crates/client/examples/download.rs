@@ -9,7 +9,9 @@ use std::error::Error;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use underpass_client::download::{DownloadOptions, Downloader, Event, Gauge, IfExists, Target};
+use underpass_client::download::{
+    DownloadEvent, DownloadOptions, Downloader, Gauge, IfExists, Target,
+};
 use underpass_client::{HttpClient, Url};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,9 +24,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = Target::Named { folder: &folder, name: &name, if_exists: IfExists::Replace };
 
     let downloader = Downloader::new(HttpClient::default(), DownloadOptions::default());
-    let done = downloader.fetch(&url, &target, &Gauge::default(), &|event: &Event<'_>| {
-        eprintln!("{event:?}");
-    })?;
+    let done =
+        downloader.fetch(&url, &target, &Gauge::default(), &|event: &DownloadEvent<'_>| {
+            eprintln!("{event:?}");
+        })?;
     println!("{} bytes, {} of them in user space", done.size, done.report.user_space_bytes());
     Ok(())
 }

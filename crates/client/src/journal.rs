@@ -40,15 +40,15 @@ pub struct Journal<S> {
     name: OsString,
     subject: S,
     /// Boxed, for a download keeps its journal within an enum.
-    inner: Box<Mutex<Inner>>,
+    inner: Box<Mutex<JournalState>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct JournalState {
     file: File,
     /// The offset of the first piece's line.
     pieces_at: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<JournalPiece>,
     /// Ranges that are known to be on the disk.
     safe: Vec<Range<u64>>,
     /// The numbers of pieces of which nothing is left, for others.
@@ -57,7 +57,7 @@ struct Inner {
 
 /// A piece, of which the first `done` bytes have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct JournalPiece {
     start: u64,
     end: u64,
     done: u64,
@@ -92,7 +92,7 @@ impl<S: Clone + Serialize> Journal<S> {
     pub fn resume(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> io::Result<Self> {
         let pieces = known.present.iter().map(|range| {
             let (start, end) = (range.start, range.end);
-            Piece { start, end, done: end - start }
+            JournalPiece { start, end, done: end - start }
         });
         Self::write_new(folder, name, known.subject, pieces.collect(), known.safe)
     }
@@ -101,11 +101,11 @@ impl<S: Clone + Serialize> Journal<S> {
         folder: OwnedFd,
         name: &OsStr,
         subject: S,
-        pieces: Vec<Piece>,
+        pieces: Vec<JournalPiece>,
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
         let (file, pieces_at) = write(&folder, name, &subject, &pieces, &safe)?;
-        let inner = Inner { file, pieces_at, pieces, safe, void: Vec::new() };
+        let inner = JournalState { file, pieces_at, pieces, safe, void: Vec::new() };
         let inner = Box::new(Mutex::new(inner));
         Ok(Self { folder, name: name.to_owned(), subject, inner })
     }
@@ -134,7 +134,7 @@ impl<S: Clone + Serialize> Journal<S> {
     /// [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
-        let piece = Piece { start: piece.start, end: piece.end, done: 0 };
+        let piece = JournalPiece { start: piece.start, end: piece.end, done: 0 };
         let number = inner.void.pop().unwrap_or(inner.pieces.len());
         match inner.pieces.get_mut(number) {
             Some(void) => *void = piece,
@@ -168,7 +168,7 @@ impl<S: Clone + Serialize> Journal<S> {
             }
             if range.end < present.end {
                 let (start, end) = (range.end, present.end);
-                after.push(Piece { start, end, done: end - start });
+                after.push(JournalPiece { start, end, done: end - start });
             }
             piece.end = piece.start.max(range.start);
             piece.done = piece.end - piece.start;
@@ -188,7 +188,7 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Returns the ranges that have arrived, in ascending order.
     #[must_use]
     pub fn present(&self) -> Vec<Range<u64>> {
-        merged(self.lock().pieces.iter().map(Piece::present))
+        merged(self.lock().pieces.iter().map(JournalPiece::present))
     }
 
     /// Syncs the partial file, and then notes what is on the disk.
@@ -209,12 +209,12 @@ impl<S: Clone + Serialize> Journal<S> {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, JournalState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl JournalState {
     /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
     /// only costs some bytes after a crash.
     fn write_piece(&self, number: usize) {
@@ -223,7 +223,7 @@ impl Inner {
     }
 }
 
-impl Piece {
+impl JournalPiece {
     fn present(&self) -> Range<u64> {
         self.start..self.start + self.done
     }
@@ -249,7 +249,7 @@ fn write<S: Clone + Serialize>(
     folder: &OwnedFd,
     name: &OsStr,
     subject: &S,
-    pieces: &[Piece],
+    pieces: &[JournalPiece],
     safe: &[Range<u64>],
 ) -> io::Result<(File, u64)> {
     let head = JournalHead {
@@ -297,7 +297,9 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
     let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
     let is_same_boot = !head.boot.is_empty() && head.boot == boot();
     let present = match is_same_boot {
-        true => merged(bytes[end..].chunks(LINE).map_while(Piece::parse).map(|it| it.present())),
+        true => {
+            merged(bytes[end..].chunks(LINE).map_while(JournalPiece::parse).map(|it| it.present()))
+        }
         false => safe.clone(),
     };
     Some(JournalContents { subject: head.subject, present, safe })

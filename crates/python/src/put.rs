@@ -11,7 +11,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use underpass_client::Url;
 use underpass_client::environment::journal_path;
-use underpass_client::upload::{Condition, Event, RESUMABLE_FROM, SendOptions, Upload, upload};
+use underpass_client::upload::{
+    Condition, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, upload,
+};
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_engine::{Integrity, Kind, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
@@ -106,8 +108,8 @@ fn transfer(
         retries: http.retries,
     };
     let started = Instant::now();
-    let mut on_event = |event: &Event<'_>| {
-        if let Event::Progress(progress) = event {
+    let mut on_event = |event: &UploadEvent<'_>| {
+        if let UploadEvent::Progress(progress) = event {
             position.set(progress.bytes, progress.expected);
         }
     };

@@ -165,7 +165,8 @@ impl Cache {
                 Counters::add(&self.shared.counters.collapsed, 1);
             }
             let outcome = pending.outcome().await;
-            if let Some(found) = self.resolve(&object, outcome, is_own, is_collapsed, request) {
+            let wait = FetchWait { is_own, is_collapsed };
+            if let Some(found) = self.resolve(&object, outcome, wait, request) {
                 return found;
             }
         }
@@ -279,10 +280,10 @@ impl Cache {
         &self,
         object: &Arc<Object>,
         outcome: FetchOutcome,
-        is_own: bool,
-        is_collapsed: bool,
+        wait: FetchWait,
         request: &ObjectRequest,
     ) -> Option<Lookup> {
+        let FetchWait { is_own, is_collapsed } = wait;
         let forwarded = |forward, status| CacheStatus {
             forward: Some(forward),
             forward_status: status,
@@ -355,6 +356,15 @@ impl Cache {
             client: request.client,
         })
     }
+}
+
+/// How a request waited for a fetch.
+#[derive(Clone, Copy)]
+struct FetchWait {
+    /// Whether the fetch began for this request.
+    is_own: bool,
+    /// Whether the request has waited for that of another one.
+    is_collapsed: bool,
 }
 
 /// The next step of a lookup.

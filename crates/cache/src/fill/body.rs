@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::backoff::{Backoff, sleep};
-use underpass_client::download::interpret::{Interpretation, Version, interpret_response};
+use underpass_client::download::interpret::{Interpretation, StrongValidator, interpret_response};
 use underpass_client::{Connection, Response};
 use underpass_engine::Report;
 use underpass_protocol::caching::may_store;
@@ -219,7 +219,7 @@ impl Fill {
             Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
             Interpretation::Changed if response.status == 200 => {
                 let same = version.as_ref().map(|(version, _)| version);
-                let is_same = Version::of(response).as_ref() == same;
+                let is_same = StrongValidator::of(response).as_ref() == same;
                 if is_same && received.framed_len() == len && self.may_add(response) {
                     // The origin ignores ranges: the bytes that are present are discarded.
                     self.generation.set_no_ranges();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::Response;
 use underpass_client::download::interpret::{
-    FileRequest, Interpretation, Version, interpret_response,
+    FileRequest, Interpretation, StrongValidator, interpret_response,
 };
 use underpass_client::s3::is_about_signature;
 use underpass_protocol::caching::{Use, may_store};
@@ -137,7 +137,7 @@ impl Fetch<'_> {
 
     /// Returns whether a 200 from an origin that ignores conditions has the stored version.
     fn is_same(&self, response: &Response, head: &Head) -> bool {
-        let version = Version::of(response);
+        let version = StrongValidator::of(response);
         let BodyFraming::Length(len) = response.framing else { return false };
         response.status == 200
             && version.is_some()
@@ -194,7 +194,9 @@ impl Fetch<'_> {
                 {
                     self.failed(CacheErrorKind::InvalidResponse);
                 }
-                Ok(Interpretation::Part { range, total }) if Version::of(response).is_some() => {
+                Ok(Interpretation::Part { range, total })
+                    if StrongValidator::of(response).is_some() =>
+                {
                     self.start_fill(received, Some(total), range.start, false);
                 }
                 // Without a validator, parts cannot be combined.
@@ -407,7 +409,7 @@ impl Fetch<'_> {
             key: self.object().key.as_str().to_owned(),
             body: String::new(),
             inode: 0,
-            version: Version::of(response),
+            version: StrongValidator::of(response),
             size,
             fields: stored_fields(response),
             requested: millis(self.requested),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use underpass_client::s3::{Listed, Pages, is_about_signature};
+use underpass_client::s3::{ListedKey, Pages, is_about_signature};
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
@@ -54,8 +54,8 @@ impl FolderListing {
 
 impl FolderEntry {
     /// Returns the entry, unless no path of a URL leads to it.
-    fn of(listed: Listed) -> Option<Self> {
-        let Listed { mut name, size, modified, .. } = listed;
+    fn of(listed: ListedKey) -> Option<Self> {
+        let ListedKey { mut name, size, modified, .. } = listed;
         if size.is_none() && name.last() == Some(&b'/') {
             name.pop();
         }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_no_path_can_name_is_left_out() {
         let entry = |name: &str, size| {
-            FolderEntry::of(Listed { name: name.into(), size, ..Listed::default() })
+            FolderEntry::of(ListedKey { name: name.into(), size, ..ListedKey::default() })
                 .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
         };
         for name in ["", "/", ".", "..", "../", "./", "a\0b", "a//"] {

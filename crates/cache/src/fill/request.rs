@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use underpass_client::download::interpret::{FileRequest, Version};
+use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
 use super::origins::{OriginFailure, OriginResponse};
 use crate::key::Key;
@@ -37,7 +37,7 @@ impl ObjectRequest {
 /// The fields of a request for a range of a version.
 pub(super) fn file_request(
     range: Option<(u64, Option<u64>)>,
-    version: Option<(Version, Option<u64>)>,
+    version: Option<(StrongValidator, Option<u64>)>,
 ) -> FileRequest {
     FileRequest { range, version, ..FileRequest::default() }
 }

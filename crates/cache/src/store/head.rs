@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use underpass_client::Response;
-use underpass_client::download::interpret::Version;
+use underpass_client::download::interpret::StrongValidator;
 use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes};
 
 /// The metadata of a stored object: the first line of its journal.
@@ -17,7 +17,7 @@ pub(crate) struct Head {
     /// The inode of that file.
     pub(crate) inode: u64,
     /// The validator of its version, if the origin has sent one.
-    pub(crate) version: Option<Version>,
+    pub(crate) version: Option<StrongValidator>,
     /// Its length in bytes; `None` as long as it is not known.
     pub(crate) size: Option<u64>,
     /// The fields of the newest response about it: lower-case names, and values.

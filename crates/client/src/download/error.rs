@@ -10,7 +10,7 @@ use underpass_transport::digest::DigestCheck;
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::SessionFacts;
 
-use super::interpret::Version;
+use super::interpret::StrongValidator;
 use crate::backoff::Retryable;
 use crate::error::{ClientError, InvalidResponse};
 
@@ -83,7 +83,7 @@ pub struct DownloadOutcome {
     /// Whether the file was here already.
     pub was_here: bool,
     /// The version of the file, if the server names one.
-    pub version: Option<Version>,
+    pub version: Option<StrongValidator>,
     /// The digests that were computed, and what was expected of them.
     pub facts: Vec<DigestCheck>,
     /// The TLS of the connection, if there was any.

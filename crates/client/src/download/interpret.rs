@@ -13,14 +13,14 @@ use crate::http::Response;
 /// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Version {
+pub enum StrongValidator {
     /// A strong entity tag.
     Tag(String),
     /// A modification date that a second change cannot share.
     Date(String),
 }
 
-impl Version {
+impl StrongValidator {
     /// Returns the validator of a response; `None` if it has no strong one.
     #[must_use]
     pub fn of(response: &Response) -> Option<Self> {
@@ -72,7 +72,7 @@ pub struct FileRequest {
     /// The requested bytes, if not all; without an end, up to the end of the file.
     pub range: Option<(u64, Option<u64>)>,
     /// The version that the bytes must be of, and its length if known.
-    pub version: Option<(Version, Option<u64>)>,
+    pub version: Option<(StrongValidator, Option<u64>)>,
     /// The value of `Want-Repr-Digest`.
     pub wants_digest: Option<String>,
     /// The value of `If-None-Match`: the entity tag of the version that is here.

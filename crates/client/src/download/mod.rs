@@ -31,7 +31,7 @@ use run::{Download, MirrorServer};
 
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
-pub use options::{DownloadOptions, Event, Gauge, IfExists, Target};
+pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
 pub(crate) use partial_file::keep_mode;
 pub use rate_limit::RateLimit;
 
@@ -94,7 +94,7 @@ impl<'a> Downloader<'a> {
         url: &Url,
         target: &Target<'_>,
         gauge: &Gauge,
-        on_event: &(dyn Fn(&Event<'_>) + Sync),
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Result<DownloadOutcome, Failed> {
         let mut moved = Report::default();
         let mut first = (&self.client, url);
@@ -106,13 +106,13 @@ impl<'a> Downloader<'a> {
                 (Err(failed), Some((mirror, rest)))
                     if failed.error.is_of_source() && matches!(target, Target::Named { .. }) =>
                 {
-                    on_event(&Event::SourceDropped { url: first.1, error: &failed.error });
+                    on_event(&DownloadEvent::SourceDropped { url: first.1, error: &failed.error });
                     moved.add(&failed.report);
                     (first, mirrors) = ((&mirror.client, &mirror.url), rest);
                     continue;
                 }
                 (Err(failed), Some(_)) if matches!(failed.error, DownloadError::Digest(_)) => {
-                    on_event(&Event::SourcesDisagree);
+                    on_event(&DownloadEvent::SourcesDisagree);
                     moved.add(&failed.report);
                     let wrong = &failed.error;
                     return self.fetch_singly(
@@ -137,7 +137,7 @@ impl<'a> Downloader<'a> {
         (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),
         target: &Target<'_>,
         gauge: &Gauge,
-        on_event: &(dyn Fn(&Event<'_>) + Sync),
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
         mut moved: Report,
     ) -> Result<DownloadOutcome, Failed> {
         let (mut server, mut rest) = (first, mirrors.iter());
@@ -148,7 +148,10 @@ impl<'a> Downloader<'a> {
                     // Those that were not asked for the whole file.
                     if let Ok(right) = target.open() {
                         for liar in rest.filter(|mirror| mirror.has_lied(&right)) {
-                            on_event(&Event::SourceDropped { url: &liar.url, error: wrong });
+                            on_event(&DownloadEvent::SourceDropped {
+                                url: &liar.url,
+                                error: wrong,
+                            });
                         }
                     }
                     done.report.add(&moved);
@@ -162,7 +165,7 @@ impl<'a> Downloader<'a> {
                 failed.report.add(&moved);
                 return Err(failed);
             };
-            on_event(&Event::SourceDropped { url: server.1, error });
+            on_event(&DownloadEvent::SourceDropped { url: server.1, error });
             moved.add(&failed.report);
             server = (&next.client, &next.url);
         }

@@ -156,7 +156,7 @@ impl Gauge {
 /// An event of a download.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event<'e> {
+pub enum DownloadEvent<'e> {
     /// An attempt failed; the next one follows.
     Retrying {
         /// Why it failed.

@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened};
 use underpass_engine::hint::Action;
 
 use super::error::DownloadError;
-use super::interpret::Version;
+use super::interpret::StrongValidator;
 use crate::journal::{self, JournalContents};
 
 /// The file that the ranges belong to.
@@ -26,7 +26,7 @@ pub(super) struct JournalSubject {
     /// Its URL.
     pub(super) url: String,
     /// Its version.
-    pub(super) version: Version,
+    pub(super) version: StrongValidator,
     /// Its length, if known.
     pub(super) size: Option<u64>,
     /// Its modification time in seconds since 1970, which a server need not repeat with each range.
@@ -142,7 +142,7 @@ impl<'t> TargetName<'t> {
     pub(super) fn partial(
         &self,
         url: &str,
-        version: &Version,
+        version: &StrongValidator,
         size: Option<u64>,
         modified: Option<SystemTime>,
     ) -> Result<PartialFile<'t>, DownloadError> {
@@ -200,7 +200,7 @@ impl<'t> TargetName<'t> {
 
     /// Returns the version of a complete file whose process was killed after the renaming, before
     /// it could remove the journal.
-    pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<Version> {
+    pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<StrongValidator> {
         let known = journal::read::<JournalSubject>(self.folder, &self.journal_name())?;
         let JournalContents { subject, present, .. } = known;
         let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 /// Decides which connection fetches which bytes.
 #[derive(Debug)]
 pub(super) struct SegmentScheduler {
-    inner: Mutex<Inner>,
+    inner: Mutex<SchedulerState>,
     /// Signals that a segment was given back or finished, or the download ended.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SchedulerState {
     /// Ranges that are not assigned, in ascending order.
     free: Vec<Range<u64>>,
     /// The state of each connection.
@@ -72,7 +72,7 @@ impl Assignment {
 
 /// What an idle connection is to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum SegmentTask {
     /// Fetch these bytes.
     Fetch(Range<u64>),
     /// Stop: nothing is left, or the download was cancelled.
@@ -83,7 +83,7 @@ impl SegmentScheduler {
     /// Creates a scheduler of these ranges for this number of connections.
     pub(super) fn new(missing: Vec<Range<u64>>, connections: usize) -> Self {
         let workers = (0..connections.max(1)).map(|_| WorkerState::default()).collect();
-        let inner = Inner { free: missing, workers, is_over: false };
+        let inner = SchedulerState { free: missing, workers, is_over: false };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
@@ -95,22 +95,22 @@ impl SegmentScheduler {
     }
 
     /// Returns the next segment for this connection; waits while others might give one back.
-    pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> Task {
+    pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> SegmentTask {
         let mut inner = self.lock();
         loop {
             if inner.is_over {
-                return Task::Leave;
+                return SegmentTask::Leave;
             }
             let now = Instant::now();
             if let Some(piece) = inner.next(me, now) {
                 inner.workers[me].work = Some(Assignment::new(&piece, now));
-                return Task::Fetch(piece);
+                return SegmentTask::Fetch(piece);
             }
             if inner.workers.iter().all(|worker| worker.work.is_none() && worker.promised.is_none())
             {
                 inner.is_over = true;
                 self.changed.notify_all();
-                return Task::Leave;
+                return SegmentTask::Leave;
             }
             inner.cut_stalled(me, now, cuts);
             let waited = self.changed.wait_timeout(inner, POLL_INTERVAL);
@@ -234,12 +234,12 @@ impl SegmentScheduler {
         self.lock().workers.iter().filter(|worker| worker.work.is_some()).count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl SchedulerState {
     /// Adds a range that is free again.
     fn add_free(&mut self, range: Range<u64>) {
         let place = self.free.partition_point(|other| other.start < range.start);
@@ -380,7 +380,7 @@ mod tests {
         let mut seen = Vec::new();
         let cuts = cuts(2);
         let mut me = 0;
-        while let Task::Fetch(piece) = scheduler.take(me, &cuts) {
+        while let SegmentTask::Fetch(piece) = scheduler.take(me, &cuts) {
             assert!(piece.end - piece.start <= MAX_PIECE);
             let chunks = fetch(&scheduler, me);
             assert_eq!(chunks.first().map(|chunk| chunk.start), Some(piece.start));
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn one_connection_takes_all_at_once() {
         let scheduler = SegmentScheduler::new(vec![0..10_000 * MIB], 1);
-        assert_eq!(scheduler.take(0, &cuts(1)), Task::Fetch(0..10_000 * MIB));
+        assert_eq!(scheduler.take(0, &cuts(1)), SegmentTask::Fetch(0..10_000 * MIB));
         assert_eq!(scheduler.claim(0), Some(0..MAX_CHUNK));
     }
 
@@ -409,13 +409,13 @@ mod tests {
     fn what_is_given_back_is_fetched_by_another() {
         let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
-        assert_eq!(scheduler.take(0, &cuts), Task::Fetch(0..MIB));
+        assert_eq!(scheduler.take(0, &cuts), SegmentTask::Fetch(0..MIB));
         assert_eq!(scheduler.claim(0), Some(0..MIB));
         scheduler.moved(0, 1000);
         assert!(!scheduler.leave(0));
-        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(1000..MIB));
+        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(1000..MIB));
         fetch(&scheduler, 1);
-        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         let chunk = scheduler.claim(0).expect("a chunk");
         std::thread::sleep(MIN_GAIN + Duration::from_millis(10));
         scheduler.moved(0, 1000);
-        let Task::Fetch(piece) = scheduler.take(1, &cuts) else { panic!("nothing") };
+        let SegmentTask::Fetch(piece) = scheduler.take(1, &cuts) else { panic!("nothing") };
         assert_eq!(piece.end, 64 * MIB);
         let half = (64 * MIB - chunk.end) / 2;
         assert_eq!(piece.start, 64 * MIB - half, "nothing is known of the one who takes: half");
@@ -441,7 +441,7 @@ mod tests {
         let cuts = cuts(2);
         scheduler.assign(0, &(0..MIB));
         assert_eq!(scheduler.claim(0), Some(0..MIB));
-        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
         std::thread::sleep(Duration::from_millis(1));
         fetch(&scheduler, 1);
         std::thread::scope(|scope| {
@@ -451,7 +451,7 @@ mod tests {
             }
             scheduler.moved(0, 10);
             scheduler.give_back(0);
-            assert_eq!(if_exists.join().ok(), Some(Task::Fetch(10..MIB)));
+            assert_eq!(if_exists.join().ok(), Some(SegmentTask::Fetch(10..MIB)));
         });
     }
 

@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::interpret::Version;
+use super::interpret::StrongValidator;
 
 /// The content of the attribute, as JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct VersionAttr {
     /// The SHA-256 of the URL without credentials.
     url: String,
-    version: Version,
+    version: StrongValidator,
     size: u64,
     /// Its modification time in seconds and nanoseconds since 1970.
     modified: (i64, i64),
 }
 
 impl VersionAttr {
-    fn of(file: &File, url: &Url, version: Version) -> Option<Self> {
+    fn of(file: &File, url: &Url, version: StrongValidator) -> Option<Self> {
         let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (size, modified) = (facts.len(), (facts.mtime(), facts.mtime_nsec()));
         Some(Self { url: digest(url), version, size, modified })
@@ -37,7 +37,7 @@ impl VersionAttr {
 
 /// Records that a file is this version of what is at `url`. Its size and time must not change after
 /// that. Where the file system has no attributes, nothing happens.
-pub(crate) fn store(file: &File, url: &Url, version: &Version) {
+pub(crate) fn store(file: &File, url: &Url, version: &StrongValidator) {
     let attr = VersionAttr::of(file, url, version.clone());
     let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
@@ -47,7 +47,7 @@ pub(crate) fn store(file: &File, url: &Url, version: &Version) {
 }
 
 /// Returns the version of what is at `url` that a file is, if the attribute is there and still valid.
-pub(crate) fn load(file: &File, url: &Url) -> Option<Version> {
+pub(crate) fn load(file: &File, url: &Url) -> Option<StrongValidator> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let stored: VersionAttr = serde_json::from_slice(bytes.get(..len)?).ok()?;
@@ -91,7 +91,7 @@ mod tests {
         let url = |text: &str| Url::parse(text).expect("a URL");
         let here = url("http://a/b?c");
         assert_eq!(load(&file, &here), None);
-        let version = Version::Tag("\"x\"".to_owned());
+        let version = StrongValidator::Tag("\"x\"".to_owned());
         store(&file, &here, &version);
         assert_eq!(load(&file, &here), Some(version.clone()));
         assert_eq!(load(&file, &url("http://user:secret@a/b?c#d")), Some(version.clone()));
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(load(&file, &here), None);
         // Too long to be kept.
         fs::write(&path, "one").expect("written");
-        store(&file, &here, &Version::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
+        store(&file, &here, &StrongValidator::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
         assert_eq!(load(&file, &here), None);
     }
 }

@@ -12,12 +12,12 @@ use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
 use super::error::DownloadError;
-use super::interpret::{FileRequest, Interpretation, Version, interpret_response};
-use super::options::{Event, Gauge};
+use super::interpret::{FileRequest, Interpretation, StrongValidator, interpret_response};
+use super::options::{DownloadEvent, Gauge};
 use super::partial_file::Journal;
 use super::rate_limit::RateLimit;
 use super::run::mirrors::{Mirror, Sources};
-use super::scheduler::{SegmentScheduler, Task};
+use super::scheduler::{SegmentScheduler, SegmentTask};
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, OpenResponse, Request};
@@ -43,10 +43,10 @@ pub(super) struct Workers<'c> {
     pub(super) sources: Sources<'c>,
     /// The URL that answered, and whether it may receive credentials.
     pub(super) answered: (Url, bool),
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<StrongValidator>,
     pub(super) total: u64,
     pub(super) gauge: &'c Gauge,
-    pub(super) on_event: &'c (dyn Fn(&Event<'_>) + Sync),
+    pub(super) on_event: &'c (dyn Fn(&DownloadEvent<'_>) + Sync),
     pub(super) moved: AtomicU64,
     pub(super) outcome: Mutex<Totals>,
 }
@@ -126,8 +126,8 @@ impl<'c> Workers<'c> {
             let piece = match &first {
                 Some((_, piece)) => piece.clone(),
                 None => match self.scheduler.take(me, self.cuts) {
-                    Task::Fetch(piece) => piece,
-                    Task::Leave => break,
+                    SegmentTask::Fetch(piece) => piece,
+                    SegmentTask::Leave => break,
                 },
             };
             self.count_arrival();
@@ -240,7 +240,7 @@ impl<'c> Workers<'c> {
         let wait_to_retry = self.sources.drop(mirror);
         if wait_to_retry {
             let url = mirror.map_or(self.url, |mirror| &mirror.server.url);
-            (self.on_event)(&Event::SourceDropped { url, error });
+            (self.on_event)(&DownloadEvent::SourceDropped { url, error });
         }
         wait_to_retry
     }
@@ -340,7 +340,7 @@ impl<'c> Workers<'c> {
             return false;
         };
         if self.scheduler.busy() == 0 {
-            (self.on_event)(&Event::Retrying { error: &error, after: wait });
+            (self.on_event)(&DownloadEvent::Retrying { error: &error, after: wait });
         }
         if sleep(wait, &self.flags(me)) {
             return true;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::{EnvironmentError, variable};
-use crate::s3::{Keys, ProfileFiles, Source, StoreOptions, suffix};
+use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
 /// Returns what the environment and the shared files say about object stores. `is_signed` is
 /// whether keys are looked for.
@@ -40,17 +40,17 @@ pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
 }
 
 /// Returns the sources of keys in the order in which they are tried.
-fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, EnvironmentError> {
+fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, EnvironmentError> {
     let mut sources = Vec::new();
     match (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
         (Some(id), Some(secret)) => {
             let token = variable("AWS_SESSION_TOKEN");
-            sources.push(Source::Keys(Keys { id, secret, token, expires: None }));
+            sources.push(KeySource::Keys(Keys { id, secret, token, expires: None }));
         }
         (None, None) => {}
         _ => return Err(EnvironmentError::IncompleteKeys),
     }
-    sources.push(Source::Profile(files));
+    sources.push(KeySource::Profile(files));
     if let (Some(file), Some(role)) =
         (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
     {
@@ -58,7 +58,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
             format!("sts.{region}.amazonaws.com{}", suffix(region))
         });
         let service = variable("AWS_ENDPOINT_URL_STS").unwrap_or(format!("https://{host}/"));
-        sources.push(Source::WebIdentity {
+        sources.push(KeySource::WebIdentity {
             token_file: PathBuf::from(file),
             role,
             session: variable("AWS_ROLE_SESSION_NAME").unwrap_or("underpass".to_owned()),
@@ -68,7 +68,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
     let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     let full = relative.map(|path| format!("http://169.254.170.2{path}"));
     if let Some(full) = full.or_else(|| variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
-        sources.push(Source::Container {
+        sources.push(KeySource::Container {
             url: url(&full, "the URL of the container's keys")?,
             token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
             token_file: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from),
@@ -78,7 +78,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<Source>, Env
     if !is_off.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
         let named = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
         let text = named.unwrap_or("http://169.254.169.254/".to_owned());
-        sources.push(Source::Metadata { url: url(&text, "the URL of the metadata service")? });
+        sources.push(KeySource::Metadata { url: url(&text, "the URL of the metadata service")? });
     }
     Ok(sources)
 }

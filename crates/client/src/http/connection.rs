@@ -26,6 +26,17 @@ use super::route::Route;
 use super::xml::StoreRefusal;
 use crate::error::{ClientError, InvalidResponse, NetworkAction};
 
+/// A request with what it needs to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct AddressedRequest<'r> {
+    pub(super) request: &'r Request<'r>,
+    pub(super) url: &'r Url,
+    /// Whether the server may receive credentials.
+    pub(super) is_trusted: bool,
+    /// The body, whose length is among the fields of the request; empty if there is none.
+    pub(super) body: &'r [u8],
+}
+
 /// A request without its URL.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
@@ -141,22 +152,19 @@ impl<'a> Connection<'a> {
         url: &Url,
         is_trusted: bool,
     ) -> Result<Response, ClientError> {
-        self.exchange_body(client, request, url, is_trusted, &[])
+        self.exchange_body(client, &AddressedRequest { request, url, is_trusted, body: &[] })
     }
 
-    /// Sends a request with a body, whose length is among its fields, and reads the head of the answer.
+    /// Sends a request and its body, and reads the head of the answer.
     pub(super) fn exchange_body(
         &mut self,
         client: &HttpClient<'a>,
-        request: &Request<'_>,
-        url: &Url,
-        is_trusted: bool,
-        body: &[u8],
+        sent: &AddressedRequest<'_>,
     ) -> Result<Response, ClientError> {
-        let mut head = self.head(client, request, url, is_trusted)?;
-        head.extend_from_slice(body);
+        let mut head = self.head(client, sent.request, sent.url, sent.is_trusted)?;
+        head.extend_from_slice(sent.body);
         self.send(&head)?;
-        self.answer(request.method, &mut |_| {})
+        self.answer(sent.request.method, &mut |_| {})
     }
 
     /// Reads the final answer to a request of this method; `on_interim` gets those before it.

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::client::HttpClient;
-use super::connection::{Connection, Request};
+use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
 use crate::error::ClientError;
 
@@ -62,7 +62,8 @@ impl<'a> HttpClient<'a> {
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let length = body.len().to_string();
         let fields = [request.fields, &[("Content-Length", length.as_str())]].concat();
-        self.execute_once(idle, &Request { fields: &fields, ..*request }, url, true, body)
+        let request = &Request { fields: &fields, ..*request };
+        self.execute_once(idle, &AddressedRequest { request, url, is_trusted: true, body })
     }
 
     /// Sends a request as [`execute`](Self::execute) does, with credentials only if the server is
@@ -82,8 +83,8 @@ impl<'a> HttpClient<'a> {
         let trusted = is_trusted.then(|| url.origin());
         for _ in 0..=self.max_redirects {
             let is_trusted = trusted.as_ref() == Some(&url.origin());
-            let (connection, response) =
-                self.execute_once(idle.take(), request, &url, is_trusted, &[])?;
+            let sent = AddressedRequest { request, url: &url, is_trusted, body: &[] };
+            let (connection, response) = self.execute_once(idle.take(), &sent)?;
             let Some(next) = response.redirect(&url)? else {
                 self.check_coding(request, &response, &url)?;
                 return Ok(OpenResponse { connection, response, url, is_trusted });
@@ -108,7 +109,8 @@ impl<'a> HttpClient<'a> {
         request: &Request<'_>,
         url: &Url,
     ) -> Result<OpenResponse<'a>, ClientError> {
-        let (connection, response) = self.execute_once(idle, request, url, true, &[])?;
+        let sent = AddressedRequest { request, url, is_trusted: true, body: &[] };
+        let (connection, response) = self.execute_once(idle, &sent)?;
         self.check_coding(request, &response, url)?;
         Ok(OpenResponse { connection, response, url: url.clone(), is_trusted: true })
     }
@@ -134,42 +136,35 @@ impl<'a> HttpClient<'a> {
     fn execute_once(
         &self,
         mut idle: Option<Connection<'a>>,
-        request: &Request<'_>,
-        url: &Url,
-        is_trusted: bool,
-        body: &[u8],
+        sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
         for _ in 0..MAX_LESSONS {
-            let (mut connection, mut response) =
-                self.execute_unsigned(idle.take(), request, url, is_trusted, body)?;
-            if !is_trusted || !connection.learn(self, &mut response) {
+            let (mut connection, mut response) = self.execute_unsigned(idle.take(), sent)?;
+            if !sent.is_trusted || !connection.learn(self, &mut response) {
                 return Ok((connection, response));
             }
             idle = connection.finish(&response);
         }
-        self.execute_unsigned(idle, request, url, is_trusted, body)
+        self.execute_unsigned(idle, sent)
     }
 
     /// Sends a request once.
     fn execute_unsigned(
         &self,
         idle: Option<Connection<'a>>,
-        request: &Request<'_>,
-        url: &Url,
-        is_trusted: bool,
-        body: &[u8],
+        sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
-        let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, url) && idle.is_quiet();
+        let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, sent.url) && idle.is_quiet();
         if let Some(mut connection) = idle.filter(is_fit) {
-            match connection.exchange_body(self, request, url, is_trusted, body) {
+            match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),
                 // It was closed while it was idle, which has nothing to do with the request.
                 Err(ClientError::Closed | ClientError::Network { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut connection = self.connect(url)?;
-        let response = connection.exchange_body(self, request, url, is_trusted, body)?;
+        let mut connection = self.connect(sent.url)?;
+        let response = connection.exchange_body(self, sent)?;
         Ok((connection, response))
     }
 }

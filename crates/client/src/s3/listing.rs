@@ -12,7 +12,7 @@ use crate::http::{Connection, HttpClient, Request, xml};
 
 /// An object, or a folder: what several keys begin with up to a slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedKey {
     /// Its name: the key without that of the folder. That of a folder ends in a slash.
     pub name: Vec<u8>,
     /// The length of an object in bytes; `None` for folders.
@@ -27,7 +27,7 @@ pub struct Listed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedPage {
     /// The objects and folders, in the order of their names within each kind.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedKey>,
     /// What to ask with for the next page; `None` for the last one.
     next: Option<String>,
     /// Whether there is an object whose key is that of the folder.
@@ -128,7 +128,7 @@ fn list<'a>(
 ///
 /// Why it is none, or not one after which all is known.
 fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
-    let (mut page, mut entry) = (ListedPage::default(), Listed::default());
+    let (mut page, mut entry) = (ListedPage::default(), ListedKey::default());
     let (mut key, mut common) = (String::new(), String::new());
     let (mut is_listing, mut is_escaped, mut is_cut) = (false, false, false);
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         b"lastmodified" => entry.modified = parse_time(text),
         b"etag" => entry.tag = Some(tag_fingerprint(text)),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
-        b"commonprefixes" => found.push((std::mem::take(&mut common), Listed::default())),
+        b"commonprefixes" => found.push((std::mem::take(&mut common), ListedKey::default())),
         b"istruncated" => is_cut = text == "true",
         b"nextcontinuationtoken" => page.next = Some(text.to_owned()),
         b"encodingtype" => is_escaped = text == "url",
@@ -156,7 +156,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         page.has_own |= name.is_empty() && entry.size.is_some();
         // A key that ends in a slash stands for the folder alone.
         if !name.is_empty() && (entry.size.is_none() || !name.ends_with(b"/")) {
-            page.entries.push(Listed { name: name.to_vec(), ..entry });
+            page.entries.push(ListedKey { name: name.to_vec(), ..entry });
         }
     }
     page.next = page.next.filter(|next| !next.is_empty());
@@ -195,13 +195,13 @@ mod tests {
             <ETag>&quot;x&quot;</ETag><Size>7</Size></Contents><CommonPrefixes><Prefix>a%20b/e/</Prefix></CommonPrefixes>\
             <NextContinuationToken>n=&amp;</NextContinuationToken></ListBucketResult>";
         let page = parse(body, b"a b/").expect("a page");
-        let object = Listed {
+        let object = ListedKey {
             name: b"c+d".to_vec(),
             size: Some(7),
             modified: Some((1_767_323_045, 500_000_000)),
             tag: Some(tag_fingerprint("x")),
         };
-        let folder = Listed { name: b"e/".to_vec(), ..Listed::default() };
+        let folder = ListedKey { name: b"e/".to_vec(), ..ListedKey::default() };
         assert_eq!(page.entries, [object, folder]);
         assert_eq!(page.next.as_deref(), Some("n=&"));
         assert!(page.has_own);

@@ -21,12 +21,12 @@ use url::Url;
 use crate::error::ClientError;
 pub use crate::error::KeysError;
 use crate::http::{Credentials, TlsSetup};
-use credentials::Chain;
+use credentials::KeySources;
 use signer::Signer;
 
-pub use credentials::{Keys, ProfileFiles, Profiles, Source};
+pub use credentials::{KeySource, Keys, ProfileFiles, Profiles};
 pub(crate) use listing::tag_fingerprint;
-pub use listing::{Listed, ListedPage, Pages};
+pub use listing::{ListedKey, ListedPage, Pages};
 pub(crate) use location::suffix;
 pub use location::{AddressingStyle, BadLocation, Location};
 pub use multipart::CHECKSUM;
@@ -43,7 +43,7 @@ pub struct StoreOptions {
     /// Where the name of the bucket stands in URLs.
     pub style: Option<AddressingStyle>,
     /// Where keys are looked for, in this order. Without any, requests are not signed.
-    pub sources: Vec<Source>,
+    pub sources: Vec<KeySource>,
 }
 
 /// A bucket of a store, and what signs the requests to it.
@@ -74,7 +74,7 @@ impl Store {
         let region = region.map_or(DEFAULT_REGION, String::as_str);
         let endpoint = location.endpoint.as_ref().or(options.endpoint.as_ref());
         let bucket = location.bucket_url(endpoint, region, options.style)?;
-        let chain = Chain::new(options.sources.clone(), tls.clone());
+        let chain = KeySources::new(options.sources.clone(), tls.clone());
         let (keys, keys_from) = match chain.find()? {
             Some((keys, name)) => (Some(keys), Some(name)),
             None => (None, None),

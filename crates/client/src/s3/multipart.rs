@@ -19,11 +19,13 @@ use super::signing::hex;
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};
-use crate::upload::{Body, Event, Exchange, Journal, OnEvent, Upload, UploadError, connect};
+use crate::upload::{
+    OnEvent, Upload, UploadBody, UploadError, UploadEvent, UploadExchange, UploadJournal, connect,
+};
 
 /// A part that the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct StoredPart {
     /// Its number; the first is 1.
     pub(super) number: usize,
     pub(super) len: u64,
@@ -41,9 +43,9 @@ pub(super) fn split(len: u64) -> Vec<Range<u64>> {
 
 /// Reads a page of the parts that a store has, of which those count that are as they should be;
 /// returns the number after which the next page begins, too, if there is one.
-pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<Part>, Option<usize>) {
+pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Option<usize>) {
     let (mut found, mut next, mut is_cut) = (Vec::new(), None, false);
-    let mut part = Part { number: 0, len: 0, tag: String::new(), checksum: None };
+    let mut part = StoredPart { number: 0, len: 0, tag: String::new(), checksum: None };
     xml::read(body, |name, text| match name {
         b"partnumber" => part.number = text.parse().unwrap_or(0),
         b"size" => part.len = text.parse().unwrap_or(0),
@@ -68,7 +70,7 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<Part>, Option<us
 
 /// Returns the entity tag, without quotes, of what these parts become at a store whose tags of parts
 /// are digests by MD5; `None` if they are none.
-pub(super) fn whole_tag(parts: &[Part]) -> Option<String> {
+pub(super) fn whole_tag(parts: &[StoredPart]) -> Option<String> {
     let mut digest = Md5::new();
     for part in parts {
         let tag = part.tag.trim_matches('"');
@@ -81,9 +83,9 @@ pub(super) fn whole_tag(parts: &[Part]) -> Option<String> {
 }
 
 /// The parts of one upload.
-pub(super) struct Parts<'p, 'a, 't> {
+pub(super) struct StoredParts<'p, 'a, 't> {
     client: &'p HttpClient<'a>,
-    journal: Option<&'p Journal>,
+    journal: Option<&'p UploadJournal>,
     upload: &'p Upload<'p>,
     /// The URL of the upload.
     url: &'p Url,
@@ -97,18 +99,18 @@ pub(super) struct Parts<'p, 'a, 't> {
 
 struct State {
     missing: VecDeque<(usize, Range<u64>)>,
-    sent: Vec<Part>,
+    sent: Vec<StoredPart>,
     report: Report,
     error: Option<UploadError>,
     tls: Option<SessionFacts>,
 }
 
-impl<'p, 'a, 't> Parts<'p, 'a, 't> {
+impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     pub(super) fn new(
-        (client, journal): (&'p HttpClient<'a>, Option<&'p Journal>),
+        (client, journal): (&'p HttpClient<'a>, Option<&'p UploadJournal>),
         upload: &'p Upload<'p>,
         url: &'p Url,
-        mut sent: Vec<Part>,
+        mut sent: Vec<StoredPart>,
         len: u64,
         on_event: &'p mut OnEvent<'t>,
     ) -> Self {
@@ -158,7 +160,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
     }
 
     /// Returns the parts that the store has, in their order, and the TLS of a connection.
-    pub(super) fn finish(self) -> (Vec<Part>, Option<SessionFacts>) {
+    pub(super) fn finish(self) -> (Vec<StoredPart>, Option<SessionFacts>) {
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.sent.sort_by_key(|part| part.number);
         (state.sent, state.tls)
@@ -190,7 +192,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
                     self.state().missing.push_front((number, range));
                     let wait = error.is_temporary().then(|| backoff.next(retry_after(&error)));
                     let Some(wait) = wait.flatten() else { return self.fail(error) };
-                    self.emit(&Event::Again { error: &error, wait, resumes: true });
+                    self.emit(&UploadEvent::Again { error: &error, wait, resumes: true });
                     let flags: Vec<_> =
                         self.client.cancel.into_iter().chain([&self.is_over]).collect();
                     if !sleep(wait, &flags) {
@@ -214,7 +216,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         range: &Range<u64>,
         idle: Option<Connection<'a>>,
         count: usize,
-    ) -> Result<Option<(Part, Option<Connection<'a>>)>, UploadError> {
+    ) -> Result<Option<(StoredPart, Option<Connection<'a>>)>, UploadError> {
         let (client, options) = (self.client, self.upload.options);
         let mut url = self.url.clone();
         url.query_pairs_mut().append_pair("partNumber", &number.to_string());
@@ -230,21 +232,21 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         let request = Request { method: "PUT", fields: &fields };
         let head = connection.head(client, &request, &url, true)?;
         let mut counted = 0;
-        let mut on_event = |event: &Event<'_>| {
-            if let Event::Progress(progress) = event {
+        let mut on_event = |event: &UploadEvent<'_>| {
+            if let UploadEvent::Progress(progress) = event {
                 let more = progress.bytes.saturating_sub(counted);
                 counted += more;
                 let bytes = self.moved.fetch_add(more, Ordering::Relaxed) + more;
                 let expected = Some(self.len);
-                self.emit(&Event::Progress(Progress { bytes, expected, ..*progress }));
+                self.emit(&UploadEvent::Progress(Progress { bytes, expected, ..*progress }));
             }
         };
-        let mut exchange = Exchange {
+        let mut exchange = UploadExchange {
             client,
             connection: &mut connection,
             method: "PUT",
             send_options: options,
-            body: Body { source: &source, skip: 0 },
+            body: UploadBody { source: &source, skip: 0 },
             expects: None,
             interim: &mut |_| {},
             on_event: &mut on_event,
@@ -264,7 +266,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
             let tag = response.fields.text("etag").map(str::to_owned);
             let what =
                 || ClientError::from(InvalidResponse::Protocol("a part without an entity tag"));
-            let part = Part { number, len, tag: tag.ok_or_else(what)?, checksum };
+            let part = StoredPart { number, len, tag: tag.ok_or_else(what)?, checksum };
             return Ok(Some((part, connection.finish(&response))));
         }
         match connection.learn(client, &mut response) {
@@ -294,7 +296,7 @@ impl<'p, 'a, 't> Parts<'p, 'a, 't> {
         }
     }
 
-    fn emit(&self, event: &Event<'_>) {
+    fn emit(&self, event: &UploadEvent<'_>) {
         let mut on_event = self.on_event.lock().unwrap_or_else(PoisonError::into_inner);
         on_event(event);
     }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use underpass_protocol::response::validator::parse_date;
 use url::Url;
 
-use super::credentials::{Chain, Keys};
+use super::credentials::{KeySources, Keys};
 use super::signing::{UNSIGNED, UnsignedRequest};
 use crate::error::ClientError;
 use crate::http::{Response, Sign, Signature, StoreRefusal};
@@ -16,7 +16,7 @@ use crate::http::{Response, Sign, Signature, StoreRefusal};
 /// Signs requests with the newest keys.
 #[derive(Debug)]
 pub(super) struct Signer {
-    chain: Chain,
+    chain: KeySources,
     /// The region in the URLs that were made.
     region: String,
     /// Whether the host depends on the region.
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Signer {
-    pub(super) fn new(chain: Chain, keys: Option<Keys>, region: &str, moves: bool) -> Self {
+    pub(super) fn new(chain: KeySources, keys: Option<Keys>, region: &str, moves: bool) -> Self {
         let state = State {
             keys: keys.map(Arc::new),
             region: region.to_owned(),
@@ -224,11 +224,11 @@ mod tests {
 
     use super::*;
     use crate::http::TlsSetup;
-    use crate::s3::credentials::Source;
+    use crate::s3::credentials::KeySource;
 
     #[test]
     fn what_one_request_has_learned_helps_all_that_were_under_way() {
-        let chain = Chain::new(Vec::new(), TlsSetup::default());
+        let chain = KeySources::new(Vec::new(), TlsSetup::default());
         let keys = Keys { id: "id".to_owned(), secret: "secret".to_owned(), ..Keys::default() };
         let signer = Signer::new(chain, Some(keys), "us-east-1", false);
         let url = Url::parse("http://localhost/bucket/key").expect("a URL");
@@ -267,8 +267,8 @@ mod tests {
             }
         });
         let url = Url::parse(&url).expect("a URL");
-        let sources = vec![Source::Container { url, token: None, token_file: None }];
-        let chain = Chain::new(sources, TlsSetup::default());
+        let sources = vec![KeySource::Container { url, token: None, token_file: None }];
+        let chain = KeySources::new(sources, TlsSetup::default());
         let expires = Timestamp::now() + SignedDuration::from_secs(seconds);
         let keys = Keys { id: "old".to_owned(), secret: "s".to_owned(), ..Keys::default() };
         let keys = Keys { expires: Some(expires.into()), ..keys };

@@ -10,14 +10,14 @@ use underpass_protocol::response::validator::parse_date;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
-use super::multipart::{CHECKSUM, MIN_PART, Part, Parts, parts_of, split, whole_tag};
+use super::multipart::{CHECKSUM, MIN_PART, StoredPart, StoredParts, parts_of, split, whole_tag};
 use super::signing::is_about_signature;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
 use crate::upload::{
-    self, Condition, Event, Journal, OnEvent, ResumeState, Upload, UploadError, UploadFailed,
-    UploadOutcome, is_version, version,
+    self, Condition, OnEvent, ResumeState, Upload, UploadError, UploadEvent, UploadFailed,
+    UploadJournal, UploadOutcome, is_version, version,
 };
 
 /// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over as many
@@ -104,7 +104,7 @@ struct PartwiseUpload<'u, 'a, 't> {
 }
 
 /// What is at the target.
-enum Target {
+enum S3Target {
     Absent,
     Found(Response),
 }
@@ -141,7 +141,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             sent = self.list_parts()?;
             if sent.is_none() {
                 let reason = "the store does not know it any more";
-                (self.on_event)(&Event::StartedOver { reason });
+                (self.on_event)(&UploadEvent::StartedOver { reason });
                 self.kept.forget();
             }
         }
@@ -166,7 +166,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     /// discarded. Returns whether there is an upload to be resumed.
     fn find_earlier(&mut self) -> Result<bool, UploadError> {
         let Some(path) = self.upload.journal else { return Ok(false) };
-        let (journal, entry) = match Journal::find(path) {
+        let (journal, entry) = match UploadJournal::find(path) {
             Ok(Some(found)) => found,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
@@ -185,7 +185,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let version = self.kept.version.as_ref();
         let is_same = version.is_some_and(|version| is_version(&entry.file, version));
         if !is_same || entry.target != self.kept.target {
-            (self.on_event)(&Event::StartedOver { reason: "the file has changed since" });
+            (self.on_event)(&UploadEvent::StartedOver { reason: "the file has changed since" });
             self.abort();
             return Ok(false);
         }
@@ -198,14 +198,14 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         match self.upload.condition {
             Condition::None => Ok(None),
             Condition::Absent => match self.request_head()? {
-                Target::Absent => Ok(None),
-                Target::Found(_) => {
+                S3Target::Absent => Ok(None),
+                S3Target::Found(_) => {
                     self.abort();
                     Ok(Some(true))
                 }
             },
             Condition::Version(wanted) => {
-                let Target::Found(response) = self.request_head()? else {
+                let S3Target::Found(response) = self.request_head()? else {
                     return Err(UploadError::Precondition { found: None });
                 };
                 let tag = response.fields.text("etag");
@@ -218,10 +218,10 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 
     /// Requests the head of the target.
-    fn request_head(&mut self) -> Result<Target, UploadError> {
+    fn request_head(&mut self) -> Result<S3Target, UploadError> {
         match self.send_retried("HEAD", &self.url.clone(), &[], &[]) {
-            Ok((response, _)) => Ok(Target::Found(response)),
-            Err(error) if error.status() == Some(404) => Ok(Target::Absent),
+            Ok((response, _)) => Ok(S3Target::Found(response)),
+            Err(error) if error.status() == Some(404) => Ok(S3Target::Absent),
             Err(error) => Err(error),
         }
     }
@@ -229,7 +229,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     /// Returns the parts that the store has, and had acknowledged; `None` if it does not know the upload.
     /// Others were on their way when a process was killed: some stores keep them cut off, with the
     /// length of the whole.
-    fn list_parts(&mut self) -> Result<Option<Vec<Part>>, UploadError> {
+    fn list_parts(&mut self) -> Result<Option<Vec<StoredPart>>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(None) };
         let (mut sent, mut marker) = (Vec::new(), 0);
         let all = split(self.len);
@@ -255,7 +255,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             }
         }
         self.resumed_at = sent.iter().map(|part| part.len).sum();
-        (self.on_event)(&Event::Resumed { at: self.resumed_at });
+        (self.on_event)(&UploadEvent::Resumed { at: self.resumed_at });
         Ok(Some(sent))
     }
 
@@ -286,12 +286,18 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 
     /// Sends the missing parts; returns all.
-    fn send(&mut self, sent: Vec<Part>) -> Result<Vec<Part>, UploadError> {
+    fn send(&mut self, sent: Vec<StoredPart>) -> Result<Vec<StoredPart>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(sent) };
         let upload = self.upload;
         let journal = self.kept.journal.as_ref();
-        let mut parts =
-            Parts::new((self.client, journal), upload, &resource, sent, self.len, self.on_event);
+        let mut parts = StoredParts::new(
+            (self.client, journal),
+            upload,
+            &resource,
+            sent,
+            self.len,
+            self.on_event,
+        );
         let outcome = parts.send(self.connections, self.idle.take());
         self.report.add(&parts.report());
         let (sent, tls) = parts.finish();
@@ -301,7 +307,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
 
     /// Asks the store to put the parts together; returns whether the target has appeared meanwhile
     /// and is left alone.
-    fn complete(&mut self, sent: &[Part]) -> Result<bool, UploadError> {
+    fn complete(&mut self, sent: &[StoredPart]) -> Result<bool, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(false) };
         let mut body = "<CompleteMultipartUpload>".to_owned();
         for part in sent {
@@ -333,8 +339,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 
     /// Returns whether the target is what these parts become.
-    fn is_there(&mut self, parts: &[Part]) -> Result<bool, UploadError> {
-        let Target::Found(response) = self.request_head()? else { return Ok(false) };
+    fn is_there(&mut self, parts: &[StoredPart]) -> Result<bool, UploadError> {
+        let S3Target::Found(response) = self.request_head()? else { return Ok(false) };
         let fields = &response.fields;
         let tag = fields.text("etag").unwrap_or_default().trim_matches('"');
         let is_same = whole_tag(parts).map_or_else(
@@ -373,7 +379,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             };
             let cancel = self.client.cancel.as_slice();
             backoff.wait(UploadError::from(error), self.has_met, cancel, |error, wait| {
-                (self.on_event)(&Event::Again { error, wait, resumes: true });
+                (self.on_event)(&UploadEvent::Again { error, wait, resumes: true });
             })?;
             self.is_in_doubt |= is_uncertain;
         }
@@ -421,7 +427,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             if let Err(error) = removed {
                 let named = resource.query_pairs().find(|(name, _)| name == "uploadId");
                 let upload = named.map(|(_, id)| id).unwrap_or_default();
-                (self.on_event)(&Event::PartsLeft { upload: &upload, error: &error });
+                (self.on_event)(&UploadEvent::PartsLeft { upload: &upload, error: &error });
             }
         }
         self.kept.forget();

@@ -13,23 +13,23 @@ use url::Url;
 ///
 /// # Errors
 ///
-/// [`Refusal`] if it could lead elsewhere, or is no path at all.
-pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
+/// [`EntryRefusal`] if it could lead elsewhere, or is no path at all.
+pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
     if path.first() == Some(&b'/') {
-        return Err(Refusal::Absolute);
+        return Err(EntryRefusal::Absolute);
     }
     if path.contains(&0) {
-        return Err(Refusal::Nul);
+        return Err(EntryRefusal::Nul);
     }
     let mut out = Vec::with_capacity(path.len());
     for part in path.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => continue,
-            b".." => return Err(Refusal::Parent),
+            b".." => return Err(EntryRefusal::Parent),
             _ => {}
         }
         if RESERVED.contains(&part) {
-            return Err(Refusal::Reserved);
+            return Err(EntryRefusal::Reserved);
         }
         if !out.is_empty() {
             out.push(b'/');
@@ -37,7 +37,7 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
         out.extend_from_slice(part);
     }
     if out.len() > MAX_PATH {
-        return Err(Refusal::TooLong);
+        return Err(EntryRefusal::TooLong);
     }
     Ok(out)
 }
@@ -49,20 +49,20 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
 ///
 /// # Errors
 ///
-/// [`Refusal`] if it points out of the folder.
-pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), Refusal> {
+/// [`EntryRefusal`] if it points out of the folder.
+pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), EntryRefusal> {
     if target.is_empty() || target.contains(&0) {
-        return Err(Refusal::Nul);
+        return Err(EntryRefusal::Nul);
     }
     if target.first() == Some(&b'/') {
-        return Err(Refusal::Outside);
+        return Err(EntryRefusal::Outside);
     }
     let mut depth = path.iter().filter(|byte| **byte == b'/').count();
     let mut is_down = false;
     for part in target.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
-            b".." if is_down || depth == 0 => return Err(Refusal::Outside),
+            b".." if is_down || depth == 0 => return Err(EntryRefusal::Outside),
             b".." => depth -= 1,
             _ => is_down = true,
         }
@@ -74,15 +74,15 @@ pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), Refusal> {
 ///
 /// # Errors
 ///
-/// [`Refusal`] if no folder can be called so.
-pub fn name_of(url: &Url) -> Result<Option<Vec<u8>>, Refusal> {
+/// [`EntryRefusal`] if no folder can be called so.
+pub fn name_of(url: &Url) -> Result<Option<Vec<u8>>, EntryRefusal> {
     let Some(last) = url.path().split('/').rfind(|part| !part.is_empty()) else { return Ok(None) };
     let name: Vec<u8> = percent_encoding::percent_decode_str(last).collect();
     if name.contains(&b'/') {
-        return Err(Refusal::Slash);
+        return Err(EntryRefusal::Slash);
     }
     match relative(&name)? {
-        name if name.is_empty() => Err(Refusal::Nul),
+        name if name.is_empty() => Err(EntryRefusal::Nul),
         name => Ok(Some(name)),
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// Why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum EntryRefusal {
     /// Its path begins at the root of the file system.
     #[error("its path is absolute")]
     Absolute,
@@ -165,18 +165,18 @@ mod tests {
             ("./", Ok("")),
             ("a/...", Ok("a/...")),
             ("a\nb", Ok("a\nb")),
-            ("/a", Err(Refusal::Absolute)),
-            ("//a", Err(Refusal::Absolute)),
-            ("..", Err(Refusal::Parent)),
-            ("a/../b", Err(Refusal::Parent)),
-            ("a/..", Err(Refusal::Parent)),
-            ("a\0b", Err(Refusal::Nul)),
-            ("a/.underpass-get.part", Err(Refusal::Reserved)),
+            ("/a", Err(EntryRefusal::Absolute)),
+            ("//a", Err(EntryRefusal::Absolute)),
+            ("..", Err(EntryRefusal::Parent)),
+            ("a/../b", Err(EntryRefusal::Parent)),
+            ("a/..", Err(EntryRefusal::Parent)),
+            ("a\0b", Err(EntryRefusal::Nul)),
+            ("a/.underpass-get.part", Err(EntryRefusal::Reserved)),
         ] {
             let expected = expected.map(|text| text.as_bytes().to_vec());
             assert_eq!(relative(path.as_bytes()), expected, "{path:?}");
         }
-        assert_eq!(relative(&[b'a'; MAX_PATH + 1]), Err(Refusal::TooLong));
+        assert_eq!(relative(&[b'a'; MAX_PATH + 1]), Err(EntryRefusal::TooLong));
     }
 
     #[test]

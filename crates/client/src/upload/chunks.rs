@@ -12,11 +12,14 @@ use rustix::net::{RecvFlags, recv};
 use underpass_engine::{Chain, Error, Kind, PeerMessage, Report, Source};
 
 use super::error::UploadError;
-use super::exchange::Exchange;
+use super::exchange::UploadExchange;
 use crate::error::ClientError;
 
 /// Sends `head`, which may be empty, and all of a stream.
-pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result<(), UploadError> {
+pub(super) fn send(
+    exchange: &mut UploadExchange<'_, '_, '_>,
+    head: Vec<u8>,
+) -> Result<(), UploadError> {
     let source = exchange.body.source.clone();
     let (mut frame, mut sent) = (head, 0_u64);
     let mut is_first = true;
@@ -36,8 +39,8 @@ pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result
         let framing = frame.len() as u64;
         let chain = Chain::new().bytes(std::mem::take(&mut frame));
         let chain = match piece {
-            Piece::Inside(len) => chain.source(source.clone().len(len)),
-            Piece::Memory(bytes) => chain.payload(bytes),
+            ChunkPart::Inside(len) => chain.source(source.clone().len(len)),
+            ChunkPart::Memory(bytes) => chain.payload(bytes),
         };
         exchange.transfer(chain, framing, sent)?;
         sent += len;
@@ -45,14 +48,14 @@ pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result
 }
 
 /// The bytes of one chunk.
-enum Piece {
+enum ChunkPart {
     /// Bytes that are waiting in the stream.
     Inside(u64),
     /// Bytes that had to be read.
     Memory(Vec<u8>),
 }
 
-impl Piece {
+impl ChunkPart {
     fn len(&self) -> u64 {
         match self {
             Self::Inside(len) => *len,
@@ -63,13 +66,13 @@ impl Piece {
 
 /// Waits for the next bytes of a stream; `None` at its end.
 fn next(
-    exchange: &mut Exchange<'_, '_, '_>,
+    exchange: &mut UploadExchange<'_, '_, '_>,
     source: &Source<&File>,
     sent: u64,
-) -> Result<Option<Piece>, UploadError> {
+) -> Result<Option<ChunkPart>, UploadError> {
     if matches!(source.kind(), Kind::Pipe | Kind::Socket) {
         let held = held(exchange, source)?;
-        return Ok((held > 0).then_some(Piece::Inside(held)));
+        return Ok((held > 0).then_some(ChunkPart::Inside(held)));
     }
     wait(exchange, source)?;
     let mut bytes = vec![0; PIECE];
@@ -85,11 +88,14 @@ fn next(
         }
     };
     bytes.truncate(got);
-    Ok((got > 0).then_some(Piece::Memory(bytes)))
+    Ok((got > 0).then_some(ChunkPart::Memory(bytes)))
 }
 
 /// Waits for bytes in a pipe or socket, and counts them without reading them; 0 at the end.
-fn held(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<u64, UploadError> {
+fn held(
+    exchange: &mut UploadExchange<'_, '_, '_>,
+    source: &Source<&File>,
+) -> Result<u64, UploadError> {
     loop {
         wait(exchange, source)?;
         let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
@@ -106,7 +112,10 @@ fn held(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<u
 }
 
 /// Waits until the stream has something, and listens to the server meanwhile.
-fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(), UploadError> {
+fn wait(
+    exchange: &mut UploadExchange<'_, '_, '_>,
+    source: &Source<&File>,
+) -> Result<(), UploadError> {
     loop {
         let (came, is_heard) = {
             let mut ends = [

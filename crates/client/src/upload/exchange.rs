@@ -12,18 +12,18 @@ use underpass_transport::limit_loopback_buffer;
 use url::Url;
 
 use super::error::UploadError;
-use super::options::{Event, OnEvent, SendOptions};
+use super::options::{OnEvent, SendOptions, UploadEvent};
 use crate::error::{ClientError, NetworkAction, is_of_network};
 use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
 
 /// A request with a body on its way.
-pub(crate) struct Exchange<'e, 'a, 't> {
+pub(crate) struct UploadExchange<'e, 'a, 't> {
     pub(crate) client: &'e HttpClient<'a>,
     pub(crate) connection: &'e mut Connection<'a>,
     /// The method, which determines whether an answer has a body.
     pub(crate) method: &'e str,
     pub(crate) send_options: SendOptions<'e>,
-    pub(crate) body: Body<'e>,
+    pub(crate) body: UploadBody<'e>,
     /// How long to wait for `100 Continue` before the body; `None` to send it at once.
     pub(crate) expects: Option<Duration>,
     /// Receives interim answers.
@@ -39,20 +39,20 @@ pub(crate) struct Exchange<'e, 'a, 't> {
 
 /// The bytes of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body<'b> {
+pub(crate) struct UploadBody<'b> {
     pub(crate) source: &'b Source<&'b File>,
     /// Bytes that the server has already.
     pub(crate) skip: u64,
 }
 
-impl Body<'_> {
+impl UploadBody<'_> {
     /// Returns the number of bytes to send, if known.
     pub(crate) fn len(&self) -> Option<u64> {
         self.source.promised().map(|len| len.saturating_sub(self.skip))
     }
 }
 
-impl Exchange<'_, '_, '_> {
+impl UploadExchange<'_, '_, '_> {
     /// Moves a chain to the server and listens meanwhile. The first `framing` bytes are not of the
     /// body; the server has `before` bytes of it.
     pub(crate) fn transfer(
@@ -68,7 +68,7 @@ impl Exchange<'_, '_, '_> {
         let on_event = &mut *self.on_event;
         let observer = move |progress: &Progress| {
             let bytes = before + progress.bytes.saturating_sub(framing);
-            on_event(&Event::Progress(Progress { bytes, expected, ..*progress }));
+            on_event(&UploadEvent::Progress(Progress { bytes, expected, ..*progress }));
         };
         let mut options = options(self.client, &self.send_options, is_short).observer(observer);
         if let Some(session) = &session {

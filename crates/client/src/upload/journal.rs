@@ -42,12 +42,12 @@ impl JournalEntry {
 
 /// An open journal, locked.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct UploadJournal {
     file: File,
     path: PathBuf,
 }
 
-impl Journal {
+impl UploadJournal {
     /// Opens the journal of an earlier process, if there is one; contents that cannot be parsed are
     /// `None`.
     ///
@@ -192,16 +192,16 @@ mod tests {
     fn what_is_written_is_found_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/journal");
-        assert!(Journal::find(&path).unwrap().is_none());
+        assert!(UploadJournal::find(&path).unwrap().is_none());
         let entry = JournalEntry::new("http://a/b", "http://a/b?upload=1", "1:2:3");
-        let journal = Journal::create(&path, &entry).unwrap();
-        assert_eq!(Journal::find(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert!(Journal::create(&path, &entry).is_err());
+        let journal = UploadJournal::create(&path, &entry).unwrap();
+        assert_eq!(UploadJournal::find(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(UploadJournal::create(&path, &entry).is_err());
         drop(journal);
-        let (journal, found) = Journal::find(&path).unwrap().unwrap();
+        let (journal, found) = UploadJournal::find(&path).unwrap().unwrap();
         assert_eq!(found, Some(entry));
         journal.remove();
-        assert!(Journal::find(&path).unwrap().is_none());
+        assert!(UploadJournal::find(&path).unwrap().is_none());
     }
 
     #[test]
@@ -209,17 +209,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut entry = JournalEntry::new("http://a/b", "http://a/b?upload=1", "1:2:3");
-        let journal = Journal::create(&path, &entry).unwrap();
+        let journal = UploadJournal::create(&path, &entry).unwrap();
         journal.add_part(2, "\"a b\"");
         journal.add_part(10, "");
         drop(journal);
         entry.parts = vec![(2, "\"a b\"".to_owned()), (10, String::new())];
         let text = fs::read(&path).unwrap();
-        assert_eq!(Journal::find(&path).unwrap().unwrap().1.as_ref(), Some(&entry));
+        assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1.as_ref(), Some(&entry));
         // A process was killed while it wrote the last line.
         fs::write(&path, &text[..text.len() - 1]).unwrap();
         entry.parts.pop();
-        assert_eq!(Journal::find(&path).unwrap().unwrap().1, Some(entry));
+        assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1, Some(entry));
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         let path = folder.path().join("journal");
         for text in ["", "nonsense", "{}", r#"{"version":2,"target":"","resource":"","file":""}"#] {
             fs::write(&path, text).unwrap();
-            assert_eq!(Journal::find(&path).unwrap().unwrap().1, None, "{text}");
+            assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1, None, "{text}");
         }
     }
 }

@@ -21,13 +21,13 @@ use url::Url;
 
 use super::http::{Connection, HttpClient};
 
-pub(crate) use exchange::{Body, Exchange, connect};
-pub(crate) use journal::{Journal, is_version, version};
+pub(crate) use exchange::{UploadBody, UploadExchange, connect};
+pub(crate) use journal::{UploadJournal, is_version, version};
 pub(crate) use resume_state::ResumeState;
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};
 pub use mkcol::{MkcolOutcome, make_folder, make_parents};
-pub use options::{Condition, Event, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload};
+pub use options::{Condition, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload, UploadEvent};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
 /// left is returned with the outcome.

@@ -68,7 +68,7 @@ pub struct SendOptions<'a> {
 
 /// An event of an upload.
 #[derive(Debug)]
-pub enum Event<'e> {
+pub enum UploadEvent<'e> {
     /// Bytes were sent; those that the server had before are counted.
     Progress(Progress),
     /// An earlier upload is resumed.
@@ -105,7 +105,7 @@ pub enum Event<'e> {
 }
 
 /// The observer of events.
-pub type OnEvent<'t> = dyn FnMut(&Event<'_>) + Send + 't;
+pub type OnEvent<'t> = dyn FnMut(&UploadEvent<'_>) + Send + 't;
 
 /// The name of the field that gives a file its modification time, in seconds since 1970: that of
 /// ownCloud, which our server knows, too.

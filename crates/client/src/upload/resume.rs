@@ -9,8 +9,8 @@ use underpass_transport::digest::compute;
 use url::Url;
 
 use super::error::UploadError;
-use super::journal::{Journal, is_version, version};
-use super::options::{Event, MODIFIED, RESUMABLE_FROM};
+use super::journal::{UploadJournal, is_version, version};
+use super::options::{MODIFIED, RESUMABLE_FROM, UploadEvent};
 use super::uploader::{AttemptEnd, Uploader};
 use crate::error::ClientError;
 use crate::http::Request;
@@ -22,7 +22,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             return Ok(());
         };
         self.kept.is_searched = true;
-        let (journal, entry) = match Journal::find(path) {
+        let (journal, entry) = match UploadJournal::find(path) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -46,7 +46,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let version = self.kept.version.as_ref();
         let is_same = version.is_some_and(|version| is_version(&entry.file, version));
         if !is_same || entry.target != self.kept.target {
-            (self.on_event)(&Event::StartedOver { reason: "the file has changed since" });
+            (self.on_event)(&UploadEvent::StartedOver { reason: "the file has changed since" });
             self.cancel();
         }
         Ok(())
@@ -77,7 +77,9 @@ impl<'a> Uploader<'_, 'a, '_> {
             if let Some(status) = self.is_there()? {
                 return Ok(AttemptEnd::Stored(status));
             }
-            (self.on_event)(&Event::StartedOver { reason: "the server does not know it any more" });
+            (self.on_event)(&UploadEvent::StartedOver {
+                reason: "the server does not know it any more",
+            });
             self.kept.forget();
             return Ok(AttemptEnd::Again);
         };
@@ -98,7 +100,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             409 => Ok(AttemptEnd::Again),
             _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
             404 | 410 => {
-                (self.on_event)(&Event::StartedOver {
+                (self.on_event)(&UploadEvent::StartedOver {
                     reason: "the server does not know it any more",
                 });
                 self.kept.forget();

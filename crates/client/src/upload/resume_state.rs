@@ -2,7 +2,7 @@
 
 use url::{Origin, Url};
 
-use super::journal::{Journal, JournalEntry, version, version_to_keep};
+use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
 use super::options::Upload;
 use crate::http::Response;
 
@@ -20,7 +20,7 @@ pub(crate) struct ResumeState {
     pub(crate) version: Option<String>,
     version_to_keep: String,
     path: Option<std::path::PathBuf>,
-    pub(crate) journal: Option<Journal>,
+    pub(crate) journal: Option<UploadJournal>,
 }
 
 impl ResumeState {
@@ -65,7 +65,7 @@ impl ResumeState {
             JournalEntry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
         self.journal = match self.journal.take() {
             Some(journal) => journal.write(&entry).is_ok().then_some(journal),
-            None => Journal::create(path, &entry).ok(),
+            None => UploadJournal::create(path, &entry).ok(),
         };
     }
 

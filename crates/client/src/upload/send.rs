@@ -6,11 +6,11 @@ use underpass_engine::{Chain, socket};
 
 use super::chunks;
 use super::error::UploadError;
-use super::exchange::Exchange;
+use super::exchange::UploadExchange;
 use crate::error::ClientError;
 use crate::http::{MAX_INTERIM, Response};
 
-impl Exchange<'_, '_, '_> {
+impl UploadExchange<'_, '_, '_> {
     /// Sends head and body; returns the final answer, and whether the whole body was sent.
     pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
         let head = match self.expects {

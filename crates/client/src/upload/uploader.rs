@@ -8,8 +8,8 @@ use underpass_transport::tls::SessionFacts;
 use url::{Origin, Url};
 
 use super::error::{UploadError, UploadFailed, UploadOutcome};
-use super::exchange::{Body, Exchange, connect};
-use super::options::{Event, OnEvent, Upload};
+use super::exchange::{UploadBody, UploadExchange, connect};
+use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
@@ -181,7 +181,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             if self.redirects > max {
                 return Err(ClientError::TooManyRedirects { max }.into());
             }
-            (self.on_event)(&Event::Redirected { to: &next });
+            (self.on_event)(&UploadEvent::Redirected { to: &next });
             self.idle = connection.finish(&response);
             self.url = next;
             return Ok(AttemptEnd::Redirected);
@@ -211,7 +211,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if self.is_spent {
             return Err(UploadError::Spent);
         }
-        let body = Body { source: self.upload.source, skip };
+        let body = UploadBody { source: self.upload.source, skip };
         let expects = self.expect_timeout(body.len());
         let length = body.len().map(|len| len.to_string());
         let mut fields = fields.to_vec();
@@ -227,7 +227,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let request = Request { method, fields: &fields };
         let head = connection.head(self.client, &request, url, url.origin() == self.origin)?;
         let (kept, origin) = (&mut self.kept, &self.origin);
-        let mut exchange = Exchange {
+        let mut exchange = UploadExchange {
             client: self.client,
             connection: &mut connection,
             method,
@@ -283,7 +283,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let resumes = self.kept.resource.is_some();
         backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
-            (self.on_event)(&Event::Again { error, wait, resumes });
+            (self.on_event)(&UploadEvent::Again { error, wait, resumes });
             self.idle = None;
         })
     }
@@ -295,7 +295,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         self.has_progressed |= at > self.furthest;
         self.furthest = self.furthest.max(at);
-        (self.on_event)(&Event::Resumed { at });
+        (self.on_event)(&UploadEvent::Resumed { at });
     }
 
     /// Notes that the server has answered.

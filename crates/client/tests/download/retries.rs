@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use underpass_client::download::{DownloadError, Downloader, Event, Target};
+use underpass_client::download::{DownloadError, DownloadEvent, Downloader, Target};
 use underpass_client::{ClientError, Url};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -157,7 +157,8 @@ fn a_thread_that_panics_ends_the_download() {
         let target =
             Target::Named { folder: &folder, name: "file".as_ref(), if_exists: client.if_exists };
         let downloader = Downloader::new(client.agent(None), client.wishes.clone());
-        let report = |event: &Event<'_>| assert!(!matches!(event, Event::Retrying { .. }));
+        let report =
+            |event: &DownloadEvent<'_>| assert!(!matches!(event, DownloadEvent::Retrying { .. }));
         drop(downloader.fetch(&url, &target, &client.gauge, &report));
     });
     let ended = receiver.recv_timeout(Duration::from_secs(120));

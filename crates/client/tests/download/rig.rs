@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_client::download::{
-    DownloadOptions, DownloadOutcome, Downloader, Event, Failed, Gauge, IfExists, Target,
+    DownloadEvent, DownloadOptions, DownloadOutcome, Downloader, Failed, Gauge, IfExists, Target,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
@@ -243,7 +243,8 @@ impl Client {
         let name = OsStr::new("file");
         let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
         let downloader = Downloader::new(self.agent(cancel), self.wishes.clone());
-        let report = |event: &Event<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
+        let report =
+            |event: &DownloadEvent<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
         downloader.fetch(url, &target, &self.gauge, &report)
     }
 

@@ -3,7 +3,7 @@
 
 use underpass_client::Response;
 use underpass_client::download::interpret::{
-    FileRequest, Interpretation, Version, interpret_response,
+    FileRequest, Interpretation, StrongValidator, interpret_response,
 };
 
 use crate::input::Input;
@@ -28,8 +28,8 @@ pub(crate) fn check(data: &[u8]) {
     let is_set = |bit: u8| flags & (1 << bit) != 0;
     let end = is_set(1).then_some(from.saturating_add(len));
     let version = match is_set(3) {
-        true => Version::Date("d".to_owned()),
-        false => Version::Tag("\"v\"".to_owned()),
+        true => StrongValidator::Date("d".to_owned()),
+        false => StrongValidator::Tag("\"v\"".to_owned()),
     };
     let asked = FileRequest {
         range: is_set(0).then_some((from, end)),
@@ -60,8 +60,8 @@ fn check_version(asked: &FileRequest, response: &Response, total: Option<u64>) {
     let Some((version, known)) = &asked.version else { return };
     assert!(known.is_none() || *known == total);
     let (name, own) = match version {
-        Version::Tag(tag) => ("etag", tag),
-        Version::Date(date) => ("last-modified", date),
+        StrongValidator::Tag(tag) => ("etag", tag),
+        StrongValidator::Date(date) => ("last-modified", date),
     };
     match response.fields.get(name) {
         Some(found) => assert_eq!(found, own.as_bytes()),

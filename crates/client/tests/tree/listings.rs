@@ -1,7 +1,7 @@
 //! Listings in the style of each server, and pages that are none.
 
 use underpass_client::Url;
-use underpass_client::tree::Refusal;
+use underpass_client::tree::EntryRefusal;
 use underpass_client::tree::listing::{EntryFacts, Listing, ListingEntry, read};
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -156,11 +156,11 @@ fn only_links_further_down_are_taken_and_each_once() {
 #[test]
 fn names_that_lead_elsewhere_are_refused() {
     for (link, refusal) in [
-        ("..%2Fx", Refusal::Slash),
-        ("%2Fetc%2Fpasswd", Refusal::Slash),
-        ("a/..%2F..%2Fb", Refusal::Slash),
-        ("x%00y", Refusal::Nul),
-        (".underpass-get.part", Refusal::Reserved),
+        ("..%2Fx", EntryRefusal::Slash),
+        ("%2Fetc%2Fpasswd", EntryRefusal::Slash),
+        ("a/..%2F..%2Fb", EntryRefusal::Slash),
+        ("x%00y", EntryRefusal::Nul),
+        (".underpass-get.part", EntryRefusal::Reserved),
     ] {
         let listing = listing(HTML, format!("<a href=\"{link}\">x</a><a href=\"{link}\">x</a>"));
         assert_eq!(listing.entries, [], "{link}");
@@ -169,8 +169,8 @@ fn names_that_lead_elsewhere_are_refused() {
     }
     let named = |name: &str| format!(r#"[{{"name":"{name}","type":"file"}}]"#);
     let refused = |name| listing(JSON, named(name)).refused;
-    assert_eq!(refused("../x"), [(b"../x".to_vec(), Refusal::Slash)]);
-    assert_eq!(refused("a/b"), [(b"a/b".to_vec(), Refusal::Slash)]);
+    assert_eq!(refused("../x"), [(b"../x".to_vec(), EntryRefusal::Slash)]);
+    assert_eq!(refused("a/b"), [(b"a/b".to_vec(), EntryRefusal::Slash)]);
     assert_eq!(listing(JSON, named("..")), Listing::default());
 }
 

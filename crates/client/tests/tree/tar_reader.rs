@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
-use underpass_client::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
+use underpass_client::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use underpass_server::archive::{ArchivePiece, WalkOptions, engine_version, open_member, walk};
 
 /// All members of an archive with their contents.
-pub(crate) fn read(archive: &[u8]) -> Result<Vec<(Member, Vec<u8>)>, TarError> {
+pub(crate) fn read(archive: &[u8]) -> Result<Vec<(TarMember, Vec<u8>)>, TarError> {
     let mut decoder = Decoder::default();
     let mut members = Vec::new();
     let mut rest = archive;
@@ -37,9 +37,9 @@ pub(crate) fn read(archive: &[u8]) -> Result<Vec<(Member, Vec<u8>)>, TarError> {
     }
 }
 
-fn file(path: &[u8], contents: &[u8], mode: u32, modified: (i64, u32)) -> (Member, Vec<u8>) {
+fn file(path: &[u8], contents: &[u8], mode: u32, modified: (i64, u32)) -> (TarMember, Vec<u8>) {
     let (path, kind, size) = (path.to_vec(), MemberKind::File, contents.len() as u64);
-    (Member { path, kind, mode, modified, size }, contents.to_vec())
+    (TarMember { path, kind, mode, modified, size }, contents.to_vec())
 }
 
 /// A header of this kind whose sum is right.
@@ -87,7 +87,7 @@ fn each_kind_of_header_is_understood() {
     let mut prefixed = header(b"name", EntryType::Regular, 0);
     prefixed.as_ustar_mut().unwrap().prefix[..6].copy_from_slice(b"folder");
     prefixed.set_cksum();
-    let member = |path: &[u8], kind| Member {
+    let member = |path: &[u8], kind| TarMember {
         path: path.to_vec(),
         kind,
         mode: 0o644,
@@ -95,7 +95,7 @@ fn each_kind_of_header_is_understood() {
         size: 0,
     };
     let target = || b"target".to_vec();
-    let cases: Vec<(&str, Vec<u8>, Member)> = vec![
+    let cases: Vec<(&str, Vec<u8>, TarMember)> = vec![
         ("file", plain(EntryType::Regular), member(b"name", MemberKind::File)),
         ("old file", plain(EntryType::new(0)), member(b"name", MemberKind::File)),
         ("contiguous", plain(EntryType::Continuous), member(b"name", MemberKind::File)),
@@ -127,7 +127,7 @@ fn each_kind_of_header_is_understood() {
                 plain(EntryType::Regular),
             ]
             .concat(),
-            Member { modified: (-2, 750_000_000), ..member(b"a\nb\n", MemberKind::File) },
+            TarMember { modified: (-2, 750_000_000), ..member(b"a\nb\n", MemberKind::File) },
         ),
         (
             "PAX link",
@@ -238,7 +238,8 @@ fn archives_of_other_programs_are_read() {
         let members = read(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}"));
         let find = |name: &str| {
             let path = Path::new("d").join(name);
-            let is = |(member, _): &&(Member, Vec<u8>)| member.path == path.as_os_str().as_bytes();
+            let is =
+                |(member, _): &&(TarMember, Vec<u8>)| member.path == path.as_os_str().as_bytes();
             members.iter().find(is)
         };
         let contents = |name| find(name).map(|(_, contents)| contents.as_slice());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_client::upload::{
-    Condition, Event, SendOptions, Upload, UploadFailed, UploadOutcome, upload,
+    Condition, SendOptions, Upload, UploadEvent, UploadFailed, UploadOutcome, upload,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 use underpass_engine::{Integrity, Report, Source};
@@ -267,13 +267,15 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         retries: wishes.retries,
     };
     let mut told = Vec::new();
-    let mut report = |event: &Event<'_>| match event {
-        Event::Progress(progress) => (wishes.watch)(progress.bytes),
-        Event::Resumed { at } => told.push(format!("resumed at {at}")),
-        Event::StartedOver { reason } => told.push(format!("started over: {reason}")),
-        Event::Again { error, resumes, .. } => told.push(format!("again ({resumes}): {error}")),
-        Event::Redirected { to } => told.push(format!("redirected to {to}")),
-        Event::PartsLeft { upload, .. } => told.push(format!("parts left of {upload}")),
+    let mut report = |event: &UploadEvent<'_>| match event {
+        UploadEvent::Progress(progress) => (wishes.watch)(progress.bytes),
+        UploadEvent::Resumed { at } => told.push(format!("resumed at {at}")),
+        UploadEvent::StartedOver { reason } => told.push(format!("started over: {reason}")),
+        UploadEvent::Again { error, resumes, .. } => {
+            told.push(format!("again ({resumes}): {error}"))
+        }
+        UploadEvent::Redirected { to } => told.push(format!("redirected to {to}")),
+        UploadEvent::PartsLeft { upload, .. } => told.push(format!("parts left of {upload}")),
     };
     let result = upload(&agent, &what, url, None, &mut report).map(|(done, _)| done);
     Outcome { result, told }

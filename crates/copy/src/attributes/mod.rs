@@ -7,7 +7,7 @@ pub mod permissions;
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
@@ -119,7 +119,8 @@ pub(crate) fn keep(
         let _ = fremovexattr(to, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
-        let copied = copy_open_attributes(preserve, (from, to), mode, &mut missing);
+        let ends = AttrEnds::Open { from, to, mode };
+        let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
         if !copied.is_complete {
             mode &= modes.without_acl;
@@ -168,14 +169,8 @@ pub(crate) fn keep_by_name(
         let _ = lremovexattr(&new_path, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
-        let copied = copy_attributes(
-            preserve,
-            |list| llistxattr(&old_path, list),
-            |name, value| lgetxattr(&old_path, name, value),
-            |name, value| lsetxattr(&new_path, name, value, XattrFlags::empty()),
-            || Err(Errno::ACCESS),
-            &mut missing,
-        );
+        let ends = AttrEnds::Named { from: &old_path, to: &new_path };
+        let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
         if keeps_mode && !copied.is_complete {
             mode &= permissions::without_acl_by_name(from, old, mode);
@@ -225,7 +220,8 @@ pub(crate) fn finish_folder(
         }
     }
     if preserve.keeps_attributes() {
-        has_attributes = copy_open_attributes(preserve, (from, to), mode, &mut missing).is_complete;
+        let ends = AttrEnds::Open { from, to, mode };
+        has_attributes = copy_attributes(preserve, &ends, &mut missing).is_complete;
         if !has_attributes {
             mode &= without_acl;
         }
@@ -275,41 +271,60 @@ struct AttrCopy {
     was_opened: bool,
 }
 
-/// Calls [`copy_attributes`] for two open files.
-fn copy_open_attributes(
-    preserve: Preserve,
-    (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
-    mode: u32,
-    missing: &mut MissingAttrs,
-) -> AttrCopy {
-    copy_attributes(
-        preserve,
-        |list| flistxattr(from, list),
-        |name, value| fgetxattr(from, name, value),
-        |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
-        || fchmod(to, Mode::from_raw_mode(mode & 0o777 | 0o200)),
-        missing,
-    )
+/// An original and its copy, as the calls for extended attributes (xattr(7)) name them.
+enum AttrEnds<'a> {
+    /// Two open files, and the mode that the copy is to have in the end.
+    Open { from: BorrowedFd<'a>, to: BorrowedFd<'a>, mode: u32 },
+    /// Paths to what cannot be opened. Links are not followed.
+    Named { from: &'a Path, to: &'a Path },
+}
+
+impl AttrEnds<'_> {
+    fn list(&self, names: &mut [u8]) -> Result<usize, Errno> {
+        match *self {
+            Self::Open { from, .. } => flistxattr(from, names),
+            Self::Named { from, .. } => llistxattr(from, names),
+        }
+    }
+
+    fn get(&self, name: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
+        match *self {
+            Self::Open { from, .. } => fgetxattr(from, name, value),
+            Self::Named { from, .. } => lgetxattr(from, name, value),
+        }
+    }
+
+    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        match *self {
+            Self::Open { to, .. } => fsetxattr(to, name, value, XattrFlags::empty()),
+            Self::Named { to, .. } => lsetxattr(to, name, value, XattrFlags::empty()),
+        }
+    }
+
+    /// Makes the copy writable until its mode is set.
+    fn make_writable(&self) -> Result<(), Errno> {
+        match *self {
+            Self::Open { to, mode, .. } => fchmod(to, Mode::from_raw_mode(mode & 0o777 | 0o200)),
+            Self::Named { .. } => Err(Errno::ACCESS),
+        }
+    }
 }
 
 /// Copies extended attributes, among them ACLs and capabilities.
 ///
 /// The kernel takes user attributes only for a file that its owner may write to, even by a writable
-/// descriptor: `open` makes it writable until its mode is set.
+/// descriptor, so it is made writable until its mode is set.
 ///
 /// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
 /// not: many file systems do not take them, and some only from root.
 fn copy_attributes(
     preserve: Preserve,
-    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
-    get: impl Fn(&CStr, &mut [u8]) -> Result<usize, Errno>,
-    set: impl Fn(&CStr, &[u8]) -> Result<(), Errno>,
-    open: impl Fn() -> Result<(), Errno>,
+    ends: &AttrEnds<'_>,
     missing: &mut MissingAttrs,
 ) -> AttrCopy {
     let mut copied = AttrCopy { is_complete: true, was_opened: false };
     let (mut few, mut many) = ([0; 512], Vec::new());
-    let names = match read(&mut few, &mut many, &list) {
+    let names = match read(&mut few, &mut many, |names| ends.list(names)) {
         Ok(names) => names,
         // No attributes on this file system, or none for us: then there are none to be kept.
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
@@ -324,14 +339,15 @@ fn copy_attributes(
             continue;
         }
         let (mut short, mut long) = ([0; 512], Vec::new());
-        let set_again = |value: &[u8]| match set(name, value) {
-            Err(Errno::ACCESS) => match open() {
-                Ok(()) => (true, set(name, value)),
+        let set_again = |value: &[u8]| match ends.set(name, value) {
+            Err(Errno::ACCESS) => match ends.make_writable() {
+                Ok(()) => (true, ends.set(name, value)),
                 Err(_) => (false, Err(Errno::ACCESS)),
             },
             outcome => (false, outcome),
         };
-        let (was_opened, outcome) = match read(&mut short, &mut long, |value| get(name, value)) {
+        let (was_opened, outcome) = match read(&mut short, &mut long, |value| ends.get(name, value))
+        {
             // It was removed meanwhile.
             Err(Errno::NODATA) => continue,
             Ok(value) => set_again(value),
@@ -383,7 +399,7 @@ fn read<'b>(
 fn path(folder: BorrowedFd<'_>, name: &CStr) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let name = std::ffi::OsStr::from_bytes(name.to_bytes());
-    if std::path::Path::new(name).is_absolute() {
+    if Path::new(name).is_absolute() {
         return PathBuf::from(name);
     }
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)

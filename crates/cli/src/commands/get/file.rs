@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    DownloadError, DownloadOptions, DownloadOutcome, Downloader, Event, Failed, Gauge, PartialInfo,
-    RateLimit, name_of,
+    DownloadError, DownloadEvent, DownloadOptions, DownloadOutcome, Downloader, Failed, Gauge,
+    PartialInfo, RateLimit, name_of,
 };
 use underpass_client::{TlsSetup, Url};
 
@@ -64,7 +64,7 @@ impl Files<'_> {
             .with_mirrors(mirrors.collect::<Result<_>>()?);
         let started = Instant::now();
         let work = || {
-            let on_event = |event: &Event<'_>| report(args.show, event);
+            let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
             downloader.fetch(&remote.url, &destination.target(), gauge, &on_event)
         };
         let outcome = match self.parallel {
@@ -150,16 +150,16 @@ fn finish(
 }
 
 /// Prints an event of a file that is being fetched.
-fn report(show: ShowArgs, event: &Event<'_>) {
+fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
     if show.quiet {
         return;
     }
     match event {
-        Event::Resuming { have, total } => print::resuming(*have, *total),
-        Event::Retrying { error, after } => {
+        DownloadEvent::Resuming { have, total } => print::resuming(*have, *total),
+        DownloadEvent::Retrying { error, after } => {
             output::note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
         }
-        Event::SourceDropped { url, error } => {
+        DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {
                     "it has another file, or none that is known to be the same"
@@ -168,10 +168,12 @@ fn report(show: ShowArgs, event: &Event<'_>) {
             };
             output::note(&format!("{} is left out: {reason}", shown(url)));
         }
-        Event::SourcesDisagree => output::note(
+        DownloadEvent::SourcesDisagree => output::note(
             "what the servers sent together has a wrong digest: fetching it from one after the other",
         ),
-        Event::StartingOver => output::note("the server has another version now: starting over"),
+        DownloadEvent::StartingOver => {
+            output::note("the server has another version now: starting over")
+        }
         _ => {}
     }
 }

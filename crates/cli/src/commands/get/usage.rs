@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use underpass_client::tree::Refusal;
+use underpass_client::tree::EntryRefusal;
 
 /// Why the words make no download.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub(super) enum GetError {
     #[error("{0} ends in no name for a file: use -o FILE")]
     Nameless(String),
     #[error("{url} cannot be a folder here: {refusal}")]
-    NotAFolder { url: String, refusal: Refusal },
+    NotAFolder { url: String, refusal: EntryRefusal },
     #[error("{} is no name for a file", .0.display())]
     NotAName(PathBuf),
     #[error("--digest checks one file: give one URL")]

@@ -9,7 +9,7 @@ use underpass_client::environment::journal_path;
 use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
 use underpass_client::upload::{
-    Condition, Event, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadFailed,
+    Condition, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, UploadFailed,
     UploadOutcome, make_folder, upload,
 };
 use underpass_client::{ClientError, Connection, HttpClient, Url};
@@ -192,14 +192,14 @@ impl<'s> Session<'s> {
         let mut show = self.meter.observer();
         let quiet = self.args.show.quiet;
         let mut before = 0;
-        let mut on_event = |event: &Event<'_>| match event {
-            Event::Progress(progress) => show(progress, before),
+        let mut on_event = |event: &UploadEvent<'_>| match event {
+            UploadEvent::Progress(progress) => show(progress, before),
             event => {
-                if let Event::Resumed { at } = event {
+                if let UploadEvent::Resumed { at } = event {
                     before = *at;
                 }
                 if let Some(text) = print::event(event)
-                    .filter(|_| !quiet || matches!(event, Event::PartsLeft { .. }))
+                    .filter(|_| !quiet || matches!(event, UploadEvent::PartsLeft { .. }))
                 {
                     output::note(&text);
                 }

@@ -13,9 +13,9 @@ use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::DownloadError;
 use crate::download::interpret::{
-    FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
+    FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, modified,
 };
-use crate::download::options::{Event, IfExists, Target};
+use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::version_attr;
 use crate::download::workers::execute;
@@ -48,7 +48,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 checked => checked?,
             }
             recorded = version_attr::load(&file, self.url);
-            if let Some(Version::Tag(tag)) = recorded {
+            if let Some(StrongValidator::Tag(tag)) = recorded {
                 self.unless = Some((tag, size));
                 return Ok(false);
             }
@@ -64,7 +64,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let fields = &answer.response.fields;
         let is_same = answer.response.status == 200
             && match finished.as_ref().or(recorded.as_ref()) {
-                Some(version) => Version::of(&answer.response).as_ref() == Some(version),
+                Some(version) => StrongValidator::of(&answer.response).as_ref() == Some(version),
                 None => {
                     let since = modified(&answer.response)
                         .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -79,7 +79,7 @@ impl<'j, 'a> Download<'j, 'a> {
             (self.total, self.resumed_at) = (Some(size), size);
             let file = name.open()?;
             if if_exists == IfExists::Update {
-                let version = Version::of(&answer.response);
+                let version = StrongValidator::of(&answer.response);
                 version.inspect(|version| version_attr::store(&file, self.url, version));
             }
             if self.facts.is_empty() {
@@ -151,7 +151,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.resumed_at = self.here();
         self.gauge.set(self.resumed_at, self.total);
         if self.resumed_at > 0 {
-            (self.on_event)(&Event::Resuming { have: self.resumed_at, total: self.total });
+            (self.on_event)(&DownloadEvent::Resuming { have: self.resumed_at, total: self.total });
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl<'j, 'a> Download<'j, 'a> {
             return Err(DownloadError::NoDigest);
         }
         if self.partial.is_none() {
-            self.version = Version::of(response);
+            self.version = StrongValidator::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.partial = Some(self.place(total)?);
             self.has_partial |= matches!(self.partial, Some(PartialFile::PartialInfo(_)));
@@ -258,7 +258,8 @@ impl<'j, 'a> Download<'j, 'a> {
         let fields = [("x-amz-checksum-mode", "ENABLED")];
         let request = Request { method: "HEAD", fields: &fields };
         let head = self.client.execute(None, &request, self.url)?.response;
-        let is_same = head.is_success() && Version::of(&head) == Version::of(answered);
+        let is_same =
+            head.is_success() && StrongValidator::of(&head) == StrongValidator::of(answered);
         Ok(stored(&head).filter(|_| is_same))
     }
 

@@ -13,7 +13,7 @@ use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_transport::digest::compute;
 use url::Url;
 
-use crate::download::interpret::Version;
+use crate::download::interpret::StrongValidator;
 use crate::http::{HttpClient, Response};
 
 /// Another server that has the file.
@@ -79,7 +79,7 @@ pub(in crate::download) struct Sources<'c> {
 pub(in crate::download) struct Mirror<'c> {
     pub(in crate::download) server: &'c MirrorServer<'c>,
     /// The version that its pieces are of, where it need not be that of the others.
-    version: Mutex<Option<Version>>,
+    version: Mutex<Option<StrongValidator>>,
     is_dropped: AtomicBool,
 }
 
@@ -120,14 +120,14 @@ impl<'c> Sources<'c> {
     pub(in crate::download) fn wanted(
         &self,
         mirror: &Mirror<'_>,
-        version: Option<&Version>,
-    ) -> Option<Option<Version>> {
+        version: Option<&StrongValidator>,
+    ) -> Option<Option<StrongValidator>> {
         let known = mirror.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (known, version) {
             (Some(known), _) => Some(Some(known)),
             (None, _) if self.is_checked => Some(None),
             // Dates are those of one server.
-            (None, Some(tag @ Version::Tag(_))) => Some(Some(tag.clone())),
+            (None, Some(tag @ StrongValidator::Tag(_))) => Some(Some(tag.clone())),
             (None, _) => None,
         }
     }
@@ -137,6 +137,6 @@ impl Mirror<'_> {
     /// Records the version of the first piece: all others must be of the same.
     pub(in crate::download) fn record_version(&self, response: &Response) {
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        *version = version.take().or_else(|| Version::of(response));
+        *version = version.take().or_else(|| StrongValidator::of(response));
     }
 }

@@ -12,7 +12,7 @@ use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
 use crate::download::error::{DownloadError, DownloadOutcome, Failed};
-use crate::download::options::{Event, Target};
+use crate::download::options::{DownloadEvent, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::scheduler::SegmentScheduler;
 use crate::download::workers::{OpenSegment, Totals, Workers};
@@ -53,7 +53,7 @@ impl<'a> Download<'_, 'a> {
                 if !self.start_over()? || changes > MAX_CHANGES {
                     return Err(error);
                 }
-                (self.on_event)(&Event::StartingOver);
+                (self.on_event)(&DownloadEvent::StartingOver);
                 continue;
             }
             if self.here() > before {

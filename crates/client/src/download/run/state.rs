@@ -13,8 +13,8 @@ use super::mirrors::MirrorServer;
 use crate::backoff::Backoff;
 use crate::download::Downloader;
 use crate::download::error::DownloadError;
-use crate::download::interpret::Version;
-use crate::download::options::{DownloadOptions, Event, Gauge, Target};
+use crate::download::interpret::StrongValidator;
+use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
 use crate::download::scheduler::without;
@@ -30,11 +30,11 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) url: &'j Url,
     pub(super) target: &'j Target<'j>,
     pub(super) gauge: &'j Gauge,
-    pub(super) on_event: &'j (dyn Fn(&Event<'_>) + Sync),
+    pub(super) on_event: &'j (dyn Fn(&DownloadEvent<'_>) + Sync),
     pub(super) rate_limit: &'j RateLimit,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<StrongValidator>,
     pub(super) total: Option<u64>,
     pub(super) modified: Option<SystemTime>,
     /// Whether the server supports ranges.
@@ -66,7 +66,7 @@ impl<'j, 'a> Download<'j, 'a> {
         mirrors: &'j [MirrorServer<'a>],
         target: &'j Target<'j>,
         gauge: &'j Gauge,
-        on_event: &'j (dyn Fn(&Event<'_>) + Sync),
+        on_event: &'j (dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Self {
         let Downloader { options, pipes, rate_limit, .. } = downloader;
         Self {
@@ -106,7 +106,7 @@ impl<'j, 'a> Download<'j, 'a> {
     ) -> Result<(), DownloadError> {
         let cancel = self.client.cancel.as_slice();
         backoff.wait(error, self.has_answered, cancel, |error, after| {
-            (self.on_event)(&Event::Retrying { error, after });
+            (self.on_event)(&DownloadEvent::Retrying { error, after });
         })
     }
 

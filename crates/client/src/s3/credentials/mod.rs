@@ -51,7 +51,7 @@ impl fmt::Debug for Keys {
 
 /// A source of keys.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum KeySource {
     /// These, from the environment.
     Keys(Keys),
     /// A profile of the files that the tools of Amazon share.
@@ -83,7 +83,7 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl KeySource {
     /// Returns the folders of the files that it reads again when keys are replaced.
     fn folders(&self) -> Vec<PathBuf> {
         let files: Vec<&PathBuf> = match self {
@@ -123,15 +123,15 @@ impl Source {
 
 /// The sources of keys, in their order.
 #[derive(Debug)]
-pub(super) struct Chain {
-    sources: Vec<Source>,
+pub(super) struct KeySources {
+    sources: Vec<KeySource>,
     client: HttpClient<'static>,
     /// The index of the source that had keys.
     found: OnceLock<usize>,
 }
 
-impl Chain {
-    pub(super) fn new(sources: Vec<Source>, tls: TlsSetup) -> Self {
+impl KeySources {
+    pub(super) fn new(sources: Vec<KeySource>, tls: TlsSetup) -> Self {
         let client = HttpClient {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
@@ -159,8 +159,8 @@ impl Chain {
                 continue;
             }
             let keys = match source {
-                Source::Keys(keys) => Some(keys.clone()),
-                Source::Profile(files) => files.keys()?,
+                KeySource::Keys(keys) => Some(keys.clone()),
+                KeySource::Profile(files) => files.keys()?,
                 source => remote::keys(&self.client, source)?,
             };
             if let Some(keys) = keys {

@@ -8,24 +8,24 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use url::{Host, Url};
 
-use super::{Keys, Source};
+use super::{KeySource, Keys};
 use crate::error::{ClientError, KeysError};
 use crate::http::{HttpClient, Request, xml};
 
 /// Asks a service for keys; `None` if there is no such service.
 pub(super) fn keys(
     client: &HttpClient<'static>,
-    source: &Source,
+    source: &KeySource,
 ) -> Result<Option<Keys>, ClientError> {
     match source {
-        Source::WebIdentity { token_file, role, session, service } => {
+        KeySource::WebIdentity { token_file, role, session, service } => {
             web_identity(client, token_file, role, session, service).map(Some)
         }
-        Source::Container { url, token, token_file } => {
+        KeySource::Container { url, token, token_file } => {
             container(client, url, token.as_deref(), token_file.as_deref()).map(Some)
         }
-        Source::Metadata { url } => Ok(metadata(client, url)),
-        Source::Keys(_) | Source::Profile(_) => Ok(None),
+        KeySource::Metadata { url } => Ok(metadata(client, url)),
+        KeySource::Keys(_) | KeySource::Profile(_) => Ok(None),
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, sta
 use rustix::io::Errno;
 use underpass_engine::atomic_file::rename_new;
 
-use super::journal::{Journal, JournalState, remove_stale};
+use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::TreeError;
@@ -22,7 +22,7 @@ use crate::tree::paths::JOURNAL;
 
 /// The folder that an archive is unpacked to.
 #[derive(Debug)]
-pub(super) struct Destination {
+pub(super) struct ArchiveDest {
     /// The path that was given.
     path: PathBuf,
     /// Its temporary name; `None` if it existed.
@@ -41,13 +41,13 @@ struct UnfinishedFolder {
     old: OsString,
 }
 
-impl Destination {
+impl ArchiveDest {
     /// Opens the folder and its journal, and creates what is missing.
     pub(super) fn open(
         path: &Path,
         url: &str,
         if_exists: IfExists,
-    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
+    ) -> Result<(Self, ArchiveJournal, Option<JournalState>), TreeError> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(root) => Self::existing(path, root, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
@@ -67,7 +67,7 @@ impl Destination {
         path: &Path,
         root: OwnedFd,
         if_exists: IfExists,
-    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
+    ) -> Result<(Self, ArchiveJournal, Option<JournalState>), TreeError> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
         // If we made it and were killed before the journal was removed.
         if let Some(unnamed) = UnfinishedFolder::of(path)?
@@ -99,7 +99,11 @@ impl Destination {
     }
 
     /// Gives the folder its final name, and removes journal and log.
-    pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
+    pub(super) fn finish(
+        &mut self,
+        journal: ArchiveJournal,
+        left_out: u64,
+    ) -> Result<(), TreeError> {
         if let Some(unnamed) = &self.unnamed {
             unnamed.remove_old()?;
             rename_new(&unnamed.parent, &*unnamed.part, &unnamed.parent, &*unnamed.name)
@@ -157,7 +161,7 @@ impl UnfinishedFolder {
         self,
         path: &Path,
         url: &str,
-    ) -> Result<(Destination, Journal, Option<JournalState>), TreeError> {
+    ) -> Result<(ArchiveDest, ArchiveJournal, Option<JournalState>), TreeError> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("opening", &at, errno);
         let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -179,7 +183,7 @@ impl UnfinishedFolder {
             return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
         }
         let dest = self.dest()?;
-        Ok((Destination { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
+        Ok((ArchiveDest { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
     }
 
     /// Opens the unfinished folder, and creates it if it is missing.
@@ -211,8 +215,8 @@ fn open_journal(
     folder: OwnedFd,
     name: &OsStr,
     path: &Path,
-) -> Result<(Journal, Option<JournalState>), TreeError> {
-    Journal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
+) -> Result<(ArchiveJournal, Option<JournalState>), TreeError> {
+    ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
         _ => TreeError::io("opening the journal of", path, error),
     })

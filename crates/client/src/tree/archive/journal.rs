@@ -71,7 +71,7 @@ pub(super) struct JournalState {
 
 /// An open journal, locked.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct ArchiveJournal {
     file: File,
     folder: OwnedFd,
     name: OsString,
@@ -81,7 +81,7 @@ pub(super) struct Journal {
     written: AtomicU64,
 }
 
-impl Journal {
+impl ArchiveJournal {
     /// Opens or creates a journal and reads it.
     ///
     /// # Errors
@@ -359,9 +359,9 @@ mod tests {
     }
 
     /// Creates a journal with one line of each kind; returns it and its text.
-    fn written(dest: &std::path::Path) -> (Journal, Vec<u8>) {
+    fn written(dest: &std::path::Path) -> (ArchiveJournal, Vec<u8>) {
         let folder_fd = || OwnedFd::from(File::open(dest).unwrap());
-        let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();
+        let (journal, noted) = ArchiveJournal::open(folder_fd(), OsStr::new("j")).unwrap();
         assert_eq!(noted, None);
         journal.begin(&origin()).unwrap();
         journal.record_folder(&folder(b"")).unwrap();
@@ -420,7 +420,7 @@ mod tests {
         let dest = tempfile::tempdir().unwrap();
         let (_journal, _) = written(dest.path());
         let folder = OwnedFd::from(File::open(dest.path()).unwrap());
-        let error = Journal::open(folder, OsStr::new("j")).unwrap_err();
+        let error = ArchiveJournal::open(folder, OsStr::new("j")).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::WOULDBLOCK));
     }
 }

@@ -16,7 +16,7 @@ use super::options::TreeEvent;
 use super::retry::Retry;
 use super::task::TreeFetch;
 use crate::http::{OpenResponse, Request};
-use destination::Destination;
+use destination::ArchiveDest;
 use journal::{ArchiveId, JournalState};
 use unpack::{BodyEnd, Unpack};
 
@@ -68,7 +68,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     tree.done.way = TreeMethod::Archive;
     tree.done.connections = 1;
     let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
-    let (destination, journal, noted) = Destination::open(tree.path, &offer.origin.url, if_exists)?;
+    let (destination, journal, noted) = ArchiveDest::open(tree.path, &offer.origin.url, if_exists)?;
     let mut unpack = Unpack::new(tree, destination, journal);
     match noted {
         Some(noted) => go_on(&mut unpack, noted, &offer)?,

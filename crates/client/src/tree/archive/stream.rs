@@ -13,7 +13,7 @@ use crate::tree::task::TreeFetch;
 
 /// The unread rest of an archive.
 #[derive(Debug)]
-pub(super) struct Stream<'a> {
+pub(super) struct ArchiveStream<'a> {
     connection: Connection<'a>,
     /// Bytes that were read, of which the first `used` have been taken.
     buffer: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Stream<'a> {
     cancel: Option<&'a AtomicBool>,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> ArchiveStream<'a> {
     pub(super) fn new(connection: Connection<'a>, len: u64, tree: &TreeFetch<'_, 'a>) -> Self {
         let (rate_limit, cancel) = (Arc::clone(&tree.rate_limit), tree.client.cancel);
         if let Some(bytes) = rate_limit.window() {

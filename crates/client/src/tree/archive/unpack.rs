@@ -10,22 +10,22 @@ use underpass_engine::PipePool;
 use underpass_engine::hint::Action;
 use underpass_protocol::archive::BLOCK;
 
-use super::destination::Destination;
-use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
-use super::stream::{Stream, receive_options};
+use super::destination::ArchiveDest;
+use super::journal::{ArchiveId, ArchiveJournal, JournalState, LargeFile};
+use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs};
 use crate::tree::error::{TreeError, explain, is_about_name, local};
 use crate::tree::options::{Reason, TreeEvent};
-use crate::tree::paths::{Refusal, as_path, check_target, relative};
-use crate::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
+use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
+use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use crate::tree::task::TreeFetch;
 
 /// An archive that is being unpacked.
 pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) tree: &'u mut TreeFetch<'j, 'a>,
-    pub(super) destination: Destination,
-    pub(super) journal: Arc<Journal>,
+    pub(super) destination: ArchiveDest,
+    pub(super) journal: Arc<ArchiveJournal>,
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
@@ -51,8 +51,8 @@ pub(super) enum BodyEnd {
 impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     pub(super) fn new(
         tree: &'u mut TreeFetch<'j, 'a>,
-        destination: Destination,
-        journal: Journal,
+        destination: ArchiveDest,
+        journal: ArchiveJournal,
     ) -> Self {
         Self {
             tree,
@@ -123,7 +123,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Unpacks the body of an answer.
     pub(super) fn run(&mut self, answer: OpenResponse<'a>) -> Result<BodyEnd, TreeError> {
         let len = self.origin.len - self.position;
-        let mut stream = Stream::new(answer.connection, len, self.tree);
+        let mut stream = ArchiveStream::new(answer.connection, len, self.tree);
         if let Some(large) = self.large.take()
             && let BodyEnd::Jump = self.take_large(&mut stream, &large)?
         {
@@ -180,8 +180,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Unpacks a member whose header ends at `data`.
     fn take(
         &mut self,
-        stream: &mut Stream<'a>,
-        member: &Member,
+        stream: &mut ArchiveStream<'a>,
+        member: &TarMember,
         header: u64,
         data: u64,
     ) -> Result<BodyEnd, TreeError> {
@@ -224,22 +224,22 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Returns the path of a member, or why it is refused.
-    fn path(&self, member: &Member) -> Result<Vec<u8>, Refusal> {
+    fn path(&self, member: &TarMember) -> Result<Vec<u8>, EntryRefusal> {
         let path = self.beneath_top(&member.path)?;
         match &member.kind {
-            MemberKind::Other(_) => return Err(Refusal::Kind),
+            MemberKind::Other(_) => return Err(EntryRefusal::Kind),
             MemberKind::Symlink(target) => check_target(&path, target)?,
             MemberKind::HardLink(target) => drop(self.beneath_top(target)?),
             MemberKind::File | MemberKind::Folder => {}
         }
         if path.is_empty() && member.kind != MemberKind::Folder {
-            return Err(Refusal::Nul);
+            return Err(EntryRefusal::Nul);
         }
         Ok(path)
     }
 
     /// Returns a path of the archive without its top folder.
-    fn beneath_top(&self, path: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn beneath_top(&self, path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
         let mut path = relative(path)?;
         let top = &self.origin.top;
         if top.is_empty() {
@@ -248,7 +248,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         match path.strip_prefix(top.as_slice()) {
             Some([]) => Ok(Vec::new()),
             Some([b'/', ..]) => Ok(path.split_off(top.len() + 1)),
-            _ => Err(Refusal::Stray),
+            _ => Err(EntryRefusal::Stray),
         }
     }
 
@@ -276,9 +276,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Copies a file through memory.
     fn take_small(
         &mut self,
-        stream: &mut Stream<'a>,
+        stream: &mut ArchiveStream<'a>,
         path: &[u8],
-        member: &Member,
+        member: &TarMember,
     ) -> Result<(), TreeError> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
         // After each member there is another block, at least that of the end.
@@ -305,7 +305,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Unpacks a large file, unless it is here.
     fn begin_large(
         &mut self,
-        stream: &mut Stream<'a>,
+        stream: &mut ArchiveStream<'a>,
         large: &LargeFile,
     ) -> Result<BodyEnd, TreeError> {
         match self.destination.dest.has(&large.path, large.size, large.modified) {
@@ -328,7 +328,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Unpacks what is missing of a large file.
     fn take_large(
         &mut self,
-        stream: &mut Stream<'a>,
+        stream: &mut ArchiveStream<'a>,
         large: &LargeFile,
     ) -> Result<BodyEnd, TreeError> {
         let done = self.position.saturating_sub(large.data);
@@ -371,7 +371,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// Moves what is missing of a large file by the engine, and notes the position.
     fn receive(
         &mut self,
-        stream: &mut Stream<'a>,
+        stream: &mut ArchiveStream<'a>,
         large: &LargeFile,
         file: &File,
         done: u64,
@@ -398,7 +398,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Discards bytes, or returns that another request should begin after them.
-    fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<BodyEnd, TreeError> {
+    fn pass(
+        &mut self,
+        stream: &mut ArchiveStream<'a>,
+        from: u64,
+        len: u64,
+    ) -> Result<BodyEnd, TreeError> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
             self.save_position()?;
@@ -440,7 +445,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let Ok(journal) = Arc::try_unwrap(self.journal) else {
             unreachable!("the thread that had the other one has ended")
         };
-        let settle = |destination: &Destination, tree: &mut TreeFetch<'_, '_>| {
+        let settle = |destination: &ArchiveDest, tree: &mut TreeFetch<'_, '_>| {
             for facts in &folders {
                 if let Err(errno) = destination.dest.set_folder_attributes(facts) {
                     tree.done.left_out += 1;

@@ -12,9 +12,9 @@ use underpass_engine::hint::Action;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
-use super::state::Task;
-use super::worker::Worker;
-use crate::download::interpret::Version;
+use super::state::CrawlTask;
+use super::worker::CrawlWorker;
+use crate::download::interpret::StrongValidator;
 use crate::download::version_attr;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
@@ -25,9 +25,9 @@ use crate::tree::error::{TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
 
-impl<'a> Worker<'_, '_, '_, 'a> {
+impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     /// Fetches a file, unless it is here.
-    pub(super) fn file(&mut self, task: &Task) -> Result<(), TreeError> {
+    pub(super) fn file(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let failed = |action| {
             let path = as_path(path);
@@ -72,7 +72,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     }
 
     /// Fetches a large file so that it can be resumed after a break.
-    fn download(&mut self, task: &Task, facts: EntryFacts) -> Result<(), TreeError> {
+    fn download(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<(), TreeError> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = dest.parted(path).map_err(failed)?;
@@ -120,7 +120,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     }
 
     /// Checks whether a file is here already; a different one is an error if it is to be kept.
-    fn is_here(&mut self, task: &Task, facts: EntryFacts) -> Result<bool, Errno> {
+    fn is_here(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<bool, Errno> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let is_here = match (facts.size, facts.modified) {
             (Some(size), Some(modified)) => {
@@ -153,19 +153,23 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     }
 
     /// Queues a name without a slash that redirected to one with a slash.
-    fn queue_folder(&mut self, task: &Task, answer: OpenResponse<'a>) -> Result<(), TreeError> {
+    fn queue_folder(
+        &mut self,
+        task: &CrawlTask,
+        answer: OpenResponse<'a>,
+    ) -> Result<(), TreeError> {
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
         entry.is_folder = true;
         self.idle = answer.connection.finish(&answer.response);
-        self.crawl.queue.add(Vec::new(), vec![Task { entry, depth: task.depth }]);
+        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, depth: task.depth }]);
         Ok(())
     }
 
     /// Writes the body of an answer to its file.
     fn receive(
         &mut self,
-        task: &Task,
+        task: &CrawlTask,
         facts: EntryFacts,
         mut answer: OpenResponse<'a>,
     ) -> Result<(), TreeError> {
@@ -218,7 +222,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         tree.spend(bytes - reported);
         DestFolder::set_exact_attributes(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
-        record_version(task, atomic.file(), Version::of(&answer.response).as_ref());
+        record_version(task, atomic.file(), StrongValidator::of(&answer.response).as_ref());
         if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
             dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
         }
@@ -235,14 +239,14 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 
 /// Checks whether a file here is known to be another version than the listing has: two versions can
 /// have one size and one time, as listings of stores tell times to the second.
-fn is_other_version(task: &Task, open: impl FnOnce() -> Result<File, Errno>) -> bool {
+fn is_other_version(task: &CrawlTask, open: impl FnOnce() -> Result<File, Errno>) -> bool {
     let Some(listed) = task.entry.facts.tag else { return false };
     let recorded = open().ok().and_then(|file| version_attr::load(&file, &task.entry.url));
-    matches!(recorded, Some(Version::Tag(tag)) if tag_fingerprint(&tag) != listed)
+    matches!(recorded, Some(StrongValidator::Tag(tag)) if tag_fingerprint(&tag) != listed)
 }
 
 /// Records which version a file is that has its size and time, where listings have versions.
-fn record_version(task: &Task, file: &File, version: Option<&Version>) {
+fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidator>) {
     if let (Some(_), Some(version)) = (task.entry.facts.tag, version) {
         version_attr::store(file, &task.entry.url, version);
     }

@@ -6,17 +6,17 @@ use url::Url;
 
 use super::file::is_elsewhere;
 use super::queue::lock;
-use super::state::Task;
-use super::worker::Worker;
+use super::state::CrawlTask;
+use super::worker::CrawlWorker;
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
 use crate::tree::paths::{as_path, joined};
 use crate::tree::task::TreeFetch;
 
-impl Worker<'_, '_, '_, '_> {
+impl CrawlWorker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
-    pub(super) fn list(&mut self, task: &Task) -> Result<(), TreeError> {
+    pub(super) fn list(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
         let crawl = self.crawl;
         let mut url = task.entry.url.clone();
         if !lock(&crawl.seen).insert(url.to_string()) {
@@ -66,12 +66,12 @@ impl Worker<'_, '_, '_, '_> {
         }
         let tasks = listing.entries.into_iter().map(|mut entry| {
             entry.path = joined(&task.entry.path, &entry.path);
-            Task { entry, depth: task.depth + 1 }
+            CrawlTask { entry, depth: task.depth + 1 }
         });
         let (options, known) = (crawl.tree.options, task.entry.path.len());
-        let tasks =
-            tasks.filter(|Task { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
-        let (folders, files) = tasks.partition(|task: &Task| task.entry.is_folder);
+        let tasks = tasks
+            .filter(|CrawlTask { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
+        let (folders, files) = tasks.partition(|task: &CrawlTask| task.entry.is_folder);
         crawl.queue.add(files, folders);
         Ok(())
     }

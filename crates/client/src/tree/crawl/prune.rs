@@ -24,7 +24,7 @@ use crate::tree::paths::{RESERVED, joined};
 use crate::tree::task::TreeFetch;
 
 /// Names by the paths of their folders.
-type Listed = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
+type ListedNames = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 
 /// Listed paths, by device and inode of what they lead to here.
 type OtherPaths = HashMap<(u64, u64), Vec<Vec<u8>>>;
@@ -33,7 +33,7 @@ type OtherPaths = HashMap<(u64, u64), Vec<Vec<u8>>>;
 #[derive(Debug, Default)]
 pub(super) struct Prune {
     /// The names of everything in them, by the paths of their folders.
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedNames>,
     /// Why nothing is removed, if so.
     doubt: Mutex<Option<String>>,
 }
@@ -88,9 +88,9 @@ impl Prune {
         let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
         let device = fstat(&root).map_err(failed)?.st_dev;
         let listed = lock(&self.listed);
-        let mut walk = Walk { tree, listed: &listed, device, found: Vec::new(), done };
+        let mut walk = UnlistedWalk { tree, listed: &listed, device, found: Vec::new(), done };
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
-        let Walk { found, .. } = walk;
+        let UnlistedWalk { found, .. } = walk;
         let count = found.len() as u64;
         if let Some(max) = tree.options.max_delete.filter(|max| count > *max) {
             return nothing(format!(
@@ -115,9 +115,9 @@ impl Prune {
 }
 
 /// Finds what was not listed.
-struct Walk<'w, 'j, 'a> {
+struct UnlistedWalk<'w, 'j, 'a> {
     tree: &'w TreeFetch<'j, 'a>,
-    listed: &'w Listed,
+    listed: &'w ListedNames,
     /// The file system of the folder.
     device: u64,
     /// What is to be removed, and whether it is a folder; the contents of folders before them.
@@ -125,7 +125,7 @@ struct Walk<'w, 'j, 'a> {
     done: &'w mut TreeDone,
 }
 
-impl Walk<'_, '_, '_> {
+impl UnlistedWalk<'_, '_, '_> {
     /// Walks through a folder, which was listed under these paths; returns whether nothing in it
     /// stays.
     fn folder(

@@ -7,7 +7,7 @@ use crate::tree::error::TreeError;
 
 /// A work queue, to which its workers add.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct CrawlQueue<T> {
     state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
@@ -21,7 +21,7 @@ struct QueueState<T> {
     failed: Option<TreeError>,
 }
 
-impl<T> Queue<T> {
+impl<T> CrawlQueue<T> {
     pub(super) fn new(first: T) -> Self {
         let waiting = VecDeque::from([first]);
         let state = Mutex::new(QueueState { waiting, at_work: 0, failed: None });

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::PipePool;
 
 use super::prune::Prune;
-use super::queue::{Queue, lock};
+use super::queue::{CrawlQueue, lock};
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
@@ -21,7 +21,7 @@ use crate::tree::task::TreeFetch;
 
 /// A file or folder to be fetched.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct CrawlTask {
     pub(super) entry: ListingEntry,
     /// Its depth.
     pub(super) depth: u32,
@@ -33,7 +33,7 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) dest: DestFolder,
     /// The folders that this run has created to have that one, the innermost first.
     created: Vec<PathBuf>,
-    pub(super) queue: Queue<Task>,
+    pub(super) queue: CrawlQueue<CrawlTask>,
     /// URLs of folders that were listed.
     pub(super) seen: Mutex<HashSet<String>>,
     /// Folders whose permissions and times are set at the end.
@@ -50,7 +50,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self, TreeError> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
-        let queue = Queue::new(Task { entry, depth: 0 });
+        let queue = CrawlQueue::new(CrawlTask { entry, depth: 0 });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
             _ => TreeError::io("creating", tree.path, error),

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use url::Url;
 
-use super::state::{Crawl, Task};
+use super::state::{Crawl, CrawlTask};
 use crate::error::ClientError;
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{TreeDone, TreeError, explain, is_about_name};
@@ -12,7 +12,7 @@ use crate::tree::retry::Retry;
 
 /// Fetches with a connection of its own until nothing is left.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
-    let mut worker = Worker { crawl, idle: None, done: TreeDone::default() };
+    let mut worker = CrawlWorker { crawl, idle: None, done: TreeDone::default() };
     while let Some(task) = crawl.queue.take() {
         worker.done.connections = 1;
         let mut retry = Retry::new(crawl.tree);
@@ -31,20 +31,20 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
 }
 
 /// A worker with its connection.
-pub(super) struct Worker<'w, 'c, 'j, 'a> {
+pub(super) struct CrawlWorker<'w, 'c, 'j, 'a> {
     pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
     pub(super) idle: Option<Connection<'a>>,
     pub(super) done: TreeDone,
 }
 
-impl<'a> Worker<'_, '_, '_, 'a> {
-    fn fetch(&mut self, task: &Task) -> Result<(), TreeError> {
+impl<'a> CrawlWorker<'_, '_, '_, 'a> {
+    fn fetch(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
         if task.entry.is_folder { self.list(task) } else { self.file(task) }
     }
 
     /// Decides whether the rest goes on when one task fails: yes if the server refuses only this
     /// one.
-    fn give_up(&mut self, task: &Task, error: TreeError) -> Result<(), TreeError> {
+    fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<(), TreeError> {
         match error {
             TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error);

@@ -10,46 +10,46 @@ use underpass_protocol::response::validator::parse_date;
 use super::{EntryFacts, MAX_LINKS};
 
 /// Returns a listing.
-pub(super) fn entries(body: &[u8]) -> Option<Entries> {
+pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
     // A type that is either could only be read by way of text, which names need not be.
     match body.trim_ascii_start().first()? {
         b'[' => serde_json::from_slice(body).ok(),
         _ => {
             let Dufs { paths, kind } = serde_json::from_slice(body).ok()?;
             let is_whole = paths.is_whole && kind.as_deref() == Some("Index");
-            Some(Entries { is_whole, ..paths })
+            Some(BoundedEntries { is_whole, ..paths })
         }
     }
 }
 
 /// Entries, of which one more than [`MAX_LINKS`] are kept.
-pub(super) struct Entries {
+pub(super) struct BoundedEntries {
     /// A link, whether it is a folder, and what else is known.
     pub(super) entries: Vec<(String, bool, EntryFacts)>,
     /// Whether every object was an entry.
     pub(super) is_whole: bool,
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for BoundedEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visit;
         impl<'de> Visitor<'de> for Visit {
-            type Value = Entries;
+            type Value = BoundedEntries;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a list of objects")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BoundedEntries, A::Error> {
                 let (mut entries, mut is_whole) = (Vec::new(), true);
-                while let Some(object) = list.next_element::<Object>()? {
+                while let Some(object) = list.next_element::<JsonEntry>()? {
                     if entries.len() <= MAX_LINKS {
                         let entry = object.entry();
                         is_whole &= entry.is_some();
                         entries.extend(entry);
                     }
                 }
-                Ok(Entries { entries, is_whole })
+                Ok(BoundedEntries { entries, is_whole })
             }
         }
         deserializer.deserialize_seq(Visit)
@@ -59,16 +59,16 @@ impl<'de> Deserialize<'de> for Entries {
 /// What dufs puts its list into.
 #[derive(Deserialize)]
 struct Dufs {
-    paths: Entries,
+    paths: BoundedEntries,
     /// `Index` for the listing of a folder.
     kind: Option<String>,
 }
 
 /// An entry as any of them writes it.
 #[derive(Deserialize)]
-struct Object {
+struct JsonEntry {
     #[serde(default)]
-    name: Bytes,
+    name: JsonBytes,
     /// Sent by our server, for names that are not UTF-8.
     name_bytes: Option<String>,
     /// Sent by Caddy and our server.
@@ -105,7 +105,7 @@ enum Mode {
     Octal(String),
 }
 
-impl Object {
+impl JsonEntry {
     fn entry(self) -> Option<(String, bool, EntryFacts)> {
         let path_type = self.path_type.as_deref().unwrap_or_default();
         let is_folder =
@@ -152,24 +152,24 @@ fn timestamp(text: &str) -> Option<(i64, u32)> {
 
 /// A text that need not be UTF-8: nginx writes names as they are.
 #[derive(Default)]
-struct Bytes(Vec<u8>);
+struct JsonBytes(Vec<u8>);
 
-impl<'de> Deserialize<'de> for Bytes {
+impl<'de> Deserialize<'de> for JsonBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visit;
         impl Visitor<'_> for Visit {
-            type Value = Bytes;
+            type Value = JsonBytes;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a name")
             }
 
-            fn visit_bytes<E: de::Error>(self, value: &[u8]) -> Result<Bytes, E> {
-                Ok(Bytes(value.to_vec()))
+            fn visit_bytes<E: de::Error>(self, value: &[u8]) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(value.to_vec()))
             }
 
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<Bytes, E> {
-                Ok(Bytes(value.as_bytes().to_vec()))
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(value.as_bytes().to_vec()))
             }
         }
         deserializer.deserialize_bytes(Visit)

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use underpass_protocol::encode_segment;
 use url::Url;
 
-use super::paths::{Refusal, relative};
-use crate::s3::Listed;
+use super::paths::{EntryRefusal, relative};
+use crate::s3::ListedKey;
 
 pub(super) use answer::{ACCEPT, completed, receive};
 pub use remote::RemoteFolders;
@@ -23,7 +23,7 @@ pub struct Listing {
     /// What is in the folder.
     pub entries: Vec<ListingEntry>,
     /// Names that are refused, and why.
-    pub refused: Vec<(Vec<u8>, Refusal)>,
+    pub refused: Vec<(Vec<u8>, EntryRefusal)>,
     /// Whether a script fills in the names, which can be requested as `?json`.
     pub is_scripted: bool,
     /// Whether it has too many entries.
@@ -36,18 +36,18 @@ pub struct Listing {
 impl Listing {
     /// Adds an object or a folder that a bucket has in the folder at `base`. A name that a file
     /// system has a meaning for, or that no URL can have, is refused.
-    pub(super) fn take_object(&mut self, base: &Url, listed: &Listed) {
+    pub(super) fn take_object(&mut self, base: &Url, listed: &ListedKey) {
         let name = listed.name.strip_suffix(b"/").unwrap_or(&listed.name);
         let is_folder = name.len() < listed.name.len();
         let path = match relative(name) {
             Ok(path) if path == name => path,
-            Ok(_) => return self.refused.push((name.to_vec(), Refusal::NoName)),
+            Ok(_) => return self.refused.push((name.to_vec(), EntryRefusal::NoName)),
             Err(refusal) => return self.refused.push((name.to_vec(), refusal)),
         };
         let mut url = base.clone();
         let end = if is_folder { "/" } else { "" };
         url.set_path(&format!("{}{}{end}", base.path(), encode_segment(name)));
-        let Listed { size, modified, tag, .. } = *listed;
+        let ListedKey { size, modified, tag, .. } = *listed;
         let facts = EntryFacts { size, modified, mode: None, tag };
         self.entries.push(ListingEntry { path, url, is_folder, facts });
     }
@@ -86,7 +86,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     let mut listing = Listing::default();
     if media_type.eq_ignore_ascii_case("application/json") {
         let mut collector = LinkCollector::new(base);
-        let json::Entries { entries, is_whole } = json::entries(body)?;
+        let json::BoundedEntries { entries, is_whole } = json::entries(body)?;
         if entries.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
@@ -187,11 +187,11 @@ impl<'b> LinkCollector<'b> {
 
 /// Returns the path of a link. Each part is decoded by itself, so that no `%2F` becomes a
 /// separator.
-fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
+fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
     let mut path = Vec::new();
     for part in rest.split('/').filter(|part| !part.is_empty()) {
         let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
-        let checked = if name.contains(&b'/') { Err(Refusal::Slash) } else { relative(&name) };
+        let checked = if name.contains(&b'/') { Err(EntryRefusal::Slash) } else { relative(&name) };
         match checked {
             Ok(checked) if checked.is_empty() => {}
             Ok(_) => {

@@ -31,7 +31,7 @@ struct RemoteFolder {
 }
 
 /// What a request about the server's files found, and the connection that can be used again.
-type Found<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
+type RemoteFound<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
 
 impl RemoteFolders {
     /// Requests the listing of a folder into which files are sent next; its URL ends in `/`.
@@ -46,7 +46,7 @@ impl RemoteFolders {
         client: &HttpClient<'a>,
         idle: Option<Connection<'a>>,
         url: &Url,
-    ) -> Found<'a, bool> {
+    ) -> RemoteFound<'a, bool> {
         self.0.retain(|folder| url.path().starts_with(&folder.path));
         let request = Request { method: "GET", fields: &[("Accept", ACCEPT)] };
         let answer = client.execute(idle, &request, url)?;
@@ -89,7 +89,7 @@ impl RemoteFolders {
         idle: Option<Connection<'a>>,
         url: &Url,
         local: &Metadata,
-    ) -> Found<'a, bool> {
+    ) -> RemoteFound<'a, bool> {
         let (folder, name) = url.path().rsplit_once('/').unwrap_or_default();
         let listed = self.0.iter().find(|it| it.path.strip_suffix('/') == Some(folder));
         if let Some(listed) = listed {

@@ -11,7 +11,7 @@ use super::pax::PaxHeader;
 
 /// A member, whose contents follow its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct TarMember {
     /// Its path, as the archive has it.
     pub path: Vec<u8>,
     /// What it is.
@@ -24,7 +24,7 @@ pub struct Member {
     pub size: u64,
 }
 
-impl Member {
+impl TarMember {
     /// Returns the number of bytes that follow, including the padding.
     #[must_use]
     pub fn padded(&self) -> u64 {
@@ -53,7 +53,7 @@ pub enum TarEvent {
     /// The header goes on.
     More,
     /// The header is complete. The padded contents have to be taken before the next step.
-    Member(Member),
+    Member(TarMember),
     /// The archive is complete.
     End,
 }
@@ -163,7 +163,7 @@ impl Decoder {
 }
 
 /// Combines a member's own header with those before it.
-fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<Member, TarError> {
+fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<TarMember, TarError> {
     let path = extended.path.unwrap_or_else(|| header.path_bytes().into_owned());
     let target = || {
         let own = || header.link_name_bytes().unwrap_or_default().into_owned();
@@ -194,7 +194,7 @@ fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<Member, Tar
         None => (header.mtime().map_err(|_| TarError::Number)?.cast_signed(), 0),
     };
     let mode = header.mode().map_err(|_| TarError::Number)? & PERMISSIONS;
-    Ok(Member { path, kind, mode, modified, size })
+    Ok(TarMember { path, kind, mode, modified, size })
 }
 
 /// Verifies the checksum of a header, which old programs computed with signed bytes.

@@ -7,5 +7,5 @@ mod decoder;
 mod error;
 mod pax;
 
-pub use decoder::{Decoder, Member, MemberKind, TarEvent};
+pub use decoder::{Decoder, MemberKind, TarEvent, TarMember};
 pub use error::TarError;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use underpass_client::download::interpret::{Version, has_ranges};
+use underpass_client::download::interpret::{StrongValidator, has_ranges};
 use underpass_client::{ClientError, HttpClient, Request, Response, Url};
 use underpass_transport::tls::EncryptedBy;
 
@@ -26,7 +26,8 @@ pub(super) fn of_file(client: &HttpClient<'_>, url: &Url, first: &Contact) -> Ve
     }
     findings.push(first.ranges());
     // Several servers behind one name may not agree about the version.
-    let again = Contact::new(client, url).ok().and_then(|again| Version::of(&again.response));
+    let again =
+        Contact::new(client, url).ok().and_then(|again| StrongValidator::of(&again.response));
     findings.push(first.version(again.as_ref()));
     findings
 }
@@ -133,8 +134,8 @@ impl Contact {
         Finding { name: "ranges", state, finding, consequence, remedy: None }
     }
 
-    fn version(&self, again: Option<&Version>) -> Finding {
-        let version = Version::of(&self.response);
+    fn version(&self, again: Option<&StrongValidator>) -> Finding {
+        let version = StrongValidator::of(&self.response);
         let tag = self.response.fields.text("etag").unwrap_or_default();
         let (state, finding, consequence) = match &version {
             None => (
