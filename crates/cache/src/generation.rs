@@ -14,7 +14,7 @@ use underpass_client::journal::Journal;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::ranges::RangeSet;
-use crate::store::{Head, MAX_PAGE};
+use crate::store::{MAX_PAGE, StoredHead};
 
 /// One version of an object.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(crate) struct Generation {
     /// The bytes of the object, at their offsets.
     pub(crate) file: Arc<OwnedFd>,
     version: Option<StrongValidator>,
-    head: Mutex<Arc<Head>>,
+    head: Mutex<Arc<StoredHead>>,
     /// `None` if the version is not stored, or not any more.
-    journal: Mutex<Option<Journal<Head>>>,
+    journal: Mutex<Option<Journal<StoredHead>>>,
     state: Mutex<GenerationState>,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
@@ -81,8 +81,8 @@ pub(crate) enum ReadStep {
 impl Generation {
     pub(crate) fn new(
         file: File,
-        head: Head,
-        journal: Option<Journal<Head>>,
+        head: StoredHead,
+        journal: Option<Journal<StoredHead>>,
         present: RangeSet,
     ) -> Self {
         let state = GenerationState { len: head.size, present, ..GenerationState::default() };
@@ -98,7 +98,7 @@ impl Generation {
     }
 
     /// Creates a version that is not stored: each client gets its range from the origin.
-    pub(crate) fn relayed(file: Arc<OwnedFd>, head: Head) -> Self {
+    pub(crate) fn relayed(file: Arc<OwnedFd>, head: StoredHead) -> Self {
         let mut state = GenerationState { len: head.size, ..GenerationState::default() };
         state.failures = (1, Some(CacheErrorKind::NoRoom.into()));
         Self {
@@ -118,7 +118,7 @@ impl Generation {
     }
 
     /// Returns the metadata of the object.
-    pub(crate) fn head(&self) -> Arc<Head> {
+    pub(crate) fn head(&self) -> Arc<StoredHead> {
         Arc::clone(&lock(&self.head))
     }
 
@@ -336,7 +336,7 @@ impl Generation {
     }
 
     /// Changes the metadata of the object, in memory and on the disk.
-    pub(crate) fn describe(&self, change: impl FnOnce(&mut Head)) {
+    pub(crate) fn describe(&self, change: impl FnOnce(&mut StoredHead)) {
         let mut journal = lock(&self.journal);
         let head = {
             let mut head = lock(&self.head);
@@ -345,7 +345,7 @@ impl Generation {
         };
         if let Some(journal) = &mut *journal {
             // If that fails, a later process validates the object again.
-            let _ = journal.describe(Head::clone(&head));
+            let _ = journal.describe(StoredHead::clone(&head));
         }
     }
 

@@ -8,18 +8,18 @@ use underpass_protocol::encode_segment;
 use underpass_protocol::request::target::Target;
 
 /// The name of an object on disk: the digest of its key.
-pub(crate) type Digest = [u8; 32];
+pub(crate) type KeyDigest = [u8; 32];
 
 /// The path and query of an object at the origin, in the one form in which it is requested, and the
 /// client fields by which it varies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct CacheKey {
     text: String,
     fields: Vec<(String, String)>,
-    digest: Digest,
+    digest: KeyDigest,
 }
 
-impl Key {
+impl CacheKey {
     /// Creates the key of a target, with its path as the client has written it
     /// ([`Target::normal_path`]): an origin may tell `+` from `%2B`. `None` if it is longer than 8 KiB.
     #[must_use]
@@ -113,12 +113,12 @@ impl Key {
     }
 
     /// Returns the digest that names the object on disk.
-    pub(crate) fn digest(&self) -> &Digest {
+    pub(crate) fn digest(&self) -> &KeyDigest {
         &self.digest
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -148,9 +148,12 @@ mod tests {
             (b"a", false, b"x=1&y=%20'\"<>", "/a?x=1&y=%20%27%22%3C%3E"),
             (b"a", false, b"\\a|^`", "/a?\\a|^%60"),
         ] {
-            assert_eq!(Key::new(path, is_folder, query).map(|key| key.text), Some(text.to_owned()));
+            assert_eq!(
+                CacheKey::new(path, is_folder, query).map(|key| key.text),
+                Some(text.to_owned())
+            );
         }
-        assert_eq!(Key::new(&[b'a'; 9 << 10], false, b""), None);
+        assert_eq!(CacheKey::new(&[b'a'; 9 << 10], false, b""), None);
     }
 
     #[test]
@@ -163,18 +166,18 @@ mod tests {
             ("/a?b+c", "/a?b+c", "/a?b+c"),
             ("/", "/", "/"),
         ] {
-            let key = Key::of(&Target::parse(target.as_bytes(), b"").unwrap()).unwrap();
+            let key = CacheKey::of(&Target::parse(target.as_bytes(), b"").unwrap()).unwrap();
             assert_eq!((key.as_str(), &*key.escaped()), (text, escaped), "{target}");
         }
         let below = Target::parse(b"/p%2Bq/a+b", b"/p+q").unwrap();
-        assert_eq!(Key::of(&below).unwrap().text, "/a+b");
+        assert_eq!(CacheKey::of(&below).unwrap().text, "/a+b");
     }
 
     #[test]
     fn objects_differ_by_the_fields_by_which_they_vary() {
         let digest = |fields: &[(&str, Option<&str>)]| {
             let fields = fields.iter().map(|(name, value)| (*name, value.map(str::to_owned)));
-            Key::new(b"a", false, b"").unwrap().with_fields(fields).map(|key| key.digest)
+            CacheKey::new(b"a", false, b"").unwrap().with_fields(fields).map(|key| key.digest)
         };
         let digests = [
             digest(&[]),
@@ -186,7 +189,7 @@ mod tests {
         for (index, digest) in digests.iter().enumerate() {
             assert!(digest.is_some() && !digests[..index].contains(digest), "{index}");
         }
-        assert_eq!(digests[0], Some(Key::new(b"a", false, b"").unwrap().digest));
+        assert_eq!(digests[0], Some(CacheKey::new(b"a", false, b"").unwrap().digest));
         assert_eq!(digest(&[("a", Some(&"b".repeat(1 << 10)))]), None);
     }
 }

@@ -57,6 +57,6 @@ pub use fill::{
     BufferedResponse, FolderEntry, FolderFailure, FolderListing, ObjectRequest, RedirectHost,
     ResponseContent,
 };
-pub use key::Key;
+pub use key::CacheKey;
 pub use options::{CacheOptions, KeepFree, OriginOptions};
 pub use shared::{CacheEvent, CacheStats, FillReport};

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{BufferedResponse, Relay};
 use crate::generation::Generation;
-use crate::key::Key;
+use crate::key::CacheKey;
 
 /// One object.
 #[derive(Debug)]
-pub(crate) struct Object {
-    pub(crate) key: Key,
+pub(crate) struct CachedObject {
+    pub(crate) key: CacheKey,
     state: Mutex<ObjectState>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct ObjectState {
     pub(crate) purges: u64,
 }
 
-impl Object {
-    pub(crate) fn new(key: Key) -> Self {
+impl CachedObject {
+    pub(crate) fn new(key: CacheKey) -> Self {
         Self { key, state: Mutex::default() }
     }
 
@@ -124,10 +124,10 @@ impl Object {
 
 /// A fetch in progress, with the tasks that wait for its outcome.
 #[derive(Debug)]
-pub(crate) struct Pending<T>(Mutex<PendingState<T>>);
+pub(crate) struct PendingOutcome<T>(Mutex<PendingState<T>>);
 
 /// The fetch of an object.
-pub(crate) type PendingFetch = Pending<FetchOutcome>;
+pub(crate) type PendingFetch = PendingOutcome<FetchOutcome>;
 
 #[derive(Debug)]
 struct PendingState<T> {
@@ -158,13 +158,13 @@ pub(crate) enum FetchOutcome {
     Failed(CacheError, Option<Duration>),
 }
 
-impl<T> Default for Pending<T> {
+impl<T> Default for PendingOutcome<T> {
     fn default() -> Self {
         Self(Mutex::new(PendingState { outcome: None, wakers: Vec::new() }))
     }
 }
 
-impl<T: Clone> Pending<T> {
+impl<T: Clone> PendingOutcome<T> {
     /// Ends the fetch; the first outcome counts.
     pub(crate) fn finish(&self, outcome: T) {
         let wakers = {
@@ -191,7 +191,7 @@ impl<T: Clone> Pending<T> {
 }
 
 /// Waits for the outcome of a fetch.
-struct OutcomeFuture<'c, T>(&'c Pending<T>);
+struct OutcomeFuture<'c, T>(&'c PendingOutcome<T>);
 
 impl<T: Clone> Future for OutcomeFuture<'_, T> {
     type Output = T;
@@ -213,7 +213,7 @@ impl<T: Clone> Future for OutcomeFuture<'_, T> {
 /// Ends a fetch as failed when it is dropped without an outcome.
 #[derive(Debug)]
 pub(crate) struct FetchGuard {
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<CachedObject>,
     pub(crate) pending: Arc<PendingFetch>,
 }
 

@@ -20,14 +20,14 @@ struct PoolInner {
 
 #[derive(Default)]
 struct PoolState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<PoolJob>,
     threads: usize,
     idle: usize,
     /// The number of jobs that run.
     running: usize,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 impl Pool {
     /// Creates a pool, for whose threads at most `max_waiting` jobs wait.

@@ -7,7 +7,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use underpass_client::environment::EnvironmentError;
-use underpass_copy::{CopyError, Refusal};
+use underpass_copy::{CopyError, CopyRefusal};
 use underpass_diagnose::doctor::DoctorError;
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
@@ -126,7 +126,7 @@ impl Failure {
                 Self::transfer(what, source, show)
             }
             // The command line was right: this is a failed copy, not wrong usage.
-            error @ CopyError::Refused(Refusal::Exists { .. }) => Self::line(error.to_string()),
+            error @ CopyError::Refused(CopyRefusal::Exists { .. }) => Self::line(error.to_string()),
             CopyError::Refused(refusal) => Self::Usage(refusal.into()),
             error => Self::hinted(error.to_string(), &error),
         }

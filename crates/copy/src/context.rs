@@ -13,20 +13,20 @@ use underpass_engine::atomic_file;
 use underpass_engine::{Capabilities, Error};
 
 use crate::attributes;
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::link_table::LinkTable;
-use crate::tree::task::Task;
+use crate::tree::task::FolderTask;
 use crate::tree::{marker, merge, session};
 
 /// What all threads of a copy share.
 pub(crate) struct CopyContext<'a> {
     pub(crate) settings: Settings<'a>,
-    pub(crate) queue: WorkQueue<Task>,
+    pub(crate) queue: WorkQueue<FolderTask>,
     pub(crate) links: LinkTable,
     pub(crate) capabilities: Capabilities,
     pub(crate) observer: &'a dyn CopyObserver,
@@ -53,7 +53,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) boot: Option<String>,
     /// The remembered copies, without names.
     remembered: Mutex<MadeFiles>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: ObservedProgress,
     /// Number of folders whose owner, and whose attributes, could not be kept.
     pub(crate) unkept: [AtomicU64; 2],
     /// The first file that was written in place because it could not be replaced.
@@ -64,7 +64,7 @@ pub(crate) struct CopyContext<'a> {
 
 /// How far the copy is.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ObservedProgress {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
     /// Total bytes; 0 if that is not known.
@@ -72,7 +72,7 @@ pub(crate) struct Progress {
     started: Instant,
 }
 
-impl Progress {
+impl ObservedProgress {
     fn new() -> Self {
         let (files, bytes, expected) = Default::default();
         Self { files, bytes, expected, started: Instant::now() }
@@ -122,7 +122,7 @@ impl<'a> CopyContext<'a> {
             entered: Mutex::default(),
             remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
-            progress: Progress::new(),
+            progress: ObservedProgress::new(),
             unkept: Default::default(),
             in_place: OnceLock::new(),
             copied_again: OnceLock::new(),
@@ -186,7 +186,7 @@ impl<'a> CopyContext<'a> {
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
     /// way.
     pub(crate) fn problem(&self, failure: CopyError) {
-        let is_target = matches!(failure, CopyError::Refused(Refusal::IsTarget { .. }));
+        let is_target = matches!(failure, CopyError::Refused(CopyRefusal::IsTarget { .. }));
         if fails_all(&failure) || (self.settings.stop_early && !is_target) {
             self.is_over.store(true, Ordering::Relaxed);
         }
@@ -298,7 +298,7 @@ impl<'a> CopyContext<'a> {
         for clash in clashes {
             let (from, to) =
                 (folder.source_path(c"").join(&clash), folder.target_path(c"").join(&clash));
-            self.problem(CopyError::Refused(Refusal::JustMade { from, to }));
+            self.problem(CopyError::Refused(CopyRefusal::JustMade { from, to }));
         }
         match merged {
             Ok(()) => *hidden = None,

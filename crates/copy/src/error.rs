@@ -40,7 +40,7 @@ pub enum CopyError {
     },
     /// The copy would destroy something, or makes no sense.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(CopyRefusal),
     /// The transfer of a file's bytes was begun and failed.
     #[error("copying {} to {}: {source}", .from.display(), .to.display())]
     Transfer {
@@ -56,7 +56,7 @@ pub enum CopyError {
 /// What would have been wrong with a copy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum CopyRefusal {
     /// Something has the name, and nothing is to be replaced.
     #[error("{} exists: not replaced", .to.display())]
     Exists {

@@ -54,7 +54,7 @@ use std::time::Duration;
 use rustix::fs::FileType;
 
 pub use attributes::{permissions, times};
-pub use error::{CopyError, Refusal};
+pub use error::{CopyError, CopyRefusal};
 pub use files::file_system::name as file_system_name;
 pub use observer::{CopyObserver, CopyProgress, OpenCall};
 pub use options::backup::{Backup, BackupControl};
@@ -67,11 +67,11 @@ pub use queue::{QueueTask, TaskLease, WorkQueue};
 
 use context::CopyContext;
 use options::Settings;
-use plan::Plan;
+use plan::CopyPlan;
 use tree::dir_pair::{DirOrigin, DirPair};
-use tree::task::Task;
+use tree::task::FolderTask;
 use tree::{merge, mirror};
-use worker::Worker;
+use worker::CopyWorker;
 
 /// Copies `sources` to `target`. A wait for another process ends when `cancel` is set, and so does
 /// the copy.
@@ -95,7 +95,7 @@ pub fn copy(
     cancel: &AtomicBool,
 ) -> Result<CopyOutcome, CopyError> {
     let settings = Settings::new(options);
-    let plan = Plan::new(&settings, sources, target, observer)?;
+    let plan = CopyPlan::new(&settings, sources, target, observer)?;
     Ok(copy_plan(settings, plan, observer, cancel))
 }
 
@@ -113,14 +113,14 @@ pub fn copy_folder(
     observer: &dyn CopyObserver,
     cancel: &AtomicBool,
 ) -> io::Result<CopyOutcome> {
-    let plan = Plan::of_folder(from, to, name)?;
+    let plan = CopyPlan::of_folder(from, to, name)?;
     Ok(copy_plan(Settings::new(options), plan, observer, cancel))
 }
 
 /// Copies what is planned.
 fn copy_plan(
     settings: Settings<'_>,
-    plan: Plan,
+    plan: CopyPlan,
     observer: &dyn CopyObserver,
     cancel: &AtomicBool,
 ) -> CopyOutcome {
@@ -135,7 +135,7 @@ fn copy_plan(
 }
 
 /// Copies everything, one round after the other.
-fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
+fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     let sweeps = plan.sweeps;
     let rounds = std::mem::take(&mut plan.rounds);
     let named: Vec<_> = rounds.iter().flatten().map(|entry| entry.target().to_owned()).collect();
@@ -152,7 +152,7 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
         let jobs = if is_single { 1 } else { context.jobs };
         for entry in round.into_iter().rev() {
             top.hold(true);
-            context.queue.push([Task::Entries(Arc::clone(&top), vec![entry])]);
+            context.queue.push([FolderTask::Entries(Arc::clone(&top), vec![entry])]);
         }
         work(context, jobs, &mut totals);
     }
@@ -173,7 +173,7 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
 /// Does all tasks with several threads, and tells the observer how far they are.
 fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(context))).collect();
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| CopyWorker::run(context))).collect();
         // Tasks stay if all threads have panicked.
         while !context.queue.wait(PROGRESS_INTERVAL)
             && !workers.iter().all(|worker| worker.is_finished())
@@ -191,7 +191,7 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
 
 /// Returns the folder that the sources are put in, and records what is known before the first task.
 /// Nothing is made twice there if a file `is_alone`.
-fn begin(context: &CopyContext<'_>, plan: Plan, is_alone: bool) -> Arc<DirPair> {
+fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPair> {
     let top = Arc::new(DirPair {
         source: plan.source,
         system: file_system_name(&plan.target),

@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::observer::CopyObserver;
 use crate::options::Settings;
 use crate::options::backup::BackupControl;
@@ -35,7 +35,7 @@ pub enum CopyTarget<'a> {
 }
 
 /// Which source is copied to which name.
-pub(crate) struct Plan {
+pub(crate) struct CopyPlan {
     /// The folder that relative paths of sources begin in.
     pub(crate) source: OwnedFd,
     /// The folder that all copies are put in.
@@ -57,12 +57,12 @@ pub(crate) struct Plan {
 type Result<T> = std::result::Result<T, CopyError>;
 
 /// The folder that copies are put in, and the new name, if one was given.
-struct Destination {
+struct PlanDest {
     folder: PathBuf,
     name: Option<Vec<u8>>,
 }
 
-impl Plan {
+impl CopyPlan {
     /// Returns the plan of one folder that is copied to a new name in another one.
     pub(crate) fn of_folder(
         from: BorrowedFd<'_>,
@@ -92,7 +92,7 @@ impl Plan {
         sources: &[PathBuf],
         target: CopyTarget<'_>,
         observer: &dyn CopyObserver,
-    ) -> Result<Plan> {
+    ) -> Result<CopyPlan> {
         let destination = destination(settings, sources, target)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
@@ -156,11 +156,11 @@ fn destination(
     settings: &Settings<'_>,
     sources: &[PathBuf],
     to: CopyTarget<'_>,
-) -> Result<Destination> {
+) -> Result<PlanDest> {
     let (CopyTarget::Folder(target) | CopyTarget::NewName(target) | CopyTarget::Either(target)) =
         to;
     let is_folder = fs::metadata(target).is_ok_and(|found| found.is_dir());
-    let into = Destination { folder: target.to_owned(), name: None };
+    let into = PlanDest { folder: target.to_owned(), name: None };
     if target.as_os_str().is_empty() {
         return Err(Errno::NOENT).at(Action::Creating, || target);
     }
@@ -174,7 +174,7 @@ fn destination(
         CopyTarget::NewName(_) | CopyTarget::Either(_) => {}
     }
     if sources.len() > 1 {
-        return refuse(Refusal::NoFolder { target: target.to_owned() });
+        return refuse(CopyRefusal::NoFolder { target: target.to_owned() });
     }
     let from = sources.first().map_or(Path::new(""), PathBuf::as_path);
     let target = followed(settings, from, target)?;
@@ -185,13 +185,13 @@ fn destination(
         return Err(Errno::NOTDIR).at(Action::Creating, || target);
     }
     let Some(name) = target.file_name().filter(|_| !bytes.ends_with(b"/.")) else {
-        return Ok(Destination { folder: target, name: Some(b".".to_vec()) });
+        return Ok(PlanDest { folder: target, name: Some(b".".to_vec()) });
     };
     let folder = match target.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    Ok(Destination { folder, name: Some(name.as_bytes().to_vec()) })
+    Ok(PlanDest { folder, name: Some(name.as_bytes().to_vec()) })
 }
 
 /// Returns the properties of a source: those of a link itself if that is what is copied.
@@ -226,8 +226,8 @@ type Named = HashMap<CString, Vec<(u64, u64)>>;
 fn entry(
     settings: &Settings<'_>,
     from: &Path,
-    destination: &Destination,
-    plan: &Plan,
+    destination: &PlanDest,
+    plan: &CopyPlan,
     named: &mut Named,
 ) -> Result<Option<(usize, SourceEntry)>> {
     let follows = settings.follow.follows_named();
@@ -250,7 +250,7 @@ fn entry(
         settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
     if kind != FileType::Directory && !named_before.is_empty() && !is_numbered {
         let path = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
-        return refuse(Refusal::JustMade { from: from.to_owned(), to: path });
+        return refuse(CopyRefusal::JustMade { from: from.to_owned(), to: path });
     }
     named_before.push(own);
     let round = match new_name.as_bytes() {
@@ -267,12 +267,12 @@ fn entry(
 fn with_parents(
     settings: &Settings<'_>,
     from: &Path,
-    destination: &Destination,
-    plan: &Plan,
+    destination: &PlanDest,
+    plan: &CopyPlan,
     parents: &mut Parents,
 ) -> Result<bool> {
     if from.components().any(|each| each == Component::ParentDir) {
-        return refuse(Refusal::Outside { from: from.to_owned() });
+        return refuse(CopyRefusal::Outside { from: from.to_owned() });
     }
     let follows = settings.follow.follows_named();
     let found = look(from, follows)?;
@@ -304,7 +304,7 @@ fn last_name(path: &Path) -> Vec<u8> {
 }
 
 /// Refuses to copy a folder into itself.
-fn refuse_inside(found: &Stat, from: &Path, destination: &Destination, plan: &Plan) -> Result<()> {
+fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyPlan) -> Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = openat(&plan.target, ".", flags, Mode::empty())
         .at("opening", || destination.folder.as_path())?;
@@ -314,7 +314,7 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &Destination, plan: &Pl
         let stat = fstat(&at).at("looking at", || destination.folder.as_path())?;
         let here = (stat.st_dev, stat.st_ino);
         if here == (found.st_dev, found.st_ino) {
-            return refuse(Refusal::IntoItself {
+            return refuse(CopyRefusal::IntoItself {
                 from: from.to_owned(),
                 to: destination_path(destination),
             });
@@ -331,14 +331,14 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &Destination, plan: &Pl
     }
 }
 
-fn destination_path(destination: &Destination) -> PathBuf {
+fn destination_path(destination: &PlanDest) -> PathBuf {
     match &destination.name {
         Some(name) => destination.folder.join(OsStr::from_bytes(name)),
         None => destination.folder.clone(),
     }
 }
 
-fn refuse<T>(refusal: Refusal) -> Result<T> {
+fn refuse<T>(refusal: CopyRefusal) -> Result<T> {
     Err(CopyError::Refused(refusal))
 }
 

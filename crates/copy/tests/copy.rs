@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Refusal, copy,
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, copy,
 };
 
 /// Nothing to tell, nothing to ask.
@@ -67,7 +67,7 @@ fn a_folder_is_not_copied_into_itself() {
     let error = run(here.path(), ("a", "a/b/n"), &recursive(), false).unwrap_err();
     let (from, to) = (here.path().join("a"), here.path().join("a/b/n"));
     assert!(
-        matches!(&error, CopyError::Refused(refusal) if *refusal == Refusal::IntoItself { from, to }),
+        matches!(&error, CopyError::Refused(refusal) if *refusal == CopyRefusal::IntoItself { from, to }),
         "{error}"
     );
 }

@@ -9,8 +9,8 @@ use underpass_protocol::caching::{CacheStatus, Forward};
 use super::Cache;
 use crate::error::CacheErrorKind;
 use crate::fill::{FolderFailure, FolderListing};
-use crate::key::Key;
-use crate::object::Pending;
+use crate::key::CacheKey;
+use crate::object::PendingOutcome;
 use crate::shared::{Counters, FolderOutcome, FolderState, Shared};
 
 /// The result of looking for a folder of an object store.
@@ -28,7 +28,7 @@ impl Cache {
     /// Lists a folder of the object store, whose key ends in a slash. A listing is used for a short
     /// time, and concurrent requests for one folder share one. `client` is as that of
     /// [`ObjectRequest`](crate::ObjectRequest).
-    pub async fn list(&self, folder: &Key, client: Option<IpAddr>) -> FolderLookup {
+    pub async fn list(&self, folder: &CacheKey, client: Option<IpAddr>) -> FolderLookup {
         let (shared, key) = (&self.shared, folder.as_str());
         let fresh = shared.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
         let is_expired =
@@ -72,8 +72,8 @@ impl Cache {
     /// Requests a listing on another thread.
     fn request_folder(
         &self,
-        folder: &Key,
-        pending: &Arc<Pending<FolderOutcome>>,
+        folder: &CacheKey,
+        pending: &Arc<PendingOutcome<FolderOutcome>>,
         client: Option<IpAddr>,
     ) {
         let guard = FolderGuard {
@@ -95,7 +95,7 @@ impl Cache {
 
     /// Forgets the listing of a folder; returns whether there was one.
     #[must_use]
-    pub fn forget_folder(&self, folder: &Key) -> bool {
+    pub fn forget_folder(&self, folder: &CacheKey) -> bool {
         self.shared.folders.forget(folder.as_str())
     }
 }
@@ -103,8 +103,8 @@ impl Cache {
 /// Ends the request for a folder as failed when it is dropped without an outcome.
 struct FolderGuard {
     shared: Arc<Shared>,
-    key: Key,
-    pending: Arc<Pending<FolderOutcome>>,
+    key: CacheKey,
+    pending: Arc<PendingOutcome<FolderOutcome>>,
 }
 
 impl Drop for FolderGuard {

@@ -16,11 +16,11 @@ use underpass_protocol::request::target::Target;
 use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
-use crate::key::Key;
-use crate::object::{FetchGuard, FetchOutcome, Object, PendingFetch, RelaySlot};
+use crate::key::CacheKey;
+use crate::object::{CachedObject, FetchGuard, FetchOutcome, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
 use crate::shared::{CacheEvent, Counters, Permit, Shared};
-use crate::store::{Head, Unit, is_divided, is_forwarded};
+use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded};
 
 pub use folders::FolderLookup;
 pub use operate::StoredObject;
@@ -59,9 +59,9 @@ pub enum Lookup {
 #[derive(Debug)]
 pub struct CacheEntry {
     shared: Arc<Shared>,
-    object: Arc<Object>,
+    object: Arc<CachedObject>,
     generation: Arc<Generation>,
-    head: Arc<Head>,
+    head: Arc<StoredHead>,
     freshness: Freshness,
     /// How the cache handled the request.
     pub cache: CacheStatus,
@@ -106,14 +106,14 @@ impl Cache {
         &self.shared.origins.id
     }
 
-    /// Returns the key of a target; see [`Key::of`]. Object stores have no queries for clients, and
+    /// Returns the key of a target; see [`CacheKey::of`]. Object stores have no queries for clients, and
     /// without one they know folders only by listings, which have no key; a `+` of a path means a
     /// space to some of them, so that all is escaped.
     #[must_use]
-    pub fn key(&self, target: &Target<'_>) -> Option<Key> {
+    pub fn key(&self, target: &Target<'_>) -> Option<CacheKey> {
         match self.has_stores() {
-            true => Key::new(&target.path, target.is_folder, b""),
-            false => Key::of(target),
+            true => CacheKey::new(&target.path, target.is_folder, b""),
+            false => CacheKey::of(target),
         }
     }
 
@@ -132,7 +132,7 @@ impl Cache {
     /// Finds an object that is open, fresh and of known length, without waiting and without a request
     /// to the origin; `None` for everything else, for which there is [`find`](Self::find).
     #[must_use]
-    pub fn find_open(&self, key: &Key, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
+    pub fn find_open(&self, key: &CacheKey, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
         let object = self.shared.object(key);
         let state = object.state();
         if state.response.is_some() {
@@ -150,7 +150,7 @@ impl Cache {
 
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
-    pub async fn find(&self, key: &Key, request: &ObjectRequest) -> Lookup {
+    pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
         self.shared.popularity.count(key);
         let object = self.shared.object(key);
         let mut is_collapsed = false;
@@ -175,7 +175,7 @@ impl Cache {
     }
 
     /// Uses the current state of an object, and starts a fetch if that is not enough.
-    fn look_up(&self, object: &Arc<Object>, request: &ObjectRequest) -> LookupStep {
+    fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
         if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
             let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
@@ -242,14 +242,14 @@ impl Cache {
     }
 
     /// Returns whether a response without an object answers later requests.
-    fn is_reusable(&self, object: &Object, response: &BufferedResponse) -> bool {
+    fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
         response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
     }
 
     /// Answers from a version without asking the origin.
     fn entry_now(
         &self,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         current: Arc<Generation>,
         detail: Option<&'static str>,
         request: &ObjectRequest,
@@ -261,7 +261,7 @@ impl Cache {
     /// Starts a fetch on another thread.
     fn start_fetch(
         &self,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         pending: Arc<PendingFetch>,
         request: &ObjectRequest,
         permit: Permit,
@@ -278,7 +278,7 @@ impl Cache {
     /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
     fn resolve(
         &self,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         outcome: FetchOutcome,
         wait: FetchWait,
         request: &ObjectRequest,
@@ -332,14 +332,14 @@ impl Cache {
 
     fn entry(
         &self,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         generation: Arc<Generation>,
         cache: CacheStatus,
         request: &ObjectRequest,
     ) -> Box<CacheEntry> {
         // The readers of a large object report which extents they use.
         if !is_divided(generation.len()) {
-            self.shared.quota.touch(&Unit::whole(object.key.digest()));
+            self.shared.quota.touch(&StoredUnit::whole(object.key.digest()));
         }
         let head = generation.head();
         let freshness = head.freshness(&self.shared.options.rules);

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Cache;
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::shared::CacheStats;
 
 /// An object in memory.
@@ -30,7 +30,7 @@ impl Cache {
 
     /// Removes an object; returns whether there was one. Waits for the disk.
     #[must_use]
-    pub fn purge(&self, key: &Key) -> bool {
+    pub fn purge(&self, key: &CacheKey) -> bool {
         let object = self.shared.object(key);
         object.purge();
         self.shared.remove(key.digest())
@@ -42,7 +42,7 @@ impl Cache {
     /// # Errors
     ///
     /// If that cannot be recorded on the disk; then it holds for this process alone.
-    pub fn expire(&self, prefix: &Key) -> io::Result<()> {
+    pub fn expire(&self, prefix: &CacheKey) -> io::Result<()> {
         self.shared.expiry.add(&prefix.escaped())
     }
 

@@ -11,15 +11,15 @@ use std::task::{Context, Poll};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::generation::{Generation, ReadStep};
-use crate::object::Object;
+use crate::object::CachedObject;
 use crate::shared::Shared;
-use crate::store::{Unit, is_divided};
+use crate::store::{StoredUnit, is_divided};
 
 /// A reader of an object.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    object: Arc<Object>,
+    object: Arc<CachedObject>,
     generation: Arc<Generation>,
     /// Its number among the readers of the version.
     number: u64,
@@ -35,7 +35,7 @@ pub struct Reader {
 impl Reader {
     pub(super) fn new(
         shared: Arc<Shared>,
-        object: Arc<Object>,
+        object: Arc<CachedObject>,
         generation: Arc<Generation>,
         (cdn_loop, client): (String, Option<IpAddr>),
         relay: Option<Relay>,
@@ -68,7 +68,7 @@ impl Reader {
     fn touch(&self, at: u64) {
         let len = self.generation.len();
         if is_divided(len) {
-            let unit = Unit::of(self.object.key.digest(), len, at);
+            let unit = StoredUnit::of(self.object.key.digest(), len, at);
             let start = unit.range(len).start;
             if self.extent.swap(start, Ordering::Relaxed) != start {
                 self.shared.quota.touch(&unit);

@@ -21,7 +21,7 @@ use super::relay::RelayWriter;
 use super::request::{file_request, send};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
-use crate::object::Object;
+use crate::object::CachedObject;
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, FillReport, Shared};
 use crate::store::{stored_fields, units};
@@ -29,7 +29,7 @@ use crate::store::{stored_fields, units};
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
     shared: Arc<Shared>,
-    object: Arc<Object>,
+    object: Arc<CachedObject>,
     generation: Arc<Generation>,
     id: u64,
     /// The bytes that are still missing; to the end of the body if the length is not known.
@@ -53,7 +53,7 @@ pub(super) struct Fill {
 /// Fills a hole of a version. The fill was registered under this number.
 pub(crate) fn fill_hole(
     shared: &Arc<Shared>,
-    object: &Arc<Object>,
+    object: &Arc<CachedObject>,
     generation: &Arc<Generation>,
     (id, range): (u64, Range<u64>),
     cdn_loop: &str,
@@ -72,7 +72,7 @@ pub(crate) fn fill_hole(
 /// is still unread, with the range of that body.
 pub(crate) fn relay(
     shared: &Arc<Shared>,
-    object: &Arc<Object>,
+    object: &Arc<CachedObject>,
     generation: &Arc<Generation>,
     (writer, first): (RelayWriter, Option<(OriginResponse, Range<u64>)>),
     cdn_loop: &str,
@@ -106,7 +106,7 @@ pub(crate) fn relay(
 impl Fill {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         generation: &Arc<Generation>,
         (id, rest): (u64, Range<u64>),
         cdn_loop: &str,

@@ -22,10 +22,10 @@ use super::relay::Relay;
 use super::request::{ObjectRequest, file_request, send};
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
-use crate::object::{FetchGuard, FetchOutcome, Object};
+use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared};
-use crate::store::{Head, millis, stored_fields, units};
+use crate::store::{StoredHead, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -81,7 +81,7 @@ struct Fetch<'q> {
 }
 
 impl Fetch<'_> {
-    fn object(&self) -> &Arc<Object> {
+    fn object(&self) -> &Arc<CachedObject> {
         &self.guard.object
     }
 
@@ -108,7 +108,7 @@ impl Fetch<'_> {
                     && !head.is_denied_by(&received.answer.response) =>
             {
                 let OriginResponse { answer, origin, .. } = received;
-                let mut newer = Head::clone(&head);
+                let mut newer = StoredHead::clone(&head);
                 newer.freshen(&answer.response, self.requested);
                 if may_store(200, &newer.fields, &self.shared.options.vary_on).is_err() {
                     // It may no longer be shared: each client gets its own response.
@@ -136,7 +136,7 @@ impl Fetch<'_> {
     }
 
     /// Returns whether a 200 from an origin that ignores conditions has the stored version.
-    fn is_same(&self, response: &Response, head: &Head) -> bool {
+    fn is_same(&self, response: &Response, head: &StoredHead) -> bool {
         let version = StrongValidator::of(response);
         let BodyFraming::Length(len) = response.framing else { return false };
         response.status == 200
@@ -404,8 +404,8 @@ impl Fetch<'_> {
     }
 
     /// Returns the metadata of an object from a response.
-    fn head(&self, response: &Response, size: Option<u64>) -> Head {
-        Head {
+    fn head(&self, response: &Response, size: Option<u64>) -> StoredHead {
+        StoredHead {
             key: self.object().key.as_str().to_owned(),
             body: String::new(),
             inode: 0,

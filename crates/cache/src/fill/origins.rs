@@ -15,7 +15,7 @@ use underpass_transport::incoming::BodyFraming;
 use super::folder::{FolderFailure, FolderListing, read_folder};
 use super::redirects::{RedirectHost, follow};
 use crate::error::{CacheError, CacheErrorKind};
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::options::{CacheOptions, OriginOptions};
 
 /// The origins of a cache.
@@ -23,13 +23,13 @@ use crate::options::{CacheOptions, OriginOptions};
 pub(crate) struct Origins {
     client: HttpClient<'static>,
     redirects: Vec<RedirectHost>,
-    origins: Vec<Origin>,
+    origins: Vec<OriginServer>,
     /// The identifier by which this node recognizes its own requests.
     pub(crate) id: String,
 }
 
 #[derive(Debug)]
-struct Origin {
+struct OriginServer {
     /// Its URL, without a slash at the end.
     base: String,
     /// Its URL without user name and password.
@@ -101,7 +101,7 @@ impl Origins {
             // An http address has a host, so both can be removed.
             let _ = (shown.set_username(""), shown.set_password(None));
             let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
-            Origin {
+            OriginServer {
                 base: without_slash(url),
                 shown: without_slash(&shown).into(),
                 bucket: bucket.clone(),
@@ -125,7 +125,7 @@ impl Origins {
     /// the URL of each one that does not answer, and why.
     pub(super) fn send(
         &self,
-        key: &Key,
+        key: &CacheKey,
         fields: &[(&str, &str)],
         is_resumed: bool,
         note: &OnFailure<'_>,
@@ -190,7 +190,7 @@ impl Origins {
     /// each one that does not list it, and why.
     pub(crate) fn list(
         &self,
-        folder: &Key,
+        folder: &CacheKey,
         requests: &AtomicU64,
         note: &OnFailure<'_>,
     ) -> Result<FolderListing, FolderFailure> {
@@ -237,7 +237,7 @@ impl Origins {
     }
 }
 
-impl Origin {
+impl OriginServer {
     /// Returns an idle connection, if there is one.
     ///
     /// # Errors

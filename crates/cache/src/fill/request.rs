@@ -6,7 +6,7 @@ use std::ops::Range;
 use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
 use super::origins::{OriginFailure, OriginResponse};
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::shared::{Counters, Shared};
 
 /// What a client requests of an object.
@@ -45,7 +45,7 @@ pub(super) fn file_request(
 /// Sends a request for an object to the origins, with more fields; `is_resumed` if it continues a body.
 pub(super) fn send(
     shared: &Shared,
-    key: &Key,
+    key: &CacheKey,
     (request, more): (&FileRequest, &[(&'static str, String)]),
     cdn_loop: &str,
     is_resumed: bool,

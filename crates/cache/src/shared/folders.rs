@@ -5,22 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fill::{FolderFailure, FolderListing};
-use crate::object::Pending;
+use crate::object::PendingOutcome;
 
 /// The outcome of reading a folder.
 pub(crate) type FolderOutcome = Result<Arc<FolderListing>, FolderFailure>;
 
 /// Folders of object stores, by their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(Mutex<HashMap<String, Folder>>);
+pub(crate) struct Folders(Mutex<HashMap<String, KnownFolder>>);
 
 /// A folder.
 #[derive(Debug, Default)]
-struct Folder {
+struct KnownFolder {
     /// The latest listing, and when it came.
     latest: Option<(Arc<FolderListing>, Instant)>,
     /// The request in progress.
-    pending: Option<Arc<Pending<FolderOutcome>>>,
+    pending: Option<Arc<PendingOutcome<FolderOutcome>>>,
 }
 
 /// What is known of a folder.
@@ -28,9 +28,9 @@ pub(crate) enum FolderState {
     /// It was listed this long ago.
     Known(Arc<FolderListing>, Duration),
     /// It is being listed.
-    Pending(Arc<Pending<FolderOutcome>>),
+    Pending(Arc<PendingOutcome<FolderOutcome>>),
     /// It has to be listed, for which this was noted.
-    Unknown(Arc<Pending<FolderOutcome>>),
+    Unknown(Arc<PendingOutcome<FolderOutcome>>),
 }
 
 impl Folders {
@@ -64,7 +64,7 @@ impl Folders {
     pub(crate) fn finish(
         &self,
         key: &str,
-        pending: &Pending<FolderOutcome>,
+        pending: &PendingOutcome<FolderOutcome>,
         outcome: FolderOutcome,
     ) {
         let mut folders = self.lock();
@@ -86,14 +86,14 @@ impl Folders {
         folders.get_mut(key).is_some_and(|folder| folder.latest.take().is_some())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Folder>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, KnownFolder>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Forgets the oldest listings until the others are within the bounds.
-fn reduce(folders: &mut HashMap<String, Folder>) {
-    let memory = |folder: &Folder| folder.latest.as_ref().map_or(0, |(it, _)| it.memory());
+fn reduce(folders: &mut HashMap<String, KnownFolder>) {
+    let memory = |folder: &KnownFolder| folder.latest.as_ref().map_or(0, |(it, _)| it.memory());
     let mut total: usize = folders.values().map(memory).sum();
     while total > MAX_MEMORY || folders.len() > MAX_FOLDERS {
         let known = folders.iter().filter(|(_, folder)| folder.pending.is_none());

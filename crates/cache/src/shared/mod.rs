@@ -24,16 +24,16 @@ use underpass_protocol::caching::Use;
 use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::Origins;
 use crate::generation::Generation;
-use crate::key::{Digest, Key};
-use crate::object::Object;
+use crate::key::{CacheKey, KeyDigest};
+use crate::object::CachedObject;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
-use crate::store::{DiskQuota, Folder, QuotaExceeded, Restored, Unit, is_divided};
+use crate::store::{CacheFolder, DiskQuota, QuotaExceeded, Restored, StoredUnit, is_divided};
 
 /// What all parts of a cache share.
 pub(crate) struct Shared {
     pub(crate) options: CacheOptions,
-    pub(crate) folder: Folder,
+    pub(crate) folder: CacheFolder,
     pub(crate) quota: DiskQuota,
     pub(crate) origins: Origins,
     pub(crate) pipes: PipePool,
@@ -53,15 +53,15 @@ pub(crate) struct Shared {
     pub(crate) expiry: Expiry,
     pub(crate) popularity: Popularity,
     pub(crate) folders: Folders,
-    objects: Mutex<HashMap<Digest, Arc<Object>>>,
-    observer: OnceLock<Observer>,
+    objects: Mutex<HashMap<KeyDigest, Arc<CachedObject>>>,
+    observer: OnceLock<CacheObserver>,
     /// Whether the loss of the folder was reported.
     is_gone: AtomicBool,
     /// Whether it was reported that the disk does not take objects.
     cannot_store: AtomicBool,
 }
 
-type Observer = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
+type CacheObserver = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
 
 /// Something that happened in a cache.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl Counters {
 
 impl Shared {
     pub(crate) fn open(options: CacheOptions) -> Result<Self, OpenError> {
-        let folder = Folder::open(&options.folder)?;
+        let folder = CacheFolder::open(&options.folder)?;
         let null = File::options().write(true).open("/dev/null").map_err(|source| {
             OpenError::Io { action: "opening", path: "/dev/null".into(), source }
         })?;
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// Sets the function that is called with each event; the first one counts.
-    pub(crate) fn observe(&self, observer: Observer) -> bool {
+    pub(crate) fn observe(&self, observer: CacheObserver) -> bool {
         self.observer.set(observer).is_ok()
     }
 
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// Reports that an origin has not answered a request.
-    pub(crate) fn origin_failed(&self, key: &Key, origin: &str, reason: &str) {
+    pub(crate) fn origin_failed(&self, key: &CacheKey, origin: &str, reason: &str) {
         self.notify(&CacheEvent::OriginFailed { origin, key: key.as_str(), reason });
     }
 
@@ -247,7 +247,7 @@ impl Shared {
     }
 
     /// Returns the object of a key, which may be new.
-    pub(crate) fn object(&self, key: &Key) -> Arc<Object> {
+    pub(crate) fn object(&self, key: &CacheKey) -> Arc<CachedObject> {
         let mut objects = self.objects();
         if let Some(object) = objects.get(key.digest()) {
             return Arc::clone(object);
@@ -255,12 +255,13 @@ impl Shared {
         let mut forgotten = Vec::new();
         if objects.len() >= MAX_OBJECTS {
             // On the disk they stay.
-            let is_idle = |object: &Arc<Object>| Arc::strong_count(object) == 1 && object.is_idle();
+            let is_idle =
+                |object: &Arc<CachedObject>| Arc::strong_count(object) == 1 && object.is_idle();
             let idle = objects.iter().filter(|(_, object)| is_idle(object));
             let idle: Vec<_> = idle.map(|(digest, _)| *digest).take(MAX_OBJECTS / 8).collect();
             forgotten.extend(idle.iter().filter_map(|digest| objects.remove(digest)));
         }
-        let object = Arc::new(Object::new(key.clone()));
+        let object = Arc::new(CachedObject::new(key.clone()));
         objects.insert(*key.digest(), Arc::clone(&object));
         drop(objects);
         if !forgotten.is_empty() {
@@ -272,7 +273,7 @@ impl Shared {
     }
 
     /// Returns what a stored version may be used for now.
-    pub(crate) fn usage(&self, key: &Key, generation: &Generation) -> Use {
+    pub(crate) fn usage(&self, key: &CacheKey, generation: &Generation) -> Use {
         let head = generation.head();
         match self.expiry.covers(&key.escaped(), head.requested) {
             true => Use::AfterValidation,
@@ -281,7 +282,7 @@ impl Shared {
     }
 
     /// Returns whether a stored version may be used although the origin fails.
-    pub(crate) fn is_usable_on_error(&self, key: &Key, generation: &Generation) -> bool {
+    pub(crate) fn is_usable_on_error(&self, key: &CacheKey, generation: &Generation) -> bool {
         let head = generation.head();
         let freshness = head.freshness(&self.options.rules);
         !self.expiry.covers(&key.escaped(), head.requested)
@@ -289,7 +290,7 @@ impl Shared {
     }
 
     /// Returns all objects in memory that are stored, each with its version.
-    pub(crate) fn stored(&self) -> Vec<(Arc<Object>, Arc<Generation>)> {
+    pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<Generation>)> {
         let objects: Vec<_> = self.objects().values().cloned().collect();
         let stored = objects.into_iter().filter_map(|object| {
             let current = object.current()?;
@@ -306,7 +307,7 @@ impl Shared {
     /// Reserves space for a fill, evicting other objects if necessary.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            let is_pinned = |unit: &Unit| self.is_pinned(unit);
+            let is_pinned = |unit: &StoredUnit| self.is_pinned(unit);
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
                 Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
@@ -340,7 +341,7 @@ impl Shared {
 
     /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
     /// evicted as a whole.
-    fn evict_one(&self, unit: &Unit) {
+    fn evict_one(&self, unit: &StoredUnit) {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.map(|current| current.evict(&unit.range(current.len())));
         match evicted {
@@ -353,19 +354,19 @@ impl Shared {
     }
 
     /// Returns whether a unit is being filled or read, so that removing it would free no space now.
-    fn is_pinned(&self, unit: &Unit) -> bool {
+    fn is_pinned(&self, unit: &StoredUnit) -> bool {
         let current = self.current(&unit.digest);
         current.is_some_and(|current| current.is_pinned(&unit.range(current.len())))
     }
 
     /// Returns the version of an object that is in memory.
-    fn current(&self, digest: &Digest) -> Option<Arc<Generation>> {
+    fn current(&self, digest: &KeyDigest) -> Option<Arc<Generation>> {
         let object = self.objects().get(digest).cloned();
         object.and_then(|object| object.current())
     }
 
     /// Removes an object from the disk and from memory. Its readers still get all of it.
-    pub(crate) fn remove(&self, digest: &Digest) -> bool {
+    pub(crate) fn remove(&self, digest: &KeyDigest) -> bool {
         let object = self.objects().get(digest).cloned();
         let was_there = object.is_some_and(|object| object.detach());
         self.folder.remove(digest);
@@ -375,7 +376,7 @@ impl Shared {
     /// Removes an unusable version of an object, unless it was replaced already.
     pub(crate) fn discard(
         &self,
-        object: &Object,
+        object: &CachedObject,
         generation: &Arc<Generation>,
         why: CacheErrorKind,
     ) {
@@ -385,7 +386,7 @@ impl Shared {
     }
 
     /// Removes the files of a version, unless they were replaced already.
-    fn remove_version(&self, object: &Object, generation: &Generation) {
+    fn remove_version(&self, object: &CachedObject, generation: &Generation) {
         let digest = object.key.digest();
         if self.folder.remove_version(digest, &generation.head().body) {
             self.quota.removed(digest);
@@ -396,7 +397,7 @@ impl Shared {
     /// while.
     pub(crate) fn mark_damaged(
         self: &Arc<Self>,
-        object: &Arc<Object>,
+        object: &Arc<CachedObject>,
         generation: &Arc<Generation>,
     ) {
         if !object.drop_generation(generation, CacheErrorKind::Disk) {
@@ -429,7 +430,7 @@ impl Shared {
         }
     }
 
-    fn objects(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Object>>> {
+    fn objects(&self) -> MutexGuard<'_, HashMap<KeyDigest, Arc<CachedObject>>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

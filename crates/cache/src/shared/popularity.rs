@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::key::Key;
+use crate::key::CacheKey;
 
 /// The number of requests for each path and query, with the fields by which it varies.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct RequestCounts {
 impl Popularity {
     /// Counts a request. When the table is full, all counts are halved, and paths that were
     /// requested once are dropped.
-    pub(crate) fn count(&self, key: &Key) {
+    pub(crate) fn count(&self, key: &CacheKey) {
         self.count_name(&name(key));
     }
 
@@ -60,7 +60,7 @@ impl Popularity {
 }
 
 /// Returns the lines by which an object is known in a list; a path has no line break.
-fn name(key: &Key) -> Cow<'_, str> {
+fn name(key: &CacheKey) -> Cow<'_, str> {
     let lines: String = key.fields().map(|(name, value)| format!("\n{name}: {value}")).collect();
     match lines.is_empty() {
         true => Cow::Borrowed(key.as_str()),

@@ -7,28 +7,28 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::unit::Unit;
-use crate::key::Digest;
+use super::unit::StoredUnit;
+use crate::key::KeyDigest;
 
 /// The queues of one cache.
 #[derive(Debug, Default)]
 pub(crate) struct EvictionQueue {
     /// Sorted, so that the extents of an object are neighbours.
-    entries: BTreeMap<Unit, QueueEntry>,
+    entries: BTreeMap<StoredUnit, QueueEntry>,
     /// The number of objects, whatever the number of their extents.
     objects: u64,
-    small: VecDeque<Slot>,
-    main: VecDeque<Slot>,
+    small: VecDeque<QueueSlot>,
+    main: VecDeque<QueueSlot>,
     /// The number of the next slot.
     next_slot: u64,
     small_bytes: u64,
     bytes: u64,
-    ghosts: VecDeque<Unit>,
-    remembered: HashSet<Unit>,
+    ghosts: VecDeque<StoredUnit>,
+    remembered: HashSet<StoredUnit>,
 }
 
 /// A place in a queue. It is void if the object was removed, or has another slot.
-type Slot = (Unit, u64);
+type QueueSlot = (StoredUnit, u64);
 
 #[derive(Debug)]
 struct QueueEntry {
@@ -57,25 +57,25 @@ impl EvictionQueue {
     }
 
     /// Returns whether an object is in the queues.
-    pub(crate) fn has(&self, digest: &Digest) -> bool {
+    pub(crate) fn has(&self, digest: &KeyDigest) -> bool {
         self.extents(digest).next().is_some()
     }
 
     /// Returns what is known of an object: itself or its extents.
-    fn extents(&self, digest: &Digest) -> impl Iterator<Item = Unit> {
-        let unit = |extent| Unit { digest: *digest, extent };
+    fn extents(&self, digest: &KeyDigest) -> impl Iterator<Item = StoredUnit> {
+        let unit = |extent| StoredUnit { digest: *digest, extent };
         self.entries.range(unit(0)..=unit(u32::MAX)).map(|(unit, _)| *unit)
     }
 
     /// Records that a unit was used.
-    pub(crate) fn touch(&mut self, unit: &Unit) {
+    pub(crate) fn touch(&mut self, unit: &StoredUnit) {
         if let Some(entry) = self.entries.get_mut(unit) {
             entry.uses = (entry.uses + 1).min(3);
         }
     }
 
     /// Adds bytes to a unit, which may be new.
-    pub(crate) fn add(&mut self, unit: &Unit, bytes: u64) {
+    pub(crate) fn add(&mut self, unit: &StoredUnit, bytes: u64) {
         let is_main = match self.entries.get(unit) {
             Some(entry) => entry.is_main,
             None => {
@@ -97,13 +97,13 @@ impl EvictionQueue {
     }
 
     /// Removes an object with all its extents; returns its bytes.
-    pub(crate) fn remove(&mut self, digest: &Digest) -> u64 {
+    pub(crate) fn remove(&mut self, digest: &KeyDigest) -> u64 {
         let extents: Vec<_> = self.extents(digest).collect();
         extents.iter().map(|unit| self.remove_unit(unit)).sum()
     }
 
     /// Removes a unit; returns its bytes.
-    pub(crate) fn remove_unit(&mut self, unit: &Unit) -> u64 {
+    pub(crate) fn remove_unit(&mut self, unit: &StoredUnit) -> u64 {
         // Its slot is dropped when it comes to the front, or when most are void.
         let Some(entry) = self.entries.remove(unit) else { return 0 };
         self.objects -= u64::from(!self.has(&unit.digest));
@@ -121,7 +121,7 @@ impl EvictionQueue {
 
     /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit); `None`
     /// if there is none that may be removed.
-    pub(crate) fn next(&mut self, is_pinned: impl Fn(&Unit) -> bool) -> Option<Unit> {
+    pub(crate) fn next(&mut self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
         // Each unit passes the front at most four times before its uses are gone.
         for _ in 0..4 * self.entries.len() + 4 {
             for queue in [&mut self.small, &mut self.main] {
@@ -157,7 +157,7 @@ impl EvictionQueue {
     }
 
     /// Remembers a unit that leaves the small queue.
-    fn remember(&mut self, unit: Unit) {
+    fn remember(&mut self, unit: StoredUnit) {
         if self.remembered.insert(unit) {
             self.ghosts.push_back(unit);
         }
@@ -170,7 +170,7 @@ impl EvictionQueue {
 }
 
 /// Returns whether a unit has this slot.
-fn is_valid(entries: &BTreeMap<Unit, QueueEntry>, (unit, slot): &Slot) -> bool {
+fn is_valid(entries: &BTreeMap<StoredUnit, QueueEntry>, (unit, slot): &QueueSlot) -> bool {
     entries.get(unit).is_some_and(|entry| entry.slot == *slot)
 }
 
@@ -184,14 +184,14 @@ const MIN_GHOSTS: usize = 1024;
 mod tests {
     use super::*;
 
-    fn digest(number: u32) -> Digest {
+    fn digest(number: u32) -> KeyDigest {
         let mut digest = [0; 32];
         digest[..4].copy_from_slice(&number.to_le_bytes());
         digest
     }
 
-    fn unit(number: u32) -> Unit {
-        Unit { digest: digest(number), extent: 0 }
+    fn unit(number: u32) -> StoredUnit {
+        StoredUnit { digest: digest(number), extent: 0 }
     }
 
     fn make_room(queue: &mut EvictionQueue, limit: u64) {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn extents_leave_one_by_one_and_count_as_one_object() {
         let mut queue = EvictionQueue::default();
-        let extent = |extent| Unit { extent, ..unit(1) };
+        let extent = |extent| StoredUnit { extent, ..unit(1) };
         for number in 0..3 {
             queue.add(&extent(number), 10);
         }

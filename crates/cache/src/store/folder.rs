@@ -20,14 +20,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 
-use super::head::{Head, millis};
-use super::unit::{MAX_PAGE, Unit, is_divided, units};
+use super::head::{StoredHead, millis};
+use super::unit::{MAX_PAGE, StoredUnit, is_divided, units};
 use crate::error::OpenError;
-use crate::key::Digest;
+use crate::key::KeyDigest;
 
 /// The open folder of a cache.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct CacheFolder {
     path: PathBuf,
     /// The folder itself.
     top: OwnedFd,
@@ -60,10 +60,10 @@ pub(crate) enum Restored {
 #[derive(Debug)]
 pub(crate) struct StoredFile {
     pub(crate) file: File,
-    pub(crate) journal: Journal<Head>,
+    pub(crate) journal: Journal<StoredHead>,
 }
 
-impl Folder {
+impl CacheFolder {
     /// Opens or creates the folder, for this process alone.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let fail = |action| {
@@ -159,9 +159,13 @@ impl Folder {
     }
 
     /// Creates the file and the journal of an object, replacing those of its older version.
-    pub(crate) fn create(&self, digest: &Digest, mut head: Head) -> io::Result<StoredFile> {
+    pub(crate) fn create(
+        &self,
+        digest: &KeyDigest,
+        mut head: StoredHead,
+    ) -> io::Result<StoredFile> {
         let shard = self.shard(digest)?;
-        let before = journal::read::<Head>(&shard, name(digest).as_ref());
+        let before = journal::read::<StoredHead>(&shard, name(digest).as_ref());
         let file = self.create_body(&shard, digest, &mut head)?;
         let body = head.body.clone();
         match Journal::create(shard.try_clone()?, name(digest).as_ref(), head) {
@@ -180,14 +184,23 @@ impl Folder {
     }
 
     /// Creates a file without a name, for a response that is not to be stored.
-    pub(crate) fn create_unnamed(&self, digest: &Digest, head: &mut Head) -> io::Result<File> {
+    pub(crate) fn create_unnamed(
+        &self,
+        digest: &KeyDigest,
+        head: &mut StoredHead,
+    ) -> io::Result<File> {
         let shard = self.shard(digest)?;
         let file = self.create_body(&shard, digest, head)?;
         unlinkat(&shard, head.body.as_str(), AtFlags::empty())?;
         Ok(file)
     }
 
-    fn create_body(&self, shard: &OwnedFd, digest: &Digest, head: &mut Head) -> io::Result<File> {
+    fn create_body(
+        &self,
+        shard: &OwnedFd,
+        digest: &KeyDigest,
+        head: &mut StoredHead,
+    ) -> io::Result<File> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         head.body = format!("{}.{number:016x}", hex(digest));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -201,11 +214,11 @@ impl Folder {
     /// Opens a stored object that is not in memory, with the contents of its journal.
     pub(crate) fn load(
         &self,
-        digest: &Digest,
+        digest: &KeyDigest,
         key: &str,
-    ) -> Option<(StoredFile, JournalContents<Head>)> {
+    ) -> Option<(StoredFile, JournalContents<StoredHead>)> {
         let shard = self.shard(digest).ok()?;
-        let read = || journal::read::<Head>(&shard, name(digest).as_ref());
+        let read = || journal::read::<StoredHead>(&shard, name(digest).as_ref());
         let opened = open_body(&shard, read()?.subject.body.as_ref());
         opened.iter().for_each(lock_body);
         // Only now no other thread writes to its journal.
@@ -220,9 +233,9 @@ impl Folder {
     }
 
     /// Removes an object. Its readers have it open.
-    pub(crate) fn remove(&self, digest: &Digest) {
+    pub(crate) fn remove(&self, digest: &KeyDigest) {
         let Ok(shard) = self.shard(digest) else { return };
-        let contents = journal::read::<Head>(&shard, name(digest).as_ref());
+        let contents = journal::read::<StoredHead>(&shard, name(digest).as_ref());
         // Without its journal a file counts for nothing, so the journal goes first.
         journal::remove(&shard, name(digest).as_ref());
         if let Some(contents) = contents {
@@ -231,10 +244,10 @@ impl Folder {
     }
 
     /// Removes an object if its bytes are in the file of this name.
-    pub(crate) fn remove_version(&self, digest: &Digest, body: &str) -> bool {
+    pub(crate) fn remove_version(&self, digest: &KeyDigest, body: &str) -> bool {
         let shard = self.shard(digest);
         let contents =
-            shard.ok().and_then(|shard| journal::read::<Head>(&shard, name(digest).as_ref()));
+            shard.ok().and_then(|shard| journal::read::<StoredHead>(&shard, name(digest).as_ref()));
         let is_it = contents.is_some_and(|contents| contents.subject.body == body);
         if is_it {
             self.remove(digest);
@@ -260,7 +273,7 @@ impl Folder {
         let Some((digest, number)) = parse(&name_of_file) else { return };
         let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
         let read = || {
-            let named = journal::read::<Head>(&shard, name(&digest).as_ref());
+            let named = journal::read::<StoredHead>(&shard, name(&digest).as_ref());
             named.filter(|named| *named.subject.body == *name_of_file)
         };
         let mut named = read();
@@ -279,7 +292,7 @@ impl Folder {
                 size if is_divided(size) => {
                     on_object(digest, &units(&digest, size, &named.present))
                 }
-                _ => on_object(digest, &[(Unit::whole(&digest), found.blocks() * 512)]),
+                _ => on_object(digest, &[(StoredUnit::whole(&digest), found.blocks() * 512)]),
             },
             // A file of this process may get its journal in a moment.
             _ if number >= self.first => {}
@@ -288,7 +301,7 @@ impl Folder {
     }
 
     /// Opens the folder in which an object is.
-    fn shard(&self, digest: &Digest) -> io::Result<OwnedFd> {
+    fn shard(&self, digest: &KeyDigest) -> io::Result<OwnedFd> {
         let name = format!("{:02x}", digest[0]);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let objects = self.objects();
@@ -317,7 +330,7 @@ fn lock_body(file: &impl AsFd) {
 }
 
 /// Returns whether a file has what its journal says of an object.
-fn is_usable(file: &File, contents: &JournalContents<Head>, key: &str) -> bool {
+fn is_usable(file: &File, contents: &JournalContents<StoredHead>, key: &str) -> bool {
     let head = &contents.subject;
     // Without a length it was not complete, and without a version no other bytes fit to it.
     let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
@@ -356,14 +369,14 @@ fn discard_unlisted(file: &File, present: &[Range<u64>]) {
 }
 
 /// Is called with a stored object, its units and their bytes.
-type OnObject<'n> = dyn FnMut(Digest, &[(Unit, u64)]) + 'n;
+type OnObject<'n> = dyn FnMut(KeyDigest, &[(StoredUnit, u64)]) + 'n;
 
 /// Returns the name of an object's journal.
-fn name(digest: &Digest) -> String {
+fn name(digest: &KeyDigest) -> String {
     hex(digest) + ".json"
 }
 
-fn hex(digest: &Digest) -> String {
+fn hex(digest: &KeyDigest) -> String {
     use std::fmt::Write;
     digest.iter().fold(String::with_capacity(80), |mut text, byte| {
         // Writing to a string does not fail.
@@ -373,7 +386,7 @@ fn hex(digest: &Digest) -> String {
 }
 
 /// Reads the name of a file with the bytes of an object.
-fn parse(name: &OsStr) -> Option<(Digest, u64)> {
+fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
     let (digest, number) = name.to_str()?.split_once('.')?;
     let number = u64::from_str_radix(number, 16).ok().filter(|_| number.len() == 16)?;
     let mut bytes = [0; 32];
@@ -425,9 +438,9 @@ mod tests {
     #[test]
     fn an_object_is_opened_again_after_its_last_journal_was_written() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(&place.path().join("cache")).unwrap();
+        let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
         let (digest, now) = ([7; 32], millis(SystemTime::now()));
-        let head = Head {
+        let head = StoredHead {
             key: "/a".to_owned(),
             body: String::new(),
             inode: 0,

@@ -9,7 +9,7 @@ use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes};
 
 /// The metadata of a stored object: the first line of its journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct StoredHead {
     /// Its path at the origin.
     pub(crate) key: String,
     /// The name of the file with its bytes.
@@ -27,7 +27,7 @@ pub(crate) struct Head {
     pub(crate) received: u64,
 }
 
-impl Head {
+impl StoredHead {
     /// Returns the times of the newest response.
     pub(crate) fn freshness(&self, rules: &FreshnessRules) -> Freshness {
         let time = |millis| UNIX_EPOCH + Duration::from_millis(millis);

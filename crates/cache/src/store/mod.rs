@@ -6,7 +6,7 @@ mod head;
 mod quota;
 mod unit;
 
-pub(crate) use folder::{Folder, Restored};
-pub(crate) use head::{Head, is_forwarded, millis, stored_fields};
+pub(crate) use folder::{CacheFolder, Restored};
+pub(crate) use head::{StoredHead, is_forwarded, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded};
-pub(crate) use unit::{MAX_PAGE, Unit, is_divided, units};
+pub(crate) use unit::{MAX_PAGE, StoredUnit, is_divided, units};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstatvfs;
 
 use super::eviction_queue::EvictionQueue;
-use super::unit::Unit;
-use crate::key::Digest;
+use super::unit::StoredUnit;
+use crate::key::KeyDigest;
 use crate::options::KeepFree;
 
 /// The disk space of one cache.
@@ -30,7 +30,7 @@ struct QuotaState {
 
 /// What a file system lacks.
 #[derive(Debug, PartialEq, Eq)]
-struct Missing {
+struct MissingSpace {
     bytes: u64,
     files: u64,
 }
@@ -39,7 +39,7 @@ struct Missing {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum QuotaExceeded {
     /// This object or extent must be evicted first.
-    Evict(Unit),
+    Evict(StoredUnit),
     /// Nothing can be evicted.
     Permanently,
 }
@@ -54,7 +54,7 @@ impl DiskQuota {
         &self,
         bytes: u64,
         disk: &OwnedFd,
-        is_pinned: impl Fn(&Unit) -> bool,
+        is_pinned: impl Fn(&StoredUnit) -> bool,
     ) -> Result<(), QuotaExceeded> {
         let mut state = self.lock();
         if state.is_read_only() {
@@ -67,7 +67,7 @@ impl DiskQuota {
                 used.saturating_add(state.reserved).saturating_add(bytes) <= limit
             });
         let missing = self.missing(disk, state.reserved.saturating_add(bytes));
-        if is_within && missing == (Missing { bytes: 0, files: 0 }) {
+        if is_within && missing == (MissingSpace { bytes: 0, files: 0 }) {
             state.reserved += bytes;
             return Ok(());
         }
@@ -94,14 +94,14 @@ impl DiskQuota {
     }
 
     /// Returns the object or extent to evict next.
-    pub(crate) fn next(&self, is_pinned: impl Fn(&Unit) -> bool) -> Option<Unit> {
+    pub(crate) fn next(&self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
         self.lock().queue.next(is_pinned)
     }
 
     /// Returns what the file system lacks to have this many bytes in excess of the minimum free
     /// space.
-    fn missing(&self, disk: &OwnedFd, bytes: u64) -> Missing {
-        let Ok(found) = fstatvfs(disk) else { return Missing { bytes: 0, files: 0 } };
+    fn missing(&self, disk: &OwnedFd, bytes: u64) -> MissingSpace {
+        let Ok(found) = fstatvfs(disk) else { return MissingSpace { bytes: 0, files: 0 } };
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
         let kept = match self.keep_free {
             KeepFree::Bytes(bytes) => bytes,
@@ -117,18 +117,18 @@ impl DiskQuota {
             0 => 0,
             _ => kept_files.saturating_sub(found.f_favail),
         };
-        Missing { bytes, files }
+        MissingSpace { bytes, files }
     }
 
     /// Releases reserved bytes, and adds those that were written to units of stored objects.
-    pub(crate) fn release(&self, reserved: u64, written: &[(Unit, u64)]) {
+    pub(crate) fn release(&self, reserved: u64, written: &[(StoredUnit, u64)]) {
         let mut state = self.lock();
         state.reserved = state.reserved.saturating_sub(reserved);
         written.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
     }
 
     /// Adds an object that an earlier process has stored, unless it was added already.
-    pub(crate) fn add_existing(&self, digest: &Digest, units: &[(Unit, u64)]) {
+    pub(crate) fn add_existing(&self, digest: &KeyDigest, units: &[(StoredUnit, u64)]) {
         let mut state = self.lock();
         if !state.queue.has(digest) {
             units.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
@@ -136,17 +136,17 @@ impl DiskQuota {
     }
 
     /// Records that a unit was used.
-    pub(crate) fn touch(&self, unit: &Unit) {
+    pub(crate) fn touch(&self, unit: &StoredUnit) {
         self.lock().queue.touch(unit);
     }
 
     /// Removes a unit from the books.
-    pub(crate) fn removed_unit(&self, unit: &Unit) {
+    pub(crate) fn removed_unit(&self, unit: &StoredUnit) {
         self.lock().queue.remove_unit(unit);
     }
 
     /// Removes an object from the books; returns its bytes.
-    pub(crate) fn removed(&self, digest: &Digest) -> u64 {
+    pub(crate) fn removed(&self, digest: &KeyDigest) -> u64 {
         self.lock().queue.remove(digest)
     }
 

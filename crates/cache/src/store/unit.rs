@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use crate::key::Digest;
+use crate::key::KeyDigest;
 
 /// An object, or an extent of a large one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Unit {
-    pub(crate) digest: Digest,
+pub(crate) struct StoredUnit {
+    pub(crate) digest: KeyDigest,
     /// The number of the extent; 0 for a whole object.
     pub(crate) extent: u32,
 }
 
-impl Unit {
+impl StoredUnit {
     /// Returns the unit of an object that is not divided.
-    pub(crate) fn whole(digest: &Digest) -> Self {
+    pub(crate) fn whole(digest: &KeyDigest) -> Self {
         Self { digest: *digest, extent: 0 }
     }
 
     /// Returns the unit of an object of this length that has the byte `at`.
-    pub(crate) fn of(digest: &Digest, len: Option<u64>, at: u64) -> Self {
+    pub(crate) fn of(digest: &KeyDigest, len: Option<u64>, at: u64) -> Self {
         let extent = if is_divided(len) { at / EXTENT } else { 0 };
         Self { digest: *digest, extent: u32::try_from(extent).unwrap_or(u32::MAX) }
     }
@@ -43,15 +43,15 @@ pub(crate) fn is_divided(len: Option<u64>) -> bool {
 
 /// Returns the units of ranges of a stored object, with the number of bytes in each; at least one.
 pub(crate) fn units<'r>(
-    digest: &Digest,
+    digest: &KeyDigest,
     len: Option<u64>,
     ranges: impl IntoIterator<Item = &'r Range<u64>>,
-) -> Vec<(Unit, u64)> {
+) -> Vec<(StoredUnit, u64)> {
     let mut units = Vec::new();
     for range in ranges {
         let mut at = range.start;
         while at < range.end {
-            let unit = Unit::of(digest, len, at);
+            let unit = StoredUnit::of(digest, len, at);
             let end = unit.range(len).end.min(range.end).max(at + 1);
             units.push((unit, end - at));
             at = end;
@@ -59,7 +59,7 @@ pub(crate) fn units<'r>(
     }
     if units.is_empty() {
         // Its name and its journal take room too.
-        units.push((Unit::of(digest, len, 0), 0));
+        units.push((StoredUnit::of(digest, len, 0), 0));
     }
     units
 }
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!((of(Some(0), &[]), of(Some(long), &[])), (vec![(0, 0)], vec![(0, 0)]));
         assert_eq!(of(Some(long), &[0..long]), [(0, EXTENT), (1, 5)]);
         assert_eq!(of(Some(3 * EXTENT), &[1..3, EXTENT - 1..EXTENT + 1]), [(0, 2), (0, 1), (1, 1)]);
-        let last = Unit { digest, extent: 1 };
+        let last = StoredUnit { digest, extent: 1 };
         assert_eq!(last.range(Some(long)), EXTENT..long);
-        assert_eq!(Unit { digest, extent: 0 }.range(Some(5)), 0..u64::MAX);
+        assert_eq!(StoredUnit { digest, extent: 0 }.range(Some(5)), 0..u64::MAX);
     }
 }

@@ -17,7 +17,7 @@ use underpass_engine::hint::Action;
 
 use crate::attributes::times;
 use crate::context::CopyContext;
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -53,7 +53,7 @@ type OtherNames = BTreeMap<(u64, u64), Vec<CString>>;
 type OtherFolders = BTreeMap<(u64, u64), Vec<OwnedFd>>;
 
 /// A folder of a target, with all folders that were copied to it.
-struct Level<'e> {
+struct TargetLevel<'e> {
     sources: Vec<OwnedFd>,
     /// What else was copied into the folder by its own name.
     named: Vec<&'e CStr>,
@@ -69,7 +69,7 @@ struct Level<'e> {
 impl Mirror<'_, '_> {
     /// Looks at all targets that are folders.
     fn all(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
-        let mut targets = BTreeMap::<(u64, u64), Level>::new();
+        let mut targets = BTreeMap::<(u64, u64), TargetLevel>::new();
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
             let to = top.target_path(entry.target());
             let source = self.source(top, entry)?;
@@ -83,7 +83,7 @@ impl Mirror<'_, '_> {
             // Other sources lie beside what is in this one.
             let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
             let named = entries.iter().filter(is_beside);
-            let level = targets.entry(own).or_insert_with(|| Level {
+            let level = targets.entry(own).or_insert_with(|| TargetLevel {
                 sources: Vec::new(),
                 named: named.map(SourceEntry::target).collect(),
                 target,
@@ -141,7 +141,7 @@ impl Mirror<'_, '_> {
                 let here = identity(&fstat(&at).at("looking at", path)?);
                 if here == own {
                     let (from, to) = (path(), to.to_owned());
-                    return Err(CopyError::Refused(Refusal::InTarget { from, to }));
+                    return Err(CopyError::Refused(CopyRefusal::InTarget { from, to }));
                 }
                 // The root is its own parent.
                 if last == Some(here) {
@@ -157,7 +157,7 @@ impl Mirror<'_, '_> {
     /// Looks at one folder of a target and at those below it.
     ///
     /// `shared` gets the folders of its sources that are copied to where a named source is, too.
-    fn level(&mut self, at: &Level<'_>, shared: &mut OtherFolders) -> Result<()> {
+    fn level(&mut self, at: &TargetLevel<'_>, shared: &mut OtherFolders) -> Result<()> {
         let to = || at.to.as_path();
         if at.depth > MAX_DEPTH {
             return Err(Errno::NAMETOOLONG).at(Action::ReadingFolder, to);
@@ -197,7 +197,7 @@ impl Mirror<'_, '_> {
                 continue;
             }
             let target = open(&at.target, &name, false).at("opening", || join(&at.to, &name))?;
-            let level = Level {
+            let level = TargetLevel {
                 sources: folders,
                 named: Vec::new(),
                 target,
@@ -218,7 +218,7 @@ impl Mirror<'_, '_> {
 
     /// Returns the names in the sources that lead to an entry of the target which is listed under
     /// another name, as on file systems that ignore case, by what that entry is.
-    fn other_names(&self, at: &Level<'_>, found: &[(CString, Stat)]) -> Result<OtherNames> {
+    fn other_names(&self, at: &TargetLevel<'_>, found: &[(CString, Stat)]) -> Result<OtherNames> {
         let listed: HashSet<&CStr> = found.iter().map(|(name, _)| name.as_c_str()).collect();
         let mut names: BTreeSet<CString> = at.named.iter().map(|&name| name.to_owned()).collect();
         for source in &at.sources {
@@ -248,7 +248,7 @@ impl Mirror<'_, '_> {
     /// source has it, or else those that are folders, opened, if their copy is one.
     fn found(
         &self,
-        at: &Level<'_>,
+        at: &TargetLevel<'_>,
         name: &CStr,
         others: &[CString],
         is_folder: bool,

@@ -11,7 +11,7 @@ use crate::tree::path_chain::PathChain;
 
 /// Something that one thread does in a folder. The folder waits for it.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum FolderTask {
     /// Copies these entries.
     Entries(Arc<DirPair>, Vec<SourceEntry>),
     /// Reads the next part of the listing.
@@ -37,7 +37,7 @@ pub(crate) struct DeferredDir {
     pub(crate) device: Option<u64>,
 }
 
-impl Task {
+impl FolderTask {
     /// Returns the folder that waits for it, and whether its name does too.
     pub(crate) fn folder(&self) -> (Arc<DirPair>, bool) {
         match self {
@@ -48,7 +48,7 @@ impl Task {
     }
 }
 
-impl QueueTask for Task {
+impl QueueTask for FolderTask {
     /// Returns the address of the folder that it fills with files; `None` if it makes at most one
     /// entry.
     fn busy_key(&self) -> Option<usize> {

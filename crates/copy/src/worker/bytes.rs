@@ -15,10 +15,10 @@ use crate::error::{At, CopyError};
 use crate::files::dest_file::DestFile;
 use crate::options::When;
 use crate::tree::session;
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Copies all bytes.
     pub(crate) fn copy_bytes(
         &mut self,

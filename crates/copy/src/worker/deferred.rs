@@ -15,10 +15,10 @@ use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, CopyError};
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::task::{DeferredDir, Task};
-use crate::worker::Worker;
+use crate::tree::task::{DeferredDir, FolderTask};
+use crate::worker::CopyWorker;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Returns whether the entries of a folder in this one are deferred. They are not where links
     /// are followed, because the folders above show circles, nor in a dry run, which makes no
     /// folders.
@@ -45,7 +45,7 @@ impl Worker<'_> {
             origin => origin,
         };
         top.hold(false);
-        self.context.queue.push_last(Task::Deferred(Box::new(DeferredDir {
+        self.context.queue.push_last(FolderTask::Deferred(Box::new(DeferredDir {
             top,
             chain: Arc::clone(&folder.chain),
             stat: *stat,

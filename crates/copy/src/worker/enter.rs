@@ -12,15 +12,15 @@ use underpass_engine::hint::Action;
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::file_system;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::{self, identity};
 use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
-use crate::worker::Worker;
-use crate::worker::listing::Listing;
+use crate::worker::CopyWorker;
+use crate::worker::listing::EntryBatch;
 
 /// The target of a folder, made or found.
 struct MadeDir {
@@ -30,7 +30,7 @@ struct MadeDir {
     hidden: Option<CString>,
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Makes the target of a folder, and adds tasks for its entries.
     pub(crate) fn enter(
         &mut self,
@@ -51,8 +51,8 @@ impl Worker<'_> {
         let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
         let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
         let listing = match (&entry.only, is_elsewhere || is_too_deep) {
-            (Some(entries), _) => Listing::only(entries),
-            (None, true) => Listing { is_last: true, ..Listing::default() },
+            (Some(entries), _) => EntryBatch::only(entries),
+            (None, true) => EntryBatch { is_last: true, ..EntryBatch::default() },
             (None, false) => {
                 let is_top = parent.is_top();
                 let below = |name: &CStr| path_below(parent, is_top, entry, name);
@@ -260,7 +260,7 @@ impl Worker<'_> {
             && (target.st_dev, target.st_ino) == (stat.st_dev, stat.st_ino)
         {
             let from = parent.source_path(&entry.name);
-            return Err(CopyError::Refused(Refusal::SameFolder { from, to: path() }));
+            return Err(CopyError::Refused(CopyRefusal::SameFolder { from, to: path() }));
         }
         if is_top {
             let mut made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -280,7 +280,7 @@ impl Worker<'_> {
         let made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.contains(&own) {
             let from = parent.source_path(&entry.name);
-            return Err(CopyError::Refused(Refusal::IsTarget { from }));
+            return Err(CopyError::Refused(CopyRefusal::IsTarget { from }));
         }
         drop(made);
         let mut above = Some(parent).filter(|_| entry.follows);

@@ -17,12 +17,12 @@ use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
 use crate::tree::session;
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 use crate::worker::retry::is_change;
-use crate::worker::verdict::{Verdict, of_twin};
+use crate::worker::verdict::{EntryVerdict, of_twin};
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Copies a file, or links it if it has another name that was copied.
     pub(crate) fn file(
         &mut self,
@@ -52,14 +52,14 @@ impl Worker<'_> {
             return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
         }
         let verdict = self.verdict(folder, entry, &stat)?;
-        if verdict == Verdict::Leave {
+        if verdict == EntryVerdict::Leave {
             return Ok(());
         }
         if self.is_dry(folder, entry) {
             let between = self.totals.between(original.system, folder.system);
-            between.files += u64::from(verdict != Verdict::Resumed);
+            between.files += u64::from(verdict != EntryVerdict::Resumed);
             match verdict {
-                Verdict::Resumed => self.totals.count_resumed(&stat),
+                EntryVerdict::Resumed => self.totals.count_resumed(&stat),
                 _ => self.totals.files += 1,
             }
             return Ok(());
@@ -68,7 +68,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let made = match verdict {
-            Verdict::Resumed => self.keep_or_repair(&mut original),
+            EntryVerdict::Resumed => self.keep_or_repair(&mut original),
             _ => self.make_file(&mut original, verdict),
         };
         if may_link {
@@ -82,7 +82,7 @@ impl Worker<'_> {
     pub(crate) fn make_file_once(
         &mut self,
         original: &Original<'_>,
-        verdict: Verdict,
+        verdict: EntryVerdict,
         in_place: bool,
     ) -> Result<(), CopyError> {
         let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
@@ -96,7 +96,10 @@ impl Worker<'_> {
             .dest_file(original, modes, verdict, in_place)
             .map_err(|failure| of_twin(folder, entry, failure, false))?;
         let settings = &self.context.settings;
-        if verdict == Verdict::Replace && !original.is_file() && !settings.preserve.keeps_mode() {
+        if verdict == EntryVerdict::Replace
+            && !original.is_file()
+            && !settings.preserve.keeps_mode()
+        {
             take_over(folder, entry, &dest).at("keeping mode of", path)?;
         }
         if !settings.attributes_only {
@@ -115,7 +118,7 @@ impl Worker<'_> {
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = (is_new, folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
-        if verdict == Verdict::Replace {
+        if verdict == EntryVerdict::Replace {
             self.name_removed(folder, entry);
         }
         let backup = self.name_once(folder, entry, verdict, || {
@@ -135,7 +138,7 @@ impl Worker<'_> {
         &self,
         original: &Original<'o>,
         modes: FileModes,
-        verdict: Verdict,
+        verdict: EntryVerdict,
         in_place: bool,
     ) -> Result<DestFile<'o>, CopyError> {
         let (folder, name) = (original.folder, original.entry.target());
@@ -143,11 +146,11 @@ impl Worker<'_> {
         let path = || folder.target_path(name);
         let mode = modes.first;
         let existing = match verdict {
-            Verdict::Replace => Existing::Replace,
+            EntryVerdict::Replace => Existing::Replace,
             _ => Existing::Keep,
         };
         let is_replaced = settings.backup.is_some() || settings.remove_destination;
-        if settings.attributes_only && verdict == Verdict::Replace && !is_replaced {
+        if settings.attributes_only && verdict == EntryVerdict::Replace && !is_replaced {
             return DestFile::existing(folder, name).at("opening", path);
         }
         if in_place {

@@ -12,19 +12,19 @@ use crate::error::{At, CopyError};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::tree::task::Task;
-use crate::worker::Worker;
+use crate::tree::task::FolderTask;
+use crate::worker::CopyWorker;
 
 /// A part of a folder's entries.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct EntryBatch {
     /// Entries that are no folders, or may be none.
     pub(super) files: Vec<SourceEntry>,
     pub(super) folders: Vec<SourceEntry>,
     pub(super) is_last: bool,
 }
 
-impl Listing {
+impl EntryBatch {
     /// Returns the listing of a folder of which only these entries are copied.
     pub(super) fn only(entries: &[SourceEntry]) -> Self {
         // A folder among them is only entered if that is allowed.
@@ -32,7 +32,7 @@ impl Listing {
     }
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Reads the next part of a folder, and adds tasks for it.
     pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<(), CopyError> {
         let listing = self
@@ -44,21 +44,21 @@ impl Worker<'_> {
 
     /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing is
     /// read last.
-    pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: Listing) {
+    pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: EntryBatch) {
         // On a disk that has to seek, files lie in the order of their numbers, more or less.
         listing.files.sort_unstable_by_key(|entry| entry.number);
         let mut tasks = Vec::new();
         if !listing.is_last {
-            tasks.push(Task::Read(Arc::clone(folder)));
+            tasks.push(FolderTask::Read(Arc::clone(folder)));
         }
         let folders = listing.folders.into_iter().rev();
-        tasks.extend(folders.map(|entry| Task::Enter(Arc::clone(folder), entry)));
+        tasks.extend(folders.map(|entry| FolderTask::Enter(Arc::clone(folder), entry)));
         let mut files = listing.files.into_iter();
         let mut batches = Vec::with_capacity(files.len().div_ceil(BATCH_LEN));
         while files.len() > 0 {
             // Not split off, which would leave each of them the room of all.
             let batch = files.by_ref().take(BATCH_LEN).collect();
-            batches.push(Task::Entries(Arc::clone(folder), batch));
+            batches.push(FolderTask::Entries(Arc::clone(folder), batch));
         }
         tasks.extend(batches.into_iter().rev());
         for task in &tasks {
@@ -73,8 +73,8 @@ impl Worker<'_> {
         &mut self,
         source: &OwnedFd,
         path_below: impl Fn(&CStr) -> Vec<u8>,
-    ) -> Result<Listing, Errno> {
-        let mut listing = Listing::default();
+    ) -> Result<EntryBatch, Errno> {
+        let mut listing = EntryBatch::default();
         let context = self.context;
         let settings = &context.settings;
         let follows = settings.follow == Follow::Always;

@@ -26,10 +26,10 @@ use crate::error::{At, CopyError};
 use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::task::Task;
+use crate::tree::task::FolderTask;
 
 /// A thread that copies.
-pub(crate) struct Worker<'a> {
+pub(crate) struct CopyWorker<'a> {
     pub(crate) context: &'a CopyContext<'a>,
     pub(crate) totals: CopyTotals,
     /// Buffer for small files, and for comparing.
@@ -40,7 +40,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) system: Option<(u64, &'static str)>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> CopyWorker<'a> {
     /// Works until nothing is left, and returns what it has done.
     pub(crate) fn run(context: &'a CopyContext<'a>) -> CopyTotals {
         let mut worker = Self {
@@ -63,12 +63,14 @@ impl<'a> Worker<'a> {
         worker.totals
     }
 
-    fn perform(&mut self, task: Task) {
+    fn perform(&mut self, task: FolderTask) {
         match task {
-            Task::Read(folder) => self.attempt(|worker| worker.read(&folder)),
-            Task::Enter(folder, entry) => self.attempt(|worker| worker.enter(&folder, &entry)),
-            Task::Deferred(later) => self.attempt(|worker| worker.resume_deferred(&later)),
-            Task::Entries(folder, entries) => {
+            FolderTask::Read(folder) => self.attempt(|worker| worker.read(&folder)),
+            FolderTask::Enter(folder, entry) => {
+                self.attempt(|worker| worker.enter(&folder, &entry))
+            }
+            FolderTask::Deferred(later) => self.attempt(|worker| worker.resume_deferred(&later)),
+            FolderTask::Entries(folder, entries) => {
                 for entry in &entries {
                     if self.context.skips() {
                         return;
@@ -107,7 +109,7 @@ impl<'a> Worker<'a> {
             FileType::Directory if recursive || entry.only.is_some() => {
                 folder.hold(false);
                 let entry = SourceEntry { kind, ..entry.clone() };
-                self.context.queue.push([Task::Enter(Arc::clone(folder), entry)]);
+                self.context.queue.push([FolderTask::Enter(Arc::clone(folder), entry)]);
                 Ok(())
             }
             FileType::Directory => {

@@ -11,7 +11,7 @@ use crate::error::{At, CopyError};
 use crate::files::file_system;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 
 /// A file that was opened to be copied.
 pub(crate) struct Original<'a> {
@@ -35,7 +35,7 @@ impl Original<'_> {
     }
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Opens an entry, which may be something else by now than it was in the listing.
     pub(super) fn open<'o>(
         &mut self,

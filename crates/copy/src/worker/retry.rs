@@ -8,16 +8,16 @@ use underpass_engine::hint::Action;
 use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
 
 use crate::error::{At, CopyError};
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 use crate::worker::original::Original;
-use crate::worker::verdict::Verdict;
+use crate::worker::verdict::EntryVerdict;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Copies a file, and once more if it changes meanwhile.
     pub(crate) fn make_file(
         &mut self,
         original: &mut Original<'_>,
-        verdict: Verdict,
+        verdict: EntryVerdict,
     ) -> Result<(), CopyError> {
         match self.make_file_anyhow(original, verdict) {
             Err(failure) if is_change(&failure) && rewind(&original.file).is_ok() => {}
@@ -38,7 +38,7 @@ impl Worker<'_> {
     fn make_file_anyhow(
         &mut self,
         original: &Original<'_>,
-        verdict: Verdict,
+        verdict: EntryVerdict,
     ) -> Result<(), CopyError> {
         let in_place = self.context.settings.in_place;
         let made = self.make_file_once(original, verdict, in_place);
@@ -51,7 +51,7 @@ impl Worker<'_> {
             _ => false,
         };
         let may_write = self.context.settings.backup.is_none();
-        if verdict != Verdict::Replace || in_place || !is_refused || !may_write {
+        if verdict != EntryVerdict::Replace || in_place || !is_refused || !may_write {
             return made;
         }
         self.make_file_once(original, verdict, true)?;

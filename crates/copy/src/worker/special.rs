@@ -13,10 +13,10 @@ use crate::files::replace::replace;
 use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::worker::Worker;
-use crate::worker::verdict::Verdict;
+use crate::worker::CopyWorker;
+use crate::worker::verdict::EntryVerdict;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Makes a link, device, FIFO or socket like another one.
     pub(crate) fn special(
         &mut self,
@@ -73,7 +73,7 @@ impl Worker<'_> {
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
     ) -> Result<bool, CopyError> {
         let verdict = self.verdict(folder, entry, stat)?;
-        if verdict == Verdict::Leave {
+        if verdict == EntryVerdict::Leave {
             return Ok(false);
         }
         if self.is_dry(folder, entry) {
@@ -82,7 +82,7 @@ impl Worker<'_> {
         if may_link && self.is_linked(folder, entry, stat)? {
             return Ok(false);
         }
-        if verdict == Verdict::Resumed {
+        if verdict == EntryVerdict::Resumed {
             self.totals.count_resumed(stat);
             self.release_links(folder, entry, stat, true);
             return Ok(false);
@@ -99,13 +99,13 @@ impl Worker<'_> {
         folder: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
-        verdict: Verdict,
+        verdict: EntryVerdict,
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
     ) -> Result<(), CopyError> {
         let target = entry.target();
         let path = || folder.target_path(target);
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
-        if verdict == Verdict::Replace {
+        if verdict == EntryVerdict::Replace {
             self.name_removed(folder, entry);
         }
         let context = self.context;
@@ -119,7 +119,9 @@ impl Worker<'_> {
         };
         let made = self.name_once(folder, entry, verdict, || {
             match verdict {
-                Verdict::Replace => replace(to, target, context.settings.backup.as_ref(), make),
+                EntryVerdict::Replace => {
+                    replace(to, target, context.settings.backup.as_ref(), make)
+                }
                 _ => make(target).map(|missing| (missing, None)),
             }
             .at(Action::Creating, path)

@@ -8,17 +8,17 @@ use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::is_same;
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum EntryVerdict {
     /// Make it: nothing has its name.
     New,
     /// Replace what has its name.
@@ -29,15 +29,15 @@ pub(crate) enum Verdict {
     Resumed,
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Decides what to do with an entry.
     pub(crate) fn verdict(
         &mut self,
         folder: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
-    ) -> Result<Verdict, CopyError> {
-        let Some(there) = self.target_stat(folder, entry)? else { return Ok(Verdict::New) };
+    ) -> Result<EntryVerdict, CopyError> {
+        let Some(there) = self.target_stat(folder, entry)? else { return Ok(EntryVerdict::New) };
         let path = || folder.target_path(entry.target());
         let settings = &self.context.settings;
         let kind = FileType::from_raw_mode(there.st_mode);
@@ -47,21 +47,21 @@ impl Worker<'_> {
         let is_one = (stat.st_dev, stat.st_ino) == (there.st_dev, there.st_ino);
         if is_one && settings.link == Some(LinkKind::Hard) {
             // It has that name already.
-            return Ok(Verdict::Leave);
+            return Ok(EntryVerdict::Leave);
         }
         self.refuse_same(folder, entry, (stat, &there))?;
         if settings.resume && is_copy(stat, &there) {
-            return Ok(Verdict::Resumed);
+            return Ok(EntryVerdict::Resumed);
         }
         let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
         // What an earlier run has left in its hidden folder may be a part, and belongs to no other copy.
         let is_kept = settings.no_clobber || (settings.update && time(stat) <= time(&there));
         if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
-            return Err(CopyError::Refused(Refusal::Exists { to: path() }));
+            return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
         if is_kept && folder.origin != DirOrigin::Adopted {
             self.totals.kept += 1;
-            return Ok(Verdict::Leave);
+            return Ok(EntryVerdict::Leave);
         }
         if self.has_made(folder, entry.target(), &there) && !self.keeps_all() {
             return Err(just_made(folder, entry));
@@ -69,7 +69,7 @@ impl Worker<'_> {
         let is_special = !has_bytes(kind) && kind != FileType::Symlink;
         if self.is_backup(folder, entry, stat) {
             let from = folder.source_path(&entry.name);
-            return Err(CopyError::Refused(Refusal::IsBackup { from, to: path() }));
+            return Err(CopyError::Refused(CopyRefusal::IsBackup { from, to: path() }));
         }
         let removes = settings.removes_existing() || settings.link.is_some();
         let own_kind = FileType::from_raw_mode(stat.st_mode);
@@ -87,13 +87,13 @@ impl Worker<'_> {
         }
         if folder.origin != DirOrigin::Adopted && !self.context.may_replace(path)? {
             self.totals.kept += 1;
-            return Ok(Verdict::Leave);
+            return Ok(EntryVerdict::Leave);
         }
-        Ok(Verdict::Replace)
+        Ok(EntryVerdict::Replace)
     }
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Refuses to copy a file onto itself. `stat` is what would be copied, `there` what has the name.
     pub(super) fn refuse_same(
         &self,
@@ -106,7 +106,7 @@ impl Worker<'_> {
         }
         let from = folder.source_path(&entry.name);
         let to = folder.target_path(entry.target());
-        Err(CopyError::Refused(Refusal::SameFile { from, to }))
+        Err(CopyError::Refused(CopyRefusal::SameFile { from, to }))
     }
 
     /// Returns whether the backup of what has the name of an entry would replace its original.
@@ -121,7 +121,7 @@ impl Worker<'_> {
     }
 }
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Gives something its name by `commit`, unless that replaces what this copy has made: on a file
     /// system that ignores the case of names, several sources lead to one file. Others who name
     /// something in the folder wait, so that none is overlooked.
@@ -129,7 +129,7 @@ impl Worker<'_> {
         &self,
         folder: &DirPair,
         entry: &SourceEntry,
-        verdict: Verdict,
+        verdict: EntryVerdict,
         commit: impl FnOnce() -> Result<T, CopyError>,
     ) -> Result<T, CopyError> {
         let (all, here) = (self.context.remembered(), folder.made.as_ref());
@@ -146,7 +146,7 @@ impl Worker<'_> {
             all.as_ref().is_some_and(|all| all.has(there))
                 || here.as_ref().is_some_and(|here| here.contains(to, name, there))
         };
-        if verdict == Verdict::Replace
+        if verdict == EntryVerdict::Replace
             && look().is_ok_and(|there| is_ours(&there))
             && !self.keeps_all()
         {
@@ -189,7 +189,7 @@ fn lock(made: &Mutex<MadeFiles>) -> MutexGuard<'_, MadeFiles> {
 pub(crate) fn just_made(folder: &DirPair, entry: &SourceEntry) -> CopyError {
     let from = folder.source_path(&entry.name);
     let to = folder.target_path(entry.target());
-    CopyError::Refused(Refusal::JustMade { from, to })
+    CopyError::Refused(CopyRefusal::JustMade { from, to })
 }
 
 /// Returns why something new could not be made: what has its name may come from this copy, as all in

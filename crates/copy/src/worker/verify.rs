@@ -11,11 +11,11 @@ use underpass_engine::{Error, Report, buffered, next_data};
 use crate::error::{At, CopyError};
 use crate::files::dest_file::DestFile;
 use crate::options::Verify;
-use crate::worker::Worker;
+use crate::worker::CopyWorker;
 use crate::worker::original::Original;
-use crate::worker::verdict::{Verdict, just_made};
+use crate::worker::verdict::{EntryVerdict, just_made};
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Compares a copy with its original, if the options want that.
     pub(crate) fn verify(
         &mut self,
@@ -48,7 +48,7 @@ impl Worker<'_> {
                 {
                     return Err(just_made(folder, original.entry));
                 }
-                self.make_file(original, Verdict::Replace)
+                self.make_file(original, EntryVerdict::Replace)
             }
         }
     }

@@ -214,8 +214,9 @@ impl<'a> TreeCopy<'a> {
         let refusal = rules.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.report.add(&outcome.totals.report());
         // The new folder may lie in the one that is copied.
-        let is_target =
-            |error: &CopyError| matches!(error, CopyError::Refused(copy::Refusal::IsTarget { .. }));
+        let is_target = |error: &CopyError| {
+            matches!(error, CopyError::Refused(copy::CopyRefusal::IsTarget { .. }))
+        };
         let failed = outcome.problems.into_iter().find(|error| !is_target(error));
         refusal.or(failed.map(ChangeRefusal::from)).map_or(Ok(()), Err)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use underpass_cache::{
-    Cache, FolderFailure, FolderListing, FolderLookup, Key, Lookup, ObjectRequest,
+    Cache, CacheKey, FolderFailure, FolderListing, FolderLookup, Lookup, ObjectRequest,
 };
 use underpass_listing::Readme;
 use underpass_protocol::caching::has_passed;
@@ -111,7 +111,7 @@ async fn readme(
 }
 
 /// Reads a short object through the cache; `None` if it is longer than a README, or not stored.
-async fn read(cache: &Cache, key: &Key, client: Option<IpAddr>) -> Option<Vec<u8>> {
+async fn read(cache: &Cache, key: &CacheKey, client: Option<IpAddr>) -> Option<Vec<u8>> {
     // Not all of what may be a large object by now.
     let range = Some(0..Readme::MAX_LEN);
     let request = ObjectRequest { range, client, ..ObjectRequest::default() };
@@ -159,7 +159,7 @@ pub(crate) async fn redirect(
 }
 
 /// Looks for a folder; `None` if the client leaves.
-async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &Key) -> Option<FolderLookup> {
+async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Option<FolderLookup> {
     ctx.peer.while_connected(cache.list(key, client(ctx))).await
 }
 

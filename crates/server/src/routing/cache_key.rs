@@ -1,6 +1,6 @@
 //! The keys by which the cache knows what requests ask for.
 
-use underpass_cache::{Cache, Key};
+use underpass_cache::{Cache, CacheKey};
 use underpass_protocol::request::Request;
 use underpass_protocol::request::target::Target;
 
@@ -28,7 +28,7 @@ pub(crate) fn key_of(
     ctx: &RequestContext<'_>,
     cache: &Cache,
     target: &Target<'_>,
-) -> Result<Key, (u16, &'static str)> {
+) -> Result<CacheKey, (u16, &'static str)> {
     if cache.has_stores() && target.is_folder && ctx.request.verb != PURGE {
         // For a store that would be another request: a listing of the bucket.
         return Err((404, "a store has no file for a folder"));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use underpass_cache::{
-    BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, Key, Lookup, ObjectRequest,
-    Reader, ResponseContent,
+    BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, CacheKey, Lookup,
+    ObjectRequest, Reader, ResponseContent,
 };
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::request::target::Target;
@@ -399,7 +399,12 @@ pub(crate) fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> R
 }
 
 /// Removes an object from the cache, which needs the right to write.
-async fn purge(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>, key: Key) -> Response {
+async fn purge(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+    key: CacheKey,
+) -> Response {
     if !operate::may_change(ctx, &target.path) {
         return access::denied(ctx);
     }

@@ -10,10 +10,10 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
 use crate::tree::link_table::{CopyLocation, LinkDecision};
-use crate::tree::task::Task;
-use crate::worker::Worker;
+use crate::tree::task::FolderTask;
+use crate::worker::CopyWorker;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Links a file with several names to its first copy, and returns whether nothing more is to be
     /// done. If a thread still copies it, that thread makes the link.
     pub(crate) fn is_linked(
@@ -75,7 +75,7 @@ impl Worker<'_> {
         if !is_made {
             let waiting = self.context.links.failed(stat);
             let tasks =
-                waiting.into_iter().map(|(folder, entry)| Task::Entries(folder, vec![entry]));
+                waiting.into_iter().map(|(folder, entry)| FolderTask::Entries(folder, vec![entry]));
             // They hold their folders already.
             return self.context.queue.push(tasks);
         }

@@ -9,15 +9,15 @@ use rustix::fs::{AtFlags, FileType, Stat, fstat, linkat, statat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
-use crate::error::{At, CopyError, Refusal};
+use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::replace::replace;
 use crate::options::LinkKind;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::worker::Worker;
-use crate::worker::verdict::Verdict;
+use crate::worker::CopyWorker;
+use crate::worker::verdict::EntryVerdict;
 
-impl Worker<'_> {
+impl CopyWorker<'_> {
     /// Gives an entry that is no folder another name, or makes a symbolic link to it.
     pub(crate) fn link_instead(
         &mut self,
@@ -29,15 +29,17 @@ impl Worker<'_> {
         let (target, to) = (entry.target(), folder.target.as_fd());
         let path = || folder.target_path(target);
         let verdict = self.verdict(folder, entry, &stat)?;
-        if verdict == Verdict::Leave {
+        if verdict == EntryVerdict::Leave {
             return Ok(());
         }
-        if verdict == Verdict::Replace && !self.may_replace_by_link(folder, entry, &stat, kind)? {
-            return Err(CopyError::Refused(Refusal::Exists { to: path() }));
+        if verdict == EntryVerdict::Replace
+            && !self.may_replace_by_link(folder, entry, &stat, kind)?
+        {
+            return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
         let leads = folder.source_path(&entry.name);
         if kind == LinkKind::Symbolic && leads.is_relative() && !self.is_current(folder) {
-            return Err(CopyError::Refused(Refusal::RelativeLink { to: path() }));
+            return Err(CopyError::Refused(CopyRefusal::RelativeLink { to: path() }));
         }
         if self.is_dry(folder, entry) {
             self.count_link(kind);
@@ -54,7 +56,7 @@ impl Worker<'_> {
             LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),
         };
         let backup = self.name_once(folder, entry, verdict, || match verdict {
-            Verdict::Replace => {
+            EntryVerdict::Replace => {
                 let backup = self.context.settings.backup.as_ref();
                 self.name_removed(folder, entry);
                 replace(to, target, backup, make).at("linking", path).map(|made| made.1)
