@@ -90,7 +90,7 @@ pub(crate) enum Overwrite {
 
 /// Where the bytes end up.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct OutputTarget {
     path: PathBuf,
     place: OpenTarget,
 }
@@ -105,7 +105,7 @@ enum OpenTarget {
     Open { file: File, at: u64 },
 }
 
-impl Target {
+impl OutputTarget {
     /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is. A wait for the
     /// other end of a FIFO ends when `cancel` is set.
     pub(crate) fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Self> {

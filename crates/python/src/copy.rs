@@ -102,7 +102,7 @@ pub(crate) fn copy(
         let message = format!("{} is no file: copytree copies folders", source.display());
         return Err(pyo3::exceptions::PyValueError::new_err(message));
     }
-    let observer = Observer::default();
+    let observer = PythonObserver::default();
     let attendance = Callbacks { cancel, progress: progress.as_ref() };
     callbacks(py, &attendance, &|| observer.0.get(), |cancel| {
         let target = match is_tree {
@@ -118,7 +118,7 @@ fn transfer(
     options: &CopyOptions,
     source: PathBuf,
     target: CopyTarget<'_>,
-    observer: &Observer,
+    observer: &PythonObserver,
     cancel: &AtomicBool,
 ) -> Outcome {
     let started = Instant::now();
@@ -154,9 +154,9 @@ fn transfer(
 
 /// Takes how far a copy is.
 #[derive(Debug, Default)]
-struct Observer(TransferProgress);
+struct PythonObserver(TransferProgress);
 
-impl CopyObserver for Observer {
+impl CopyObserver for PythonObserver {
     fn progress(&self, progress: &CopyProgress) {
         self.0.set(progress.bytes, progress.expected);
     }

@@ -197,18 +197,18 @@ fn status(error: &DownloadError) -> Option<u16> {
 }
 
 /// The folder of the new file, and the path of the file in it.
-struct Folder {
+struct TargetFolder {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 /// Opens the folder of a new file.
-fn destination(path: PathBuf, name: OsString) -> Result<(Folder, OsString), OpenFolderError> {
+fn destination(path: PathBuf, name: OsString) -> Result<(TargetFolder, OsString), OpenFolderError> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let parent = parent.unwrap_or(Path::new(".")).to_owned();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, &parent, flags, Mode::empty()) {
-        Ok(fd) => Ok((Folder { fd, path }, name)),
+        Ok(fd) => Ok((TargetFolder { fd, path }, name)),
         Err(error) => Err(OpenFolderError { path: parent, source: error.into() }),
     }
 }

@@ -16,7 +16,7 @@ pub struct Comparison {
     relative: bool,
     percent: f64,
     /// The cells that both records have, in the order of the new one.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ComparedCell>,
     /// The cells that only the old record has, and those that only the new one has.
     pub(super) alone: [Vec<String>; 2],
     /// The differences besides the program.
@@ -25,19 +25,19 @@ pub struct Comparison {
 
 /// One cell in both records, by one metric.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ComparedCell {
     pub(super) label: String,
     pub(super) metric: &'static Metric,
     /// The medians of the old and of the new record.
     pub(super) medians: [f64; 2],
     /// The new value as a multiple of the old one.
     pub(super) interval: Interval,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Difference,
 }
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Difference {
     Better,
     /// Too few rounds for a verdict.
     Few,
@@ -89,10 +89,10 @@ impl Comparison {
     /// Returns the number of lines whose verdict is worse.
     #[must_use]
     pub fn worse(&self) -> usize {
-        self.with_verdict(Verdict::Worse)
+        self.with_verdict(Difference::Worse)
     }
 
-    fn with_verdict(&self, verdict: Verdict) -> usize {
+    fn with_verdict(&self, verdict: Difference) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
 }
@@ -105,7 +105,12 @@ fn without(record: &Record, other: &Record) -> Vec<String> {
 }
 
 /// Returns a cell of both records, a line for each metric that both have measured.
-fn lines(records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) -> Vec<Line> {
+fn lines(
+    records: [&Record; 2],
+    cells: [usize; 2],
+    relative: bool,
+    margin: f64,
+) -> Vec<ComparedCell> {
     let [_, new] = records;
     if relative && new.cells[cells[1]].variant == new.baseline {
         return Vec::new();
@@ -116,7 +121,13 @@ fn lines(records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) 
         let median = |values: &[f64]| Some(summarize(values.iter().copied())?.median);
         let (medians, interval) = ([median(&old)?, median(&new)?], interval(&old, &new)?);
         let verdict = verdict(interval, metric, margin);
-        Some(Line { label: label(records[1], cells[1]), metric, medians, interval, verdict })
+        Some(ComparedCell {
+            label: label(records[1], cells[1]),
+            metric,
+            medians,
+            interval,
+            verdict,
+        })
     };
     // Calls are counted once, so that nothing is known of their spread.
     let metrics = new.metrics(Rank::Main).into_iter();
@@ -138,14 +149,14 @@ fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<
 }
 
 /// Returns what bounds mean: a difference is one only if all of them are beyond the margin.
-fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
-    let Some((min, max)) = interval.bounds else { return Verdict::Few };
+fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Difference {
+    let Some((min, max)) = interval.bounds else { return Difference::Few };
     let grows = min > 1.0 + margin;
     let shrinks = max < 1.0 / (1.0 + margin);
     match (grows, shrinks, metric.aim) {
-        (true, _, Some(Preference::More)) | (_, true, Some(Preference::Less)) => Verdict::Better,
-        (true, _, Some(Preference::Less)) | (_, true, Some(Preference::More)) => Verdict::Worse,
-        _ => Verdict::Same,
+        (true, _, Some(Preference::More)) | (_, true, Some(Preference::Less)) => Difference::Better,
+        (true, _, Some(Preference::Less)) | (_, true, Some(Preference::More)) => Difference::Worse,
+        _ => Difference::Same,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Renders a comparison as a table.
 
 use super::interval::CONFIDENCE;
-use super::{Comparison, Verdict};
+use super::{Comparison, Difference};
 use crate::record::{Record, Unit};
 use crate::views::{Table, draw};
 
@@ -72,12 +72,12 @@ fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) ->
     format!("{title}, {advice}\n{}", draw(&table))
 }
 
-const fn verdict(verdict: Verdict) -> &'static str {
+const fn verdict(verdict: Difference) -> &'static str {
     match verdict {
-        Verdict::Better => "better",
-        Verdict::Few => "too few rounds",
-        Verdict::Same => "~",
-        Verdict::Worse => "WORSE",
+        Difference::Better => "better",
+        Difference::Few => "too few rounds",
+        Difference::Same => "~",
+        Difference::Worse => "WORSE",
     }
 }
 
@@ -85,7 +85,7 @@ const fn verdict(verdict: Verdict) -> &'static str {
 fn summary(comparison: &Comparison) -> String {
     let all = comparison.lines.len();
     let count = |verdict| comparison.with_verdict(verdict);
-    let few = match count(Verdict::Few) {
+    let few = match count(Difference::Few) {
         0 => String::new(),
         few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),
     };
@@ -98,9 +98,9 @@ fn summary(comparison: &Comparison) -> String {
     };
     format!(
         "{} worse, {} better, {} without a difference beyond noise{few}.\n{chance}",
-        count(Verdict::Worse),
-        count(Verdict::Better),
-        count(Verdict::Same),
+        count(Difference::Worse),
+        count(Difference::Better),
+        count(Difference::Same),
     )
 }
 

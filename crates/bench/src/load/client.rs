@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use sha2::{Digest, Sha256};
 
-use super::connection::{Connection, Tls};
+use super::connection::{LoadConnection, Tls};
 use super::responses::{ResponseFault, Responses};
 use crate::run::hex;
 
@@ -26,8 +26,8 @@ pub(crate) struct Host {
 
 /// A connection that is kept alive.
 #[derive(Debug)]
-pub(crate) struct Client {
-    connection: Connection,
+pub(crate) struct LoadClient {
+    connection: LoadConnection,
 }
 
 impl Host {
@@ -61,16 +61,16 @@ impl Host {
 
     /// Returns the digest of a file of `size` bytes as it arrives.
     pub(crate) fn digest(&self, path: &str, size: u64) -> io::Result<String> {
-        let mut client = Client::connect(self, Ipv4Addr::LOCALHOST)?;
+        let mut client = LoadClient::connect(self, Ipv4Addr::LOCALHOST)?;
         let mut hasher = Sha256::new();
         client.ask(&self.request(path), size, |bytes| hasher.update(bytes))?;
         Ok(hex(&hasher.finalize()))
     }
 }
 
-impl Client {
+impl LoadClient {
     pub(crate) fn connect(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
-        Ok(Self { connection: Connection::new(host.connect(from, None)?, host.tls.as_ref())? })
+        Ok(Self { connection: LoadConnection::new(host.connect(from, None)?, host.tls.as_ref())? })
     }
 
     /// Sends a request and takes its response, a body of `size` bytes.

@@ -24,7 +24,7 @@ pub(crate) type Tls = Arc<ClientConfig>;
 
 /// A connection that does not block.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct LoadConnection {
     pub(crate) socket: TcpStream,
     tls: Option<Box<Encrypted>>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
     Ok(Arc::new(config))
 }
 
-impl Connection {
+impl LoadConnection {
     /// Creates a connection that has sent nothing yet and does not block from now on.
     pub(crate) fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;

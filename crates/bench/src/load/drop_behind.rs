@@ -11,12 +11,12 @@ use rustix::fs::{Advice, fadvise};
 #[derive(Debug)]
 pub(crate) struct DropBehind {
     file: File,
-    position: Position,
+    position: FilePosition,
 }
 
 /// Where a client is in a file that begins again at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Position {
+struct FilePosition {
     /// Pieces of the file; its last bytes that make no piece are never thrown out.
     pieces: u64,
     /// Bytes that it has read, beginning with the first of the first time.
@@ -28,7 +28,7 @@ struct Position {
 impl DropBehind {
     /// Follows a client that begins to read this file of `size` bytes.
     pub(crate) const fn new(file: File, size: u64) -> Self {
-        let position = Position { pieces: size / PIECE, read: 0, dropped: 0 };
+        let position = FilePosition { pieces: size / PIECE, read: 0, dropped: 0 };
         Self { file, position }
     }
 
@@ -46,7 +46,7 @@ impl DropBehind {
     }
 }
 
-impl Position {
+impl FilePosition {
     /// Returns where the next piece begins that is to be thrown out.
     fn next(&mut self) -> Option<u64> {
         if self.pieces == 0 || self.dropped + BEHIND > self.read / PIECE {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_piece_is_thrown_out_once_each_time_around_well_behind_the_client() {
-        let mut position = Position { pieces: 20, read: 0, dropped: 0 };
+        let mut position = FilePosition { pieces: 20, read: 0, dropped: 0 };
         let mut found = Vec::new();
         for _ in 0..(60 * PIECE / 1000) {
             position.read += 1000;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_whole_piece_is_left_alone() {
-        let mut position = Position { pieces: 0, read: 1 << 40, dropped: 0 };
+        let mut position = FilePosition { pieces: 0, read: 1 << 40, dropped: 0 };
         assert_eq!(position.next(), None);
     }
 }

@@ -8,19 +8,22 @@ use underpass_engine::{Report, Usage};
 use super::client::Host;
 use super::connection::Tls;
 use super::generator::{Class, LoadGenerator};
-use super::server::{Server, Site};
+use super::server::{ServedSite, Server};
 use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
 use crate::error::{BenchError, Result};
-use crate::record::{Call, Contender, Counted, Load, Process, Role, Served, Setting, Side, Thread};
+use crate::record::{
+    Contender, Counted, Load, NamedCall, ProcessCost, Role, Served, Setting, Side, ThreadCost,
+};
 use crate::run::{
-    Context, Cores, Measured, Noise, SystemCongestion, Tracer, Verdict, machine_seconds, stay_on,
+    CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, machine_seconds,
+    stay_on,
 };
 
 /// Everything that a sample needs.
 #[derive(Debug)]
 pub(crate) struct ServerFixture<'a> {
-    pub(crate) site: Site<'a>,
+    pub(crate) site: ServedSite<'a>,
     pub(crate) noise: Noise,
     pub(crate) setting: Setting,
     /// The congestion control of both ends.
@@ -30,7 +33,7 @@ pub(crate) struct ServerFixture<'a> {
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
     /// Counts system calls, if they are to be counted.
-    pub(crate) tracer: Option<Tracer>,
+    pub(crate) tracer: Option<CallTracer>,
     pub(crate) context: &'a Context<'a>,
     /// The digest of the file of the present size.
     pub(crate) sha256: String,
@@ -39,13 +42,13 @@ pub(crate) struct ServerFixture<'a> {
 /// What a server and its load have spent in a window of time.
 #[derive(Debug)]
 pub(crate) struct ResourceUse {
-    server: Process,
+    server: ProcessCost,
     load: Usage,
 }
 
 /// Watches a server and the calling thread, which is its load.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct LoadWindow {
     server: ServerUsage,
     load: Usage,
 }
@@ -71,11 +74,16 @@ impl ServerFixture<'_> {
     }
 
     /// Asks once for a file, and looks whether it arrives as it is.
-    pub(crate) fn verify(&self, contender: Contender, name: &str, size: u64) -> Result<Verdict> {
+    pub(crate) fn verify(
+        &self,
+        contender: Contender,
+        name: &str,
+        size: u64,
+    ) -> Result<Verification> {
         let server = self.site.start(&contender.into())?;
         let host = self.host(&server);
         match host.digest(&format!("/{name}"), size) {
-            Ok(arrived) => Verdict::compare(arrived, &self.sha256, contender),
+            Ok(arrived) => Verification::compare(arrived, &self.sha256, contender),
             Err(error) => Err(server.failure(&error)),
         }
     }
@@ -89,7 +97,7 @@ impl ServerFixture<'_> {
     ) -> Result<(T, f64)> {
         let server = self.site.start(&kind.into())?;
         let host = self.host(&server);
-        let started = Window { server: ServerUsage::zero(), load: Usage::default() };
+        let started = LoadWindow { server: ServerUsage::zero(), load: Usage::default() };
         let outcome = std::thread::scope(|scope| {
             let load = scope.spawn(|| {
                 stay_on(self.cores.second);
@@ -116,13 +124,16 @@ impl ServerFixture<'_> {
 /// Counts the system calls of a server on request.
 #[derive(Debug)]
 pub(crate) struct Counting<'a> {
-    tracer: &'a Tracer,
+    tracer: &'a CallTracer,
     pub(crate) server: &'a Server,
 }
 
 impl Counting<'_> {
     /// Returns the calls of the server while `work` is done.
-    pub(crate) fn during(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Vec<Call>> {
+    pub(crate) fn during(
+        &self,
+        work: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Vec<NamedCall>> {
         let other = |failure: BenchError| io::Error::other(failure.to_string());
         let watch = self.tracer.attach(|| self.server.processes()).map_err(other)?;
         work()?;
@@ -140,7 +151,7 @@ impl Counting<'_> {
     }
 }
 
-impl Window {
+impl LoadWindow {
     pub(crate) fn open(server: &Server) -> Self {
         Self { server: server.usage(), load: Usage::of_this_thread() }
     }
@@ -159,7 +170,7 @@ pub(crate) fn during(
     server: &Server,
     time: Duration,
 ) -> io::Result<(ResourceUse, Load)> {
-    let (machine, window) = (machine_seconds(), Window::open(server));
+    let (machine, window) = (machine_seconds(), LoadWindow::open(server));
     generator.run_for(time)?;
     let spent = window.close(server);
     let machine_s = machine.and_then(|before| Some(machine_seconds()? - before));
@@ -189,7 +200,7 @@ impl ResourceUse {
 
     fn sides(&self) -> (Side, Side) {
         let elapsed_s = self.elapsed_s();
-        let load = Some(Thread::of(&Report::default(), self.load));
+        let load = Some(ThreadCost::of(&Report::default(), self.load));
         (
             Side::process(Role::Server, elapsed_s, self.server),
             Side { thread: load, ..Side::new(Role::Client, elapsed_s) },

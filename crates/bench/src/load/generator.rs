@@ -17,7 +17,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::client::Host;
-use super::connection::Connection;
+use super::connection::LoadConnection;
 use super::drop_behind::DropBehind;
 use super::responses::{ResponseFault, Responses};
 use crate::record::{Latency, Load};
@@ -26,7 +26,7 @@ use crate::record::{Latency, Load};
 pub(crate) struct LoadGenerator<'a> {
     epoll: rustix::fd::OwnedFd,
     requesters: Vec<Requester>,
-    tallies: [Tally; 2],
+    tallies: [ClassTotals; 2],
     /// The buffer for heads, and for the beginnings of bodies.
     buffer: Vec<u8>,
     /// A buffer as long as what the kernel may drop at once. Nothing is ever written into it.
@@ -62,7 +62,7 @@ pub(crate) enum Class {
 }
 
 struct Requester {
-    connection: Connection,
+    connection: LoadConnection,
     class: Class,
     request: Arc<[u8]>,
     sent_at: Instant,
@@ -73,7 +73,7 @@ struct Requester {
 
 /// What one class has got.
 #[derive(Debug)]
-struct Tally {
+struct ClassTotals {
     latencies: Latencies,
     bytes: u64,
 }
@@ -83,7 +83,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             requesters: Vec::new(),
-            tallies: [Tally::new(), Tally::new()],
+            tallies: [ClassTotals::new(), ClassTotals::new()],
             buffer: vec![0; PIECE],
             dropped: vec![0; DROPPED],
             reconnects: None,
@@ -119,7 +119,7 @@ impl<'a> LoadGenerator<'a> {
     /// Sends requests for this time, and on a busy machine until the server has sent something; drops
     /// earlier counts, but continues with the pending responses.
     pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
-        self.tallies = [Tally::new(), Tally::new()];
+        self.tallies = [ClassTotals::new(), ClassTotals::new()];
         let start = Instant::now();
         let (mut now, mut heard) = (start, start);
         let mut events = Vec::with_capacity(EVENTS);
@@ -188,7 +188,7 @@ impl<'a> LoadGenerator<'a> {
     }
 }
 
-impl Tally {
+impl ClassTotals {
     fn new() -> Self {
         Self { latencies: Latencies::new(), bytes: 0 }
     }
@@ -204,7 +204,7 @@ impl Requester {
     /// must be taken, as no event announces them.
     fn turn(
         &mut self,
-        tally: &mut Tally,
+        tally: &mut ClassTotals,
         buffer: &mut [u8],
         dropped: &mut [u8],
     ) -> io::Result<bool> {
@@ -283,8 +283,9 @@ impl Latencies {
 }
 
 /// Returns a new connection, which the epoll reports under this number.
-fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<Connection> {
-    let connection = Connection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
+fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<LoadConnection> {
+    let connection =
+        LoadConnection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
     let data = epoll::EventData::new_u64(index as u64);
     epoll::add(epoll, &connection.socket, data, epoll::EventFlags::IN)?;
     Ok(connection)

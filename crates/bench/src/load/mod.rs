@@ -17,12 +17,12 @@ mod server_kind;
 mod usage;
 
 pub(crate) use caches::{CACHE, CacheSetup, CountingOrigin};
-pub(crate) use client::{Client, Host};
-pub(crate) use connection::{Connection, accept_any_certificate};
+pub(crate) use client::{Host, LoadClient};
+pub(crate) use connection::{LoadConnection, accept_any_certificate};
 pub(crate) use drop_behind::DropBehind;
-pub(crate) use fixture::{Counting, ResourceUse, ServerFixture, Window, during};
+pub(crate) use fixture::{Counting, LoadWindow, ResourceUse, ServerFixture, during};
 pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
 pub(crate) use responses::ResponseFault;
-pub(crate) use server::{Server, Site, free_port};
+pub(crate) use server::{ServedSite, Server, free_port};
 pub(crate) use server_kind::{DUFS, NGINX, NGINX_DAV, OtherServer, ServerKind};
 pub(crate) use usage::{ServerUsage, peak};

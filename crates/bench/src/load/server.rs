@@ -17,8 +17,8 @@ use super::configuration::{self, Configuration};
 use super::server_kind::{BARE_LOOP, FILES, OURS, OtherServer, ServerKind};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
-use crate::record::Memory;
-use crate::run::{Context, Folder, Running, build, find, tries};
+use crate::record::ServerMemory;
+use crate::run::{Context, RunFolder, Running, build, find, tries};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub(crate) struct Server {
 
 /// What the servers of a run have in common.
 #[derive(Debug)]
-pub(crate) struct Site<'a> {
+pub(crate) struct ServedSite<'a> {
     context: &'a Context<'a>,
     /// The folder of the run; its subfolder [`FILES`] is what is served.
-    pub(crate) folder: Folder,
+    pub(crate) folder: RunFolder,
     /// Whether an access log is written.
     pub(crate) log: bool,
     /// Connections that there may be at once, if there are many.
@@ -44,7 +44,7 @@ pub(crate) struct Site<'a> {
     pub(crate) core: Option<usize>,
 }
 
-impl<'a> Site<'a> {
+impl<'a> ServedSite<'a> {
     /// Returns a new folder in `dir` with nothing to serve yet.
     pub(crate) fn create(
         context: &'a Context<'a>,
@@ -52,7 +52,7 @@ impl<'a> Site<'a> {
         log: bool,
         core: Option<usize>,
     ) -> Result<Self> {
-        let folder = Folder::create(dir)?;
+        let folder = RunFolder::create(dir)?;
         let files = folder.file(FILES);
         fs::create_dir(&files).with_path("creating", files)?;
         Ok(Self { context, folder, log, connections: None, is_encrypted: false, core })
@@ -229,8 +229,8 @@ impl Server {
         ServerUsage::read(&self.processes())
     }
 
-    pub(crate) fn memory(&self) -> Memory {
-        Memory::of(&self.processes())
+    pub(crate) fn memory(&self) -> ServerMemory {
+        ServerMemory::of(&self.processes())
     }
 
     pub(crate) fn processes(&self) -> Vec<Pid> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use procfs::process::Status;
 use rustix::process::Pid;
 
-use crate::record::{Memory, Process};
+use crate::record::{ProcessCost, ServerMemory};
 use crate::run::processor_time;
 
 /// The usages of a server's processes at one moment.
@@ -17,13 +17,13 @@ pub(crate) struct ServerUsage {
     /// Time on a processor by process, of all threads that there are or ever were.
     processes: BTreeMap<i32, Duration>,
     /// All else of them together.
-    counts: Process,
+    counts: ProcessCost,
 }
 
 impl ServerUsage {
     /// Creates the usage of no process.
     pub(crate) fn zero() -> Self {
-        Self { at: Instant::now(), processes: BTreeMap::new(), counts: Process::default() }
+        Self { at: Instant::now(), processes: BTreeMap::new(), counts: ProcessCost::default() }
     }
 
     pub(crate) fn read(processes: &[Pid]) -> Self {
@@ -37,7 +37,7 @@ impl ServerUsage {
                 usage.counts.storage_written_bytes += io.map_or(0, |io| io.write_bytes);
                 let tasks = proc.tasks().into_iter().flatten().flatten();
                 for status in tasks.filter_map(|task| task.status().ok()) {
-                    let Process { voluntary_switches, involuntary_switches, .. } =
+                    let ProcessCost { voluntary_switches, involuntary_switches, .. } =
                         &mut usage.counts;
                     *voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
                     *involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
@@ -50,9 +50,10 @@ impl ServerUsage {
         usage
     }
 
-    pub(crate) fn since(&self, earlier: &Self) -> Process {
-        let count = |of: fn(&Process) -> u64| of(&self.counts).saturating_sub(of(&earlier.counts));
-        Process {
+    pub(crate) fn since(&self, earlier: &Self) -> ProcessCost {
+        let count =
+            |of: fn(&ProcessCost) -> u64| of(&self.counts).saturating_sub(of(&earlier.counts));
+        ProcessCost {
             wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
             cpu_s: self.cpu_since(earlier),
             // Of threads that have ended nothing is known.
@@ -72,7 +73,7 @@ impl ServerUsage {
     }
 }
 
-impl Memory {
+impl ServerMemory {
     pub(crate) fn of(processes: &[Pid]) -> Self {
         let mut memory = Self::default();
         for process in processes {
@@ -137,7 +138,7 @@ mod tests {
         };
         std::thread::spawn(busy).join().unwrap();
         assert!(ServerUsage::read(&[me]).since(&before).cpu_s > 0.01);
-        assert!(Memory::of(&[me]).proportional_bytes > 100 << 10);
+        assert!(ServerMemory::of(&[me]).proportional_bytes > 100 << 10);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let sleeping = Pid::from_child(&child);
         assert!(family(me).contains(&sleeping));
@@ -147,7 +148,7 @@ mod tests {
         while process.stat().unwrap().state != 'T' {
             std::thread::yield_now();
         }
-        let memory = Memory::of(&[sleeping]);
+        let memory = ServerMemory::of(&[sleeping]);
         assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
         assert!(memory.proportional_bytes > 0, "{memory:?}");
         child.kill().unwrap();

@@ -16,17 +16,17 @@ use crate::run::{Cores, Finished, Link, Measured, Running, tries};
 /// What it prints at the end.
 #[derive(Debug, Deserialize)]
 struct Output {
-    end: End,
+    end: IperfEnd,
 }
 
 #[derive(Debug, Deserialize)]
-struct End {
-    sum_received: Sum,
-    sum_sent: Sum,
+struct IperfEnd {
+    sum_received: IperfSum,
+    sum_sent: IperfSum,
 }
 
 #[derive(Debug, Deserialize)]
-struct Sum {
+struct IperfSum {
     seconds: f64,
     bytes: u64,
 }
@@ -71,7 +71,7 @@ pub(crate) fn measure(
 
 /// Returns what the receiver got, as the sender knows of it; it does not count what was on its
 /// way when the sender stopped, and if that was all, what was sent counts.
-fn sum(sender: &Finished) -> Result<Sum> {
+fn sum(sender: &Finished) -> Result<IperfSum> {
     let output: Option<Output> = serde_json::from_str(&sender.stdout).ok();
     let sums = output.map(|output| [output.end.sum_received, output.end.sum_sent]);
     let mut sums = sums.into_iter().flatten().filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);

@@ -9,8 +9,8 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Contender, Missing};
-use crate::run::{Finished, Folder, build, find};
+use crate::record::{Contender, MissingContender};
+use crate::run::{Finished, RunFolder, build, find};
 
 /// Programs that are ready to be run.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct PeerPrograms {
     /// What the programs used, or made with, call themselves.
     pub(crate) versions: Vec<String>,
     /// The contenders that are missing, and why.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingContender>,
 }
 
 /// What a program of `peers/` reports of its work.
@@ -35,7 +35,7 @@ pub(crate) struct PeerReport {
 impl PeerPrograms {
     /// Builds what these ways need in a folder below that of the run.
     pub(crate) fn open(
-        run: &Folder,
+        run: &RunFolder,
         contenders: impl IntoIterator<Item = Contender>,
     ) -> Result<Self> {
         let folder = run.file("peers");
@@ -46,7 +46,7 @@ impl PeerPrograms {
             Self { folder, tools: Vec::new(), versions: Vec::new(), missing: Vec::new() };
         let mut seen: Vec<(&Tool, Option<String>)> = Vec::new();
         for contender in contenders {
-            let Some(Peer { tool, .. }) = Peer::of(contender) else { continue };
+            let Some(PeerProgram { tool, .. }) = PeerProgram::of(contender) else { continue };
             let known = seen.iter().find(|(seen, _)| seen == tool).map(|(_, why)| why.clone());
             let why = match known {
                 Some(why) => why,
@@ -57,7 +57,7 @@ impl PeerPrograms {
                 }
             };
             if let Some(why) = why {
-                programs.missing.push(Missing { name: contender.to_string(), why });
+                programs.missing.push(MissingContender { name: contender.to_string(), why });
             }
         }
         Ok(programs)
@@ -79,16 +79,16 @@ impl PeerPrograms {
 
     /// Returns whether a contender can be measured. Those that need no program of a peer can.
     pub(crate) fn has(&self, contender: Contender) -> bool {
-        Peer::of(contender).is_none_or(|peer| self.program(peer).is_some())
+        PeerProgram::of(contender).is_none_or(|peer| self.program(peer).is_some())
     }
 
-    fn program(&self, peer: &Peer) -> Option<&Path> {
+    fn program(&self, peer: &PeerProgram) -> Option<&Path> {
         let ready = self.tools.iter().find(|(tool, _)| *tool == peer.tool);
         ready.map(|(_, program)| program.as_path())
     }
 
     /// Returns a command from its words.
-    fn command(&self, peer: &Peer, words: &str) -> Option<Command> {
+    fn command(&self, peer: &PeerProgram, words: &str) -> Option<Command> {
         let program = self.program(peer)?;
         let mut words = words.split(' ').map(|word| match word.strip_prefix("FOLDER") {
             _ if word == "PROGRAM" => program.as_os_str().to_owned(),
@@ -102,7 +102,7 @@ impl PeerPrograms {
 
     /// Returns the command of a peer without the words of what it is to do.
     pub(crate) fn plain(&self, contender: Contender) -> Option<Command> {
-        let peer = Peer::of(contender)?;
+        let peer = PeerProgram::of(contender)?;
         self.command(peer, peer.command)
     }
 
@@ -115,7 +115,7 @@ impl PeerPrograms {
         file: &Path,
         to: SocketAddrV4,
     ) -> Option<Command> {
-        let peer = Peer::of(contender)?;
+        let peer = PeerProgram::of(contender)?;
         let mut command = self.command(peer, peer.command)?;
         if !peer.sends.is_empty() {
             command.arg(peer.sends).arg(file);
@@ -135,7 +135,7 @@ impl PeerPrograms {
         host: Ipv4Addr,
         file: Option<&Path>,
     ) -> Option<Command> {
-        let peer = Peer::of(contender)?;
+        let peer = PeerProgram::of(contender)?;
         let buffer = peer.tool.receives?;
         let mut command = match peer.tool == &C {
             true => self.command(peer, "FOLDER/receive")?,
@@ -157,7 +157,7 @@ impl PeerPrograms {
         if !matches!(contender, Contender::CReadWrite | Contender::CSendfile) {
             return None;
         }
-        let peer = Peer::of(contender)?;
+        let peer = PeerProgram::of(contender)?;
         let mut command = self.command(peer, "FOLDER/copy")?;
         command.arg(peer.sends).arg(from).arg(to).arg(buffer.to_string());
         Some(command)
@@ -180,21 +180,21 @@ impl PeerReport {
 
 /// A peer that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its tool
 /// and for the folder of what was built, and the word by which it sends.
-struct Peer {
+struct PeerProgram {
     contender: Contender,
     tool: &'static Tool,
     command: &'static str,
     sends: &'static str,
 }
 
-const PEERS: &[Peer] = {
+const PEERS: &[PeerProgram] = {
     const fn peer(
         contender: Contender,
         tool: &'static Tool,
         command: &'static str,
         sends: &'static str,
-    ) -> Peer {
-        Peer { contender, tool, command, sends }
+    ) -> PeerProgram {
+        PeerProgram { contender, tool, command, sends }
     }
     &[
         peer(Contender::CMmap, &C, "FOLDER/send", "mmap"),
@@ -210,7 +210,7 @@ const PEERS: &[Peer] = {
     ]
 };
 
-impl Peer {
+impl PeerProgram {
     /// Returns the peer of a contender; nothing if it is none, or the bench does it itself.
     fn of(contender: Contender) -> Option<&'static Self> {
         PEERS.iter().find(|peer| peer.contender == contender)

@@ -13,7 +13,7 @@ pub(crate) struct Counted {
     pub(crate) role: Role,
     /// Its calls, those that took longest first: from its start to its end, of a server during
     /// requests.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<NamedCall>,
     /// Bytes of bodies that arrived meanwhile, of a server with repeated requests; absent where
     /// everything is moved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,12 +22,12 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// Creates the calls of a process that moved everything once; the cell is set later.
-    pub(crate) fn new(role: Role, calls: Vec<Call>) -> Self {
+    pub(crate) fn new(role: Role, calls: Vec<NamedCall>) -> Self {
         Self { cell: 0, role, calls, served_bytes: None }
     }
 
     /// Creates the calls of a server that sent `bytes` of bodies meanwhile.
-    pub(crate) fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
+    pub(crate) fn while_serving(calls: Vec<NamedCall>, bytes: u64) -> Self {
         Self { served_bytes: Some(bytes), ..Self::new(Role::Server, calls) }
     }
 
@@ -39,7 +39,7 @@ impl Counted {
 
 /// One system call by name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Call {
+pub(crate) struct NamedCall {
     pub(crate) name: String,
     /// How often it was called.
     pub(crate) calls: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Call {
 
 /// A program that should have taken part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Missing {
+pub(crate) struct MissingContender {
     pub(crate) name: String,
     /// Why it did not.
     pub(crate) why: String,

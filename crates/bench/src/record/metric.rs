@@ -1,7 +1,9 @@
 //! The metrics of samples: one entry for each, from which tables, charts and comparisons are
 //! made. Those of a single scenario are in its file.
 
-use super::{Call, Counted, Cpu, Load, Process, Record, Role, Sample, Served, Side, Thread};
+use super::{
+    Counted, Cpu, Load, NamedCall, ProcessCost, Record, Role, Sample, Served, Side, ThreadCost,
+};
 use super::{TimeOf, Unit};
 
 /// Something of which samples have a value.
@@ -302,9 +304,10 @@ fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
 /// scenarios with peers, of which nothing else is known.
 fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
     let of_thread =
-        |thread: &Thread| thread.voluntary_switches.saturating_add(thread.involuntary_switches);
-    let of_process =
-        |process: &Process| process.voluntary_switches.saturating_add(process.involuntary_switches);
+        |thread: &ThreadCost| thread.voluntary_switches.saturating_add(thread.involuntary_switches);
+    let of_process = |process: &ProcessCost| {
+        process.voluntary_switches.saturating_add(process.involuntary_switches)
+    };
     let count = match cpu {
         Cpu::Thread => side.thread.as_ref().map(of_thread),
         Cpu::Process | Cpu::ProcessOrThread => side.process.as_ref().map(of_process),
@@ -331,7 +334,7 @@ pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Count
 }
 
 /// Returns how many calls of this kind there were.
-pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&Call) -> bool) -> u64 {
+pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
     let meant = counted.calls.iter().filter(|call| is_meant(call));
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
 }

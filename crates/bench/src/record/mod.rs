@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use underpass_engine::{Mechanism, Report, Usage};
 
 pub(crate) use contender::{Contender, PEERS};
-pub(crate) use counted::{Call, Counted, Missing};
+pub(crate) use counted::{Counted, MissingContender, NamedCall};
 pub(crate) use description::{Cpu, Description};
 pub(crate) use metric::{
     CALLS, CPU, CallDirection, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50,
@@ -28,11 +28,11 @@ pub(crate) use metric::{
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{
-    BadClients, GoodClient, Hostile, Latency, Load, Memory, OriginFound, RangesFound, Served,
+    BadClients, GoodClient, Hostile, Latency, Load, OriginFound, RangesFound, Served, ServerMemory,
     Setting,
 };
 pub(crate) use setup::{
-    CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, Pin, Transfers,
+    CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, PinnedSides, Transfers,
 };
 pub(crate) use statistics::{Summary, TimeOf, summarize};
 pub(crate) use unit::{Unit, three_digits};
@@ -71,7 +71,7 @@ pub struct Record {
     pub(crate) counted: Vec<Counted>,
     /// Programs that should have taken part and did not; absent if there were none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingContender>,
 }
 
 /// The requested options.
@@ -255,14 +255,14 @@ pub(crate) struct Side {
     /// kernel had acknowledged all.
     pub(crate) elapsed_s: f64,
     /// What the thread that moved the bytes spent on them, from its receipt.
-    pub(crate) thread: Option<Thread>,
+    pub(crate) thread: Option<ThreadCost>,
     /// What the whole process spent, as the kernel counted; absent if it was the bench itself.
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<ProcessCost>,
 }
 
 /// What a thread spent on the bytes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Thread {
+pub(crate) struct ThreadCost {
     /// Processor seconds in user space.
     pub(crate) user_s: f64,
     /// Processor seconds in the kernel.
@@ -286,7 +286,7 @@ pub(crate) struct Thread {
 /// What a process spent from its start to its end; of a server all of its processes together,
 /// while they were being asked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Process {
+pub(crate) struct ProcessCost {
     /// Seconds from before it was started until it had ended.
     pub(crate) wall_s: f64,
     /// Processor seconds, user and system together.
@@ -301,7 +301,7 @@ pub(crate) struct Process {
     pub(crate) storage_written_bytes: u64,
 }
 
-impl From<&Receipt> for Thread {
+impl From<&Receipt> for ThreadCost {
     fn from(receipt: &Receipt) -> Self {
         Self {
             user_s: receipt.cpu_s.user,
@@ -349,12 +349,12 @@ impl Side {
     }
 
     /// Creates the side of a process, with its cost.
-    pub(crate) fn process(role: Role, elapsed_s: f64, process: Process) -> Self {
+    pub(crate) fn process(role: Role, elapsed_s: f64, process: ProcessCost) -> Self {
         Self { process: Some(process), ..Self::new(role, elapsed_s) }
     }
 }
 
-impl Thread {
+impl ThreadCost {
     /// Creates the cost of a thread of the bench that moved the bytes in `report`.
     pub(crate) fn of(report: &Report, usage: Usage) -> Self {
         let moved = |(mechanism, moved): (Mechanism, underpass_engine::Tally)| MechanismReceipt {

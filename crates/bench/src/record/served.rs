@@ -43,9 +43,9 @@ pub(crate) enum Served {
     Scale {
         load: Load,
         /// The server's memory before the first of them.
-        start: Memory,
+        start: ServerMemory,
         /// The memory while they were being answered.
-        busy: Memory,
+        busy: ServerMemory,
     },
     /// Requests for a hot file, alone and while large ones are streamed (`serve_fairness`).
     Fairness {
@@ -63,11 +63,11 @@ pub(crate) enum Served {
     /// Very many connections at once (`serve_idle`).
     Idle {
         /// The server's memory after one request.
-        start: Memory,
+        start: ServerMemory,
         /// The memory with the idle connections.
-        idle: Memory,
+        idle: ServerMemory,
         /// The memory with the slow downloads in addition.
-        slow: Memory,
+        slow: ServerMemory,
         /// The latency of a small response then, from connecting to its end.
         answers: Latency,
     },
@@ -104,7 +104,7 @@ pub(crate) struct Latency {
 
 /// Memory of all processes of a server together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Memory {
+pub(crate) struct ServerMemory {
     /// Resident, what several processes share counted for each of them.
     pub(crate) resident_bytes: u64,
     /// Resident, what several processes share, also with others, counted by parts.
@@ -135,7 +135,7 @@ pub(crate) struct OriginFound {
     /// The most bytes that the cache had on its disk meanwhile, and those that it may have.
     pub(crate) kept: (u64, u64),
     /// Resident memory after the crowd.
-    pub(crate) memory: Memory,
+    pub(crate) memory: ServerMemory,
 }
 
 /// What clients got that requested ranges at random.

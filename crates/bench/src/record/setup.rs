@@ -21,7 +21,7 @@ pub(crate) struct Transfers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) large_bytes: Option<u64>,
     /// Which processes were kept on a core.
-    pub(crate) pinned: Pin,
+    pub(crate) pinned: PinnedSides,
     /// How the samples found the memory.
     pub(crate) memory: MemoryState,
     /// What was run for each way.
@@ -34,7 +34,7 @@ pub(crate) struct Transfers {
 /// Which processes stay on one core.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Pin {
+pub(crate) enum PinnedSides {
     /// No process
     #[default]
     None,

@@ -1,7 +1,7 @@
 //! Statistics over many samples: medians, extremes, and ratios within a round. These are pure
 //! functions of a record.
 
-use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, Thread, Variant, once};
+use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, ThreadCost, Variant, once};
 
 /// Several values as three.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl TimeOf {
 
 /// Returns the processor time of a side, in seconds.
 fn cpu(whose: Cpu, side: &Side) -> f64 {
-    let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+    let thread = side.thread.as_ref().map_or(0.0, ThreadCost::cpu_s);
     match whose {
         Cpu::Thread => thread,
         Cpu::Process => side.process.map_or(0.0, |process| process.cpu_s),

@@ -1,7 +1,7 @@
 //! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
-use super::{Metric, Missing, Process, Record, Sample, TimeOf, summarize};
+use super::{Metric, MissingContender, ProcessCost, Record, Sample, TimeOf, summarize};
 
 /// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -29,7 +29,7 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
             .map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
     );
     let missing = record.missing.iter();
-    found.extend(missing.map(|Missing { name, why }| format!("without {name}: {why}")));
+    found.extend(missing.map(|MissingContender { name, why }| format!("without {name}: {why}")));
     found
 }
 
@@ -101,7 +101,7 @@ fn paced(record: &Record) -> Option<String> {
 
 /// Returns whether the source was not where it should have been.
 fn page_cache(record: &Record) -> Option<String> {
-    let reads = |process: &Process| process.storage_read_bytes as f64;
+    let reads = |process: &ProcessCost| process.storage_read_bytes as f64;
     let (mut read, mut size) = (0.0, 0.0);
     for sample in &record.samples {
         let sides = [Some(&sample.measured), sample.peer.as_ref()].into_iter().flatten();

@@ -13,11 +13,11 @@ pub struct Context<'a> {
     /// Set when the run is to end, as by a signal.
     pub cancel: &'a AtomicBool,
     /// Learns how far the run is.
-    pub observer: &'a dyn Observer,
+    pub observer: &'a dyn RunObserver,
 }
 
 /// Learns how far a run is. It is called between samples, so that it does not disturb them.
-pub trait Observer: Sync {
+pub trait RunObserver: Sync {
     /// Begins a run with `total` units of work.
     fn begin(&self, total: u64);
 

@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::context::Context;
-use super::files::{Folder, Noise, digest, drop_cached, largest};
+use super::files::{Noise, RunFolder, digest, drop_cached, largest};
 use super::process::{Cores, Finished, Placement, Running};
-use super::schedule::Verdict;
-use super::tracer::{Tracer, traced};
+use super::schedule::Verification;
+use super::tracer::{CallTracer, traced};
 use crate::error::Result;
-use crate::record::{Missing, Role};
+use crate::record::{MissingContender, Role};
 
 /// The folders of source and target, and what samples need.
 #[derive(Debug)]
-pub(crate) struct Ends<'a> {
+pub(crate) struct SampleEnds<'a> {
     pub(crate) context: &'a Context<'a>,
-    pub(crate) source: Folder,
-    pub(crate) target: Folder,
+    pub(crate) source: RunFolder,
+    pub(crate) target: RunFolder,
     noise: Noise,
     /// Whether the source is to be out of the page cache.
     cold: bool,
     /// Counts system calls, if they are to be counted.
-    pub(crate) tracer: Option<Tracer>,
+    pub(crate) tracer: Option<CallTracer>,
     pub(crate) cores: Cores,
     /// The digest of the source of the present size.
     pub(crate) sha256: String,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> SampleEnds<'a> {
     /// Makes folders in `dir` and in `to`, with room for the largest file; and what is missing to
     /// count system calls, unless nothing is to be counted.
     pub(crate) fn open(
@@ -38,14 +38,14 @@ impl<'a> Ends<'a> {
         sizes: &[u64],
         cold: bool,
         no_count: bool,
-    ) -> Result<(Self, Vec<Missing>)> {
+    ) -> Result<(Self, Vec<MissingContender>)> {
         let largest = largest(sizes);
-        let source = Folder::create(dir)?;
-        let target = Folder::create(to.unwrap_or(dir))?;
+        let source = RunFolder::create(dir)?;
+        let target = RunFolder::create(to.unwrap_or(dir))?;
         // Both in one folder share its room.
         source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
         target.require_space(largest)?;
-        let (tracer, missing) = Tracer::unless(no_count, &source);
+        let (tracer, missing) = CallTracer::unless(no_count, &source);
         let (noise, cores) = (Noise::new(largest)?, Cores::available());
         let sha256 = String::new();
         Ok((Self { context, source, target, noise, cold, tracer, cores, sha256 }, missing))
@@ -76,10 +76,10 @@ impl<'a> Ends<'a> {
     }
 
     /// Compares the target with the source, and removes it.
-    pub(crate) fn verify(&self, what: impl fmt::Display) -> Result<Verdict> {
+    pub(crate) fn verify(&self, what: impl fmt::Display) -> Result<Verification> {
         let arrived = digest(&self.to())?;
         self.target.clear(&self.to())?;
-        Verdict::compare(arrived, &self.sha256, what)
+        Verification::compare(arrived, &self.sha256, what)
     }
 
     /// Runs a command to its end; its system calls are counted if there is a tracer.
@@ -87,7 +87,7 @@ impl<'a> Ends<'a> {
         &self,
         command: Command,
         role: Role,
-        tracer: Option<&Tracer>,
+        tracer: Option<&CallTracer>,
         place: impl Into<Placement<'p>>,
     ) -> Result<Finished> {
         let command = traced(tracer, command, role);

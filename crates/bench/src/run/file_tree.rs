@@ -212,7 +212,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::run::Folder;
+    use crate::run::RunFolder;
 
     fn digest(path: &Path) -> String {
         Content::survey(path).unwrap().sha256().unwrap()
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn any_change_is_found_and_holes_are_zeros() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         let make = |name: &str| {
             let root = folder.file(name);
             fs::create_dir_all(root.join("deep")).unwrap();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_found_as_it_was_made_and_differs_by_any_name_size_or_byte() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         let (one, other) = (folder.file("one"), folder.file("other"));
         fs::create_dir(&one).unwrap();
         TREE.create(&one, &mut Noise::new(TREE.large_bytes).unwrap()).unwrap();

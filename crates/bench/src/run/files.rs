@@ -13,11 +13,11 @@ use crate::error::{Result, Shortage, WithPath};
 
 /// A folder of the run's own, removed with all that is in it when dropped.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct RunFolder {
     path: PathBuf,
 }
 
-impl Folder {
+impl RunFolder {
     /// Makes a new folder in `parent`.
     pub(crate) fn create(parent: &Path) -> Result<Self> {
         for attempt in 0..100 {
@@ -76,7 +76,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for RunFolder {
     fn drop(&mut self) {
         // A failure could only be reported, and the name of the folder shows its owner.
         let _ = fs::remove_dir_all(&self.path);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_file_of_noise_has_its_size_and_digest_and_no_page_twice() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         let file = folder.file("noise");
         let size = BLOCK as u64 + 3 * PAGE as u64 + 5;
         let sha256 = Noise::new(size).unwrap().write(&file, size).unwrap();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_sparse_file_has_its_size_and_no_part_like_another() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         let file = folder.file("sparse");
         for size in [3, MEBI as u64, 3 * MEBI as u64 + 5] {
             sparse(&file, size).unwrap();
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_that_of_the_standard() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         fs::write(folder.file("abc"), "abc").unwrap();
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest(&folder.file("abc")).unwrap(), sha256);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn files_that_would_not_fit_are_refused_beforehand() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         folder.require_space(1).unwrap();
         let failure = folder.require_space(u64::MAX).unwrap_err().to_string();
         assert!(failure.contains("are free"), "{failure}");

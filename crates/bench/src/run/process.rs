@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{BenchError, Result, UsageError, WithPath};
-use crate::record::Process;
+use crate::record::ProcessCost;
 use procfs::process::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -105,7 +105,7 @@ pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) cost: Process,
+    pub(crate) cost: ProcessCost,
 }
 
 impl Running {
@@ -277,12 +277,12 @@ fn is_ended(process: impl AsFd) -> bool {
 
 /// Returns the cost of a process that has ended, which the kernel keeps until its parent has
 /// waited for it.
-fn cost_of(pid: Pid, wall: Duration) -> Process {
+fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
     let process = procfs::process::Process::new(pid.as_raw_nonzero().get()).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());
     let io = process.as_ref().and_then(|process| process.io().ok());
     let switches = |count: fn(&Status) -> Option<u64>| status.as_ref().and_then(count).unwrap_or(0);
-    Process {
+    ProcessCost {
         wall_s: wall.as_secs_f64(),
         cpu_s: processor_time(pid).as_secs_f64(),
         voluntary_switches: switches(|status| status.voluntary_ctxt_switches),

@@ -8,8 +8,8 @@ use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
 use crate::error::Result;
 use crate::record::{
-    Arguments, Cell, Copies, Counted, Description, Environment, Missing, Record, SCHEMA, Sample,
-    Served, Side, Thread, Variant,
+    Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
+    Sample, Served, Side, ThreadCost, Variant,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -18,7 +18,7 @@ pub(crate) trait Scenario {
     fn prepare(&mut self, cell: &Cell) -> Result<()>;
 
     /// Moves the bytes once and checks that they are the right ones.
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict>;
+    fn verify(&mut self, cell: &Cell) -> Result<Verification>;
 
     /// Moves the bytes once and returns what that cost.
     fn sample(&mut self, cell: &Cell) -> Result<Measured>;
@@ -35,7 +35,7 @@ pub(crate) trait Scenario {
 
 /// What a verifying pass found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Verification {
     /// All arrived; this is its digest.
     Arrived(String),
     /// The kernel does not do it here; this is its answer.
@@ -44,7 +44,7 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl Verification {
     /// Returns the verdict on what should have the digest `expected`.
     pub(crate) fn compare(
         arrived: String,
@@ -79,19 +79,19 @@ impl Measured {
 
 /// What is to be measured: a record that lacks nothing but its results.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     /// The requested arguments.
     pub(crate) arguments: Arguments,
     pub(crate) environment: Environment,
     /// Programs that should take part and cannot.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingContender>,
     /// What is copied by programs that copy.
     pub(crate) copies: Option<Copies>,
     /// Cells that take turns, one group after the other.
     pub(crate) groups: Vec<Vec<Cell>>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Plans a group for each size of the arguments, with all variants.
     pub(crate) fn for_sizes(&mut self, variants: &[Variant]) {
         let group =
@@ -210,9 +210,9 @@ fn verified(
     }
     context.interrupted()?;
     Ok(match scenario.verify(&cell)? {
-        Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
-        Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },
-        Verdict::Unknown => cell,
+        Verification::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
+        Verification::Declined(errno) => Cell { declined: Some(errno), ..cell },
+        Verification::Unknown => cell,
     })
 }
 
@@ -230,7 +230,7 @@ fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<S
 
 /// Returns all that a side spent: as a process, or as a thread of the bench.
 fn cpu_of(side: &Side) -> f64 {
-    let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+    let thread = side.thread.as_ref().map_or(0.0, ThreadCost::cpu_s);
     side.process.map_or(thread, |process| process.cpu_s)
 }
 
@@ -240,7 +240,7 @@ mod tests {
 
     use underpass_engine::Mechanism;
 
-    use super::super::context::Observer;
+    use super::super::context::RunObserver;
     use super::*;
     use crate::error::BenchError;
     use crate::record::{Contender, Role};
@@ -255,11 +255,11 @@ mod tests {
             Ok(())
         }
 
-        fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        fn verify(&mut self, cell: &Cell) -> Result<Verification> {
             self.0.push(format!("verify {} {}", cell.size, cell.variant));
             Ok(match cell.variant.contender {
-                Contender::Only(Mechanism::Splice) => Verdict::Declined("EINVAL".to_owned()),
-                _ => Verdict::Arrived("digest".to_owned()),
+                Contender::Only(Mechanism::Splice) => Verification::Declined("EINVAL".to_owned()),
+                _ => Verification::Arrived("digest".to_owned()),
             })
         }
 
@@ -271,7 +271,7 @@ mod tests {
 
     struct Silent;
 
-    impl Observer for Silent {
+    impl RunObserver for Silent {
         fn begin(&self, _total: u64) {}
         fn measuring(&self, _what: &str) {}
         fn advance(&self, _done: u64) {}
@@ -282,7 +282,7 @@ mod tests {
         let only = |mechanism| Variant::plain(Contender::Only(mechanism));
         let variants =
             [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
-        let mut plan = Plan::default();
+        let mut plan = RunPlan::default();
         (plan.arguments.sizes, plan.arguments.warmup, plan.arguments.runs) = (vec![1, 2], 1, 2);
         plan.for_sizes(&variants);
         let cancel = AtomicBool::new(is_cancelled);

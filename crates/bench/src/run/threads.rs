@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use underpass_engine::{Report, Usage};
 
 use super::process::Placement;
-use crate::record::Thread;
+use crate::record::ThreadCost;
 
 /// What a thread did.
 #[derive(Debug)]
 pub(crate) struct ThreadRun {
     pub(crate) elapsed: Duration,
-    pub(crate) spent: Thread,
+    pub(crate) spent: ThreadCost,
 }
 
 /// Does something on a thread in a place, and measures it.
@@ -33,8 +33,8 @@ fn on_a_thread(
             let (started, usage) = (Instant::now(), Usage::of_this_thread());
             let calls = work()?;
             let elapsed = started.elapsed();
-            let spent = Thread::of(&Report::default(), Usage::of_this_thread() - usage);
-            Ok(ThreadRun { elapsed, spent: Thread { calls, ..spent } })
+            let spent = ThreadCost::of(&Report::default(), Usage::of_this_thread() - usage);
+            Ok(ThreadRun { elapsed, spent: ThreadCost { calls, ..spent } })
         });
         working.join().expect("what the bench does itself does not panic")
     })
@@ -90,11 +90,11 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
     use super::*;
-    use crate::run::Folder;
+    use crate::run::RunFolder;
 
     #[test]
     fn the_bare_loop_sends_all_of_a_file_in_as_many_calls_as_it_takes() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
         std::fs::write(folder.file("source"), &bytes).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -8,27 +8,30 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::files::Folder;
+use super::files::RunFolder;
 use super::survey::find;
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Call, Counted, Missing, Role};
+use crate::record::{Counted, MissingContender, NamedCall, Role};
 
 /// Counts the calls of processes, one of each role, into files in the folder of the run.
 #[derive(Clone, Debug)]
-pub(crate) struct Tracer {
+pub(crate) struct CallTracer {
     strace: PathBuf,
     folder: PathBuf,
 }
 
-impl Tracer {
+impl CallTracer {
     /// Counts into files in `folder`, unless nothing is to be counted; and what is missing for that.
-    pub(crate) fn unless(is_off: bool, folder: &Folder) -> (Option<Self>, Vec<Missing>) {
+    pub(crate) fn unless(
+        is_off: bool,
+        folder: &RunFolder,
+    ) -> (Option<Self>, Vec<MissingContender>) {
         match find("strace") {
             _ if is_off => (None, Vec::new()),
             Some(strace) => (Some(Self { strace, folder: folder.path().to_owned() }), Vec::new()),
             None => {
                 let why = "not installed, so that no system calls were counted".to_owned();
-                (None, vec![Missing { name: "strace".to_owned(), why }])
+                (None, vec![MissingContender { name: "strace".to_owned(), why }])
             }
         }
     }
@@ -39,7 +42,7 @@ impl Tracer {
     }
 
     /// Counts from now on what a server calls, in all of its processes.
-    pub(crate) fn attach(&self, processes: impl Fn() -> Vec<Pid>) -> Result<Watch> {
+    pub(crate) fn attach(&self, processes: impl Fn() -> Vec<Pid>) -> Result<TracerGuard> {
         loop {
             let found = processes();
             let watch = self.attach_to(&found, &self.summary(Role::Server))?;
@@ -57,14 +60,15 @@ impl Tracer {
 
     /// Watches processes that run already, with all of their threads, from the moment at which this
     /// returns.
-    fn attach_to(&self, processes: &[Pid], file: &Path) -> Result<Watch> {
+    fn attach_to(&self, processes: &[Pid], file: &Path) -> Result<TracerGuard> {
         let mut command = Command::new(&self.strace);
         command.args(["-f", "-qq", "-c", "-w", "-o"]).arg(file);
         for process in processes {
             command.args(["-p", &process.to_string()]);
         }
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let watch = Watch { child: child.with_path("starting", &self.strace)?, file: file.into() };
+        let watch =
+            TracerGuard { child: child.with_path("starting", &self.strace)?, file: file.into() };
         let deadline = Instant::now() + MAX_WAIT;
         while !processes.iter().all(|process| is_watched(*process)) {
             if Instant::now() >= deadline {
@@ -97,7 +101,7 @@ impl Tracer {
 }
 
 /// Returns the command, counted if there is a tracer.
-pub(crate) fn traced(tracer: Option<&Tracer>, command: Command, role: Role) -> Command {
+pub(crate) fn traced(tracer: Option<&CallTracer>, command: Command, role: Role) -> Command {
     match tracer {
         Some(tracer) => tracer.watch(&command, role),
         None => command,
@@ -105,7 +109,7 @@ pub(crate) fn traced(tracer: Option<&Tracer>, command: Command, role: Role) -> C
 }
 
 /// Returns the summary of a process that has ended; strace may still be writing it.
-fn read(file: &Path) -> Result<Vec<Call>> {
+fn read(file: &Path) -> Result<Vec<NamedCall>> {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -123,14 +127,14 @@ fn read(file: &Path) -> Result<Vec<Call>> {
 
 /// A watch over processes that run. They are let go when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct TracerGuard {
     child: Child,
     file: PathBuf,
 }
 
-impl Watch {
+impl TracerGuard {
     /// Ends the watch and returns the calls since its begin.
-    pub(crate) fn end(mut self) -> Result<Vec<Call>> {
+    pub(crate) fn end(mut self) -> Result<Vec<NamedCall>> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;
         self.child.wait().with_path("waiting for", &self.file)?;
@@ -138,7 +142,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for TracerGuard {
     fn drop(&mut self) {
         // The tracer has ended already, or is not needed any more; the traced process continues.
         let _ = self.child.kill();
@@ -159,7 +163,7 @@ fn failed(why: &str) -> BenchError {
 }
 
 /// Returns the calls in a summary, those that took longest first; none if it is not whole.
-fn summary(text: &str) -> Option<Vec<Call>> {
+fn summary(text: &str) -> Option<Vec<NamedCall>> {
     let mut calls = Vec::new();
     let mut lines = text.lines().skip_while(|line| !line.starts_with("------"));
     lines.next()?;
@@ -172,14 +176,14 @@ fn summary(text: &str) -> Option<Vec<Call>> {
 
 /// Returns a line such as `99.00    1.250000          12    104166         3 sendfile`; errors
 /// that there were none of are left blank.
-fn call(line: &str) -> Option<Call> {
+fn call(line: &str) -> Option<NamedCall> {
     let words: Vec<_> = line.split_whitespace().collect();
     let (calls, errors, name) = match words[..] {
         [_, _, _, calls, name] => (calls, "0", name),
         [_, _, _, calls, errors, name] => (calls, errors, name),
         _ => return None,
     };
-    Some(Call {
+    Some(NamedCall {
         name: name.to_owned(),
         calls: calls.parse().ok()?,
         errors: errors.parse().ok()?,
@@ -220,7 +224,7 @@ mod tests {
     fn the_program_is_started_as_it_would_have_been() {
         let mut command = Command::new("nc");
         command.args(["-N", "host"]).env("NAME", "value").current_dir("/");
-        let tracer = Tracer { strace: "strace".into(), folder: "/".into() };
+        let tracer = CallTracer { strace: "strace".into(), folder: "/".into() };
         let watched = tracer.watch(&command, Role::Sender);
         let words: Vec<_> = watched.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words[words.len() - 4..], ["--", "nc", "-N", "host"]);

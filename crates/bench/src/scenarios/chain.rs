@@ -25,10 +25,11 @@ use crate::error::{BenchError, Result, WithPath};
 use crate::options::{Benchmark, RunArgs, bytes, number};
 use crate::record::{
     Arguments, CALLS, CPU, Cell, Contender, Cpu, Description, Environment, PEER_CPU, Record, Role,
-    SWITCHES, Side, SinkKind, Step, TIME, Thread, USER_SPACE, Variant, short_size,
+    SWITCHES, Side, SinkKind, Step, TIME, ThreadCost, USER_SPACE, Variant, short_size,
 };
 use crate::run::{
-    Context, Ends, Measured, Plan, Scenario, Verdict, choose_congestion, hex, stay_on, survey,
+    Context, Measured, RunPlan, SampleEnds, Scenario, Verification, choose_congestion, hex,
+    stay_on, survey,
 };
 
 /// What can be typed after `bench chain`.
@@ -57,7 +58,7 @@ impl Benchmark for ChainArgs {
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        let (ends, _) = Ends::open(context, &self.run.dir, None, &self.sizes, false, true)?;
+        let (ends, _) = SampleEnds::open(context, &self.run.dir, None, &self.sizes, false, true)?;
         let arguments = Arguments {
             mechanisms: vec![SENDFILE],
             steps: vec![Step::Default],
@@ -66,7 +67,7 @@ impl Benchmark for ChainArgs {
             ..self.run.arguments(&self.sizes)
         };
         let environment = survey(ends.cores, ends.source.path(), None);
-        let mut plan = Plan { arguments, environment, ..Plan::default() };
+        let mut plan = RunPlan { arguments, environment, ..RunPlan::default() };
         let baseline = Variant::plain(Contender::OneBuffer);
         plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
         let (responses, congestion) = (self.responses, self.congestion.clone());
@@ -78,7 +79,7 @@ impl Benchmark for ChainArgs {
 /// A header and a small file, many times.
 #[derive(Debug)]
 struct SmallFiles<'a> {
-    ends: Ends<'a>,
+    ends: SampleEnds<'a>,
     responses: u32,
     /// The requested congestion control.
     congestion: String,
@@ -87,7 +88,7 @@ struct SmallFiles<'a> {
 }
 
 /// What the two threads found.
-struct Exchange {
+struct ChainResult {
     wall: Duration,
     report: Report,
     server: Usage,
@@ -101,16 +102,16 @@ impl Scenario for SmallFiles<'_> {
         self.ends.create_source(cell.size)
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let exchange = self.exchange(cell.size, cell.variant, 1)?;
-        Verdict::compare(exchange.sha256, &self.ends.sha256, cell.variant)
+        Verification::compare(exchange.sha256, &self.ends.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         let exchange = self.exchange(cell.size, cell.variant, self.responses)?;
         let elapsed_s = exchange.wall.as_secs_f64();
         let side = |role, report: &Report, usage| Side {
-            thread: Some(Thread::of(report, usage)),
+            thread: Some(ThreadCost::of(report, usage)),
             ..Side::new(role, elapsed_s)
         };
         let server = side(Role::Sender, &exchange.report, exchange.server);
@@ -125,7 +126,7 @@ impl Scenario for SmallFiles<'_> {
 
 impl SmallFiles<'_> {
     /// Exchanges requests and responses over a new connection.
-    fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<Exchange> {
+    fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<ChainResult> {
         let path = self.ends.from();
         let file = File::open(&path).with_path("opening", &path)?;
         let network = |source| BenchError::Network {
@@ -155,12 +156,12 @@ impl SmallFiles<'_> {
         let failed = |said: String| BenchError::measuring(variant, said);
         let (report, server) = served.map_err(|error| failed(error.to_string()))?;
         let (wall, client, sha256) = requests.map_err(|error| failed(error.to_string()))?;
-        let exchange = Exchange { wall, report, server, client, sha256 };
+        let exchange = ChainResult { wall, report, server, client, sha256 };
         exchange.require(variant.contender, size * u64::from(responses))
     }
 }
 
-impl Exchange {
+impl ChainResult {
     /// Returns itself if the required mechanism moved the files.
     fn require(self, contender: Contender, bytes: u64) -> Result<Self> {
         let mechanism = match contender {

@@ -13,11 +13,12 @@ use crate::options::{Benchmark, RunArgs, StepArgs, TargetArgs, bytes, mechanisms
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
     Arguments, CALLS, CPU, Cell, Choice, Contender, Counted, Cpu, Description, Environment, FAULTS,
-    Missing, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Thread, USER_SPACE, Variant,
-    at_steps, chosen, once,
+    MissingContender, Record, Role, SPEED, SWITCHES, Side, Step, TIME, ThreadCost, USER_SPACE,
+    Variant, at_steps, chosen, once,
 };
 use crate::run::{
-    Context, Ends, Finished, Measured, Plan, Scenario, Tracer, Verdict, find, survey, version,
+    CallTracer, Context, Finished, Measured, RunPlan, SampleEnds, Scenario, Verification, find,
+    survey, version,
 };
 
 /// What can be typed after `bench copy`.
@@ -75,7 +76,7 @@ impl Benchmark for CopyArgs {
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
         let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
-        let ends = Ends::open(context, &self.run.dir, to, &self.sizes, cold, self.no_count)?;
+        let ends = SampleEnds::open(context, &self.run.dir, to, &self.sizes, cold, self.no_count)?;
         let arguments = Arguments {
             mechanisms: contenders,
             steps: self.steps.step.clone(),
@@ -97,7 +98,8 @@ impl Benchmark for SmallCopyArgs {
         let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
         let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
         let TargetArgs { to, no_count, run } = &self.target;
-        let ends = Ends::open(context, &run.dir, to.as_deref(), &self.sizes, self.cold, *no_count)?;
+        let ends =
+            SampleEnds::open(context, &run.dir, to.as_deref(), &self.sizes, self.cold, *no_count)?;
         let arguments =
             Arguments { steps: self.step.clone(), cold: self.cold, ..run.arguments(&self.sizes) };
         measure(&ARTICLE_COPY, ends, arguments, variants)
@@ -107,7 +109,7 @@ impl Benchmark for SmallCopyArgs {
 /// Measures those variants that can be, the first of which is the baseline.
 fn measure(
     about: &'static Description,
-    (ends, mut missing): (Ends<'_>, Vec<Missing>),
+    (ends, mut missing): (SampleEnds<'_>, Vec<MissingContender>),
     mut arguments: Arguments,
     mut variants: Vec<Variant>,
 ) -> Result<Record> {
@@ -115,7 +117,7 @@ fn measure(
     let programs = PeerPrograms::open(&ends.source, contenders)?;
     let cp = find("cp").and_then(|cp| version(&cp));
     if cp.is_none() && about.expected.is_empty() {
-        missing.push(Missing { name: "cp".to_owned(), why: "not installed".to_owned() });
+        missing.push(MissingContender { name: "cp".to_owned(), why: "not installed".to_owned() });
     }
     missing.extend(programs.missing.iter().cloned());
     variants.retain(|Variant { contender, .. }| {
@@ -131,7 +133,7 @@ fn measure(
         programs: programs.versions.clone(),
         ..survey(ends.cores, ends.source.path(), Some(ends.target.path()))
     };
-    let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
+    let mut plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
     plan.for_sizes(&variants);
     let context = ends.context;
     plan.measure(about, &mut Copy { ends, programs }, baseline, context)
@@ -140,7 +142,7 @@ fn measure(
 /// A file to another file.
 #[derive(Debug)]
 struct Copy<'a> {
-    ends: Ends<'a>,
+    ends: SampleEnds<'a>,
     /// The programs of the articles, if any take part.
     programs: PeerPrograms,
 }
@@ -150,10 +152,10 @@ impl Scenario for Copy<'_> {
         self.ends.create_source(cell.size)
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let finished = self.copy(cell, None)?;
         match declined(&finished, cell.variant.contender) {
-            Some(errno) => return Ok(Verdict::Declined(errno)),
+            Some(errno) => return Ok(Verification::Declined(errno)),
             None => finished.succeeded(cell.variant)?,
         };
         self.ends.verify(cell.variant)
@@ -169,7 +171,7 @@ impl Scenario for Copy<'_> {
             }
             ours => {
                 let receipt = checked_receipt(&finished, cell.size, Some(ours))?;
-                (receipt.elapsed_s, Some(Thread::from(&receipt)))
+                (receipt.elapsed_s, Some(ThreadCost::from(&receipt)))
             }
         };
         let side = Side { thread, ..Side::process(Role::Copier, elapsed_s, finished.cost) };
@@ -185,7 +187,7 @@ impl Scenario for Copy<'_> {
 
 impl Copy<'_> {
     /// Copies the source to a new target.
-    fn copy(&self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Finished> {
+    fn copy(&self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<Finished> {
         let (source, target) = (self.ends.from(), self.ends.to());
         self.ends.reset()?;
         let contender = cell.variant.contender;

@@ -22,7 +22,7 @@ use crate::record::{
     CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
     Served, Setting, metric, short_size,
 };
-use crate::run::{Context, Measured, Noise, Scenario, Verdict, drop_cached};
+use crate::run::{Context, Measured, Noise, Scenario, Verification, drop_cached};
 
 /// What can be typed after `bench serve fairness`.
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ struct Fairness<'a> {
 }
 
 /// What a sample found.
-struct Found {
+struct FairnessResult {
     alone: (ResourceUse, Load),
     beside: (ResourceUse, Load),
     streamed_bytes: u64,
@@ -105,7 +105,7 @@ impl Scenario for Fairness<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.fixture.verify(cell.variant.contender, HOT, cell.size)
     }
 
@@ -171,13 +171,13 @@ impl Fairness<'_> {
         Ok(())
     }
 
-    fn windows(&self, size: u64, server: &Server, host: &Host) -> io::Result<Found> {
+    fn windows(&self, size: u64, server: &Server, host: &Host) -> io::Result<FairnessResult> {
         let mut generator = self.hot(size, host)?;
         let alone = self.window(&mut generator, server)?;
         self.join_streams(&mut generator, host)?;
         let beside = self.window(&mut generator, server)?;
         let streamed_bytes = generator.load(Class::Stream, beside.0.elapsed_s()).bytes;
-        Ok(Found { alone, beside, streamed_bytes })
+        Ok(FairnessResult { alone, beside, streamed_bytes })
     }
 
     /// Warms up and measures the hot file.

@@ -14,14 +14,15 @@ use clap::Args;
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
 use crate::load::{
-    Client, Counting, Host, Latencies, ResourceUse, ResponseFault, Server, ServerFixture, Window,
+    Counting, Host, Latencies, LoadClient, LoadWindow, ResourceUse, ResponseFault, Server,
+    ServerFixture,
 };
 use crate::options::{Benchmark, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, Latency, Memory, Record, Role, Sample, SampleSide, Served,
-    Setting, metric,
+    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, SampleSide, Served,
+    ServerMemory, Setting, metric,
 };
-use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files};
+use crate::run::{Context, Measured, Scenario, Verification, allow_open_files};
 
 /// What can be typed after `bench serve idle`.
 #[derive(Debug, Args)]
@@ -67,9 +68,9 @@ impl Benchmark for IdleArgs {
 struct Idle<'a>(ServerFixture<'a>);
 
 /// What a sample found.
-struct Found {
+struct IdleResult {
     spent: ResourceUse,
-    memory: [Memory; 3],
+    memory: [ServerMemory; 3],
     answers: Latency,
 }
 
@@ -80,7 +81,7 @@ impl Scenario for Idle<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.0.verify(cell.variant.contender, LARGE, cell.size)
     }
 
@@ -102,18 +103,18 @@ impl Scenario for Idle<'_> {
 }
 
 impl Idle<'_> {
-    fn connections(&self, server: &Server, host: &Host) -> io::Result<Found> {
+    fn connections(&self, server: &Server, host: &Host) -> io::Result<IdleResult> {
         let setting = self.0.setting;
         let small = host.request(&format!("/{SMALL}"));
         let mut sources = Sources::new();
-        Client::connect(host, Ipv4Addr::LOCALHOST)?.ask(&small, SMALL_BYTES, |_| {})?;
-        let window = Window::open(server);
+        LoadClient::connect(host, Ipv4Addr::LOCALHOST)?.ask(&small, SMALL_BYTES, |_| {})?;
+        let window = LoadWindow::open(server);
         let start = server.memory();
 
         let mut idle = Vec::new();
         for _ in 0..setting.idle.unwrap_or(0) {
             self.interrupted()?;
-            let mut client = Client::connect(host, sources.next())?;
+            let mut client = LoadClient::connect(host, sources.next())?;
             client.ask(&small, SMALL_BYTES, |_| {})?;
             idle.push(client);
         }
@@ -135,7 +136,7 @@ impl Idle<'_> {
         }
         let spent = window.close(server);
         drop((idle, slow));
-        Ok(Found { spent, memory: [start, with_idle, with_slow], answers })
+        Ok(IdleResult { spent, memory: [start, with_idle, with_slow], answers })
     }
 
     fn interrupted(&self) -> io::Result<()> {
@@ -166,7 +167,7 @@ fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
     let mut latencies = Latencies::new();
     for _ in 0..ANSWERS {
         let started = Instant::now();
-        Client::connect(host, Ipv4Addr::LOCALHOST)?.ask(request, SMALL_BYTES, |_| {})?;
+        LoadClient::connect(host, Ipv4Addr::LOCALHOST)?.ask(request, SMALL_BYTES, |_| {})?;
         latencies.add(started.elapsed());
     }
     latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -225,7 +226,7 @@ const SPARE_CONNECTIONS: u32 = 64;
 const SPARE_FILES: u64 = 128;
 
 /// Returns the memory at each stage of a sample, and the latency of the server then.
-fn found(sample: &Sample) -> Option<([Memory; 3], Latency)> {
+fn found(sample: &Sample) -> Option<([ServerMemory; 3], Latency)> {
     match sample.served? {
         Served::Idle { start, idle, slow, answers } => Some(([start, idle, slow], answers)),
         _ => None,

@@ -15,7 +15,7 @@ use crate::record::{
     CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE,
     Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verdict, largest};
+use crate::run::{Context, Measured, Scenario, Verification, largest};
 
 /// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ impl Scenario for Requests<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.fixture.verify(cell.variant.contender, FILE, cell.size)
     }
 

@@ -15,7 +15,7 @@ use crate::record::{
     CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
     SampleSide, Served, THROUGHPUT, metric, once, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, digest, sparse};
+use crate::run::{Context, Measured, Scenario, Verification, allow_open_files, digest, sparse};
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ impl Scenario for Scale<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.0.verify(cell.variant.contender, &name(cell.size), cell.size)
     }
 

@@ -13,14 +13,14 @@ use super::idle::IdleArgs;
 use super::installed;
 use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::{BenchError, Result, plain};
-use crate::load::{ServerFixture, Site, accept_any_certificate};
+use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
-    Arguments, Description, Environment, Missing, Record, Role, Setting, Step, Variant,
+    Arguments, Description, Environment, MissingContender, Record, Role, Setting, Step, Variant,
 };
 use crate::run::{
-    Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
-    version,
+    CallTracer, Context, Cores, Noise, RunPlan, SystemCongestion, find, largest, nginx_version,
+    survey, version,
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
@@ -97,14 +97,14 @@ impl ServerArgs {
         sizes: &[u64],
         setting: Setting,
         context: &'a Context<'a>,
-    ) -> Result<(Plan, ServerFixture<'a>, Vec<Variant>)> {
+    ) -> Result<(RunPlan, ServerFixture<'a>, Vec<Variant>)> {
         let nginx = nginx_version();
         let (servers, missing) = installed(&self.server, |name| find(name).is_some())?;
         let programs = servers.iter().filter(|server| !server.programs().contains(&"nginx"));
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
         let cores = Cores::of_server();
         let run = &self.system.run;
-        let mut site = Site::create(context, &run.dir, self.log, Some(cores.first))?;
+        let mut site = ServedSite::create(context, &run.dir, self.log, Some(cores.first))?;
         // Before anything of the system is set.
         let found = survey(cores, site.folder.path(), None);
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
@@ -121,12 +121,12 @@ impl ServerArgs {
             serve: Some(setting),
             ..run.arguments(sizes)
         };
-        let (tracer, mut uncounted) = Tracer::unless(self.system.no_count, &site.folder);
+        let (tracer, mut uncounted) = CallTracer::unless(self.system.no_count, &site.folder);
         // Where nginx is expected, a version that is absent says it.
         let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
         let missing = missing.map(|name| (name.to_owned(), "not installed".to_owned()));
-        uncounted.extend(missing.map(|(name, why)| Missing { name, why }));
-        let plan = Plan { arguments, environment, missing: uncounted, ..Plan::default() };
+        uncounted.extend(missing.map(|(name, why)| MissingContender { name, why }));
+        let plan = RunPlan { arguments, environment, missing: uncounted, ..RunPlan::default() };
         if setting.tls {
             site.encrypt()?;
         }

@@ -11,12 +11,12 @@ use super::records::{
     tree_record,
 };
 use crate::error::Result;
-use crate::record::{Call, Counted, Missing, NetworkKind, Receivers, Record, Served};
-use crate::run::Folder;
+use crate::record::{Counted, MissingContender, NamedCall, NetworkKind, Receivers, Record, Served};
+use crate::run::RunFolder;
 use crate::views::figures;
 
 fn load(text: &str) -> Result<Record> {
-    let folder = Folder::create(&std::env::temp_dir())?;
+    let folder = RunFolder::create(&std::env::temp_dir())?;
     fs::write(folder.file("record"), text).unwrap();
     Record::load(&folder.file("record"))
 }
@@ -69,9 +69,9 @@ fn every_form() -> Vec<Record> {
         // What is left out where it is empty or what it mostly is.
         record.arguments.over = NetworkKind::Veth;
         record.arguments.receivers = Receivers::Own;
-        let calls = vec![Call { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
+        let calls = vec![NamedCall { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
         record.counted = vec![Counted::while_serving(calls, 1).of(0)];
-        record.missing = vec![Missing { name: String::new(), why: String::new() }];
+        record.missing = vec![MissingContender { name: String::new(), why: String::new() }];
         record.cells[0].connections = Some(1);
         if let Some(copies) = &mut record.copies {
             copies.missing = vec![String::new()];

@@ -4,8 +4,8 @@ use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
 use crate::record::{
     Arguments, Cell, CommandLine, Contender, Copies, EarlierCopies, Environment, Latency, Load,
-    Memory, MemoryState, OriginalKind, Pin, Process, Record, Role, SCHEMA, Sample, Served, Setting,
-    Side, SinkKind, Step, Thread, Transfers, Variant,
+    MemoryState, OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served,
+    ServerMemory, Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant,
 };
 use crate::scenarios;
 
@@ -93,16 +93,16 @@ pub(super) fn cell(size: u64, variant: Variant) -> Cell {
 
 /// Returns a sample of an idle machine.
 pub(super) fn sample(cell: usize, round: u32, wall_s: f64, cpu_s: f64) -> Sample {
-    let thread = Thread {
+    let thread = ThreadCost {
         system_s: cpu_s,
         calls: 16,
         voluntary_switches: 5,
         involuntary_switches: 1,
         minor_faults: 2,
         user_space_bytes: 2 << 20,
-        ..Thread::default()
+        ..ThreadCost::default()
     };
-    let process = Process { wall_s, cpu_s, ..Process::default() };
+    let process = ProcessCost { wall_s, cpu_s, ..ProcessCost::default() };
     let side = |role| Side {
         role,
         elapsed_s: wall_s,
@@ -142,7 +142,7 @@ pub(super) fn fairness_record() -> Record {
     });
     record.arguments.cold = true;
     for sample in &mut record.samples {
-        let process = Process { storage_read_bytes: 3 << 30, ..process(sample) };
+        let process = ProcessCost { storage_read_bytes: 3 << 30, ..process(sample) };
         sample.measured.process = Some(process);
     }
     record
@@ -153,7 +153,7 @@ pub(super) fn idle_record() -> Record {
     servers("serve_idle", &[128 << 20], |_, _, factor| {
         let memory = |mib: f64| {
             let bytes = (mib * factor) as u64 * (1 << 20);
-            Memory { resident_bytes: bytes, proportional_bytes: bytes / 2 }
+            ServerMemory { resident_bytes: bytes, proportional_bytes: bytes / 2 }
         };
         let answers = Latency { p50_s: 1e-4, p99_s: 2e-3, max_s: 2e-3 };
         Served::Idle { start: memory(20.0), idle: memory(24.0), slow: memory(44.0), answers }
@@ -183,13 +183,13 @@ fn servers(scenario: &str, sizes: &[u64], served: impl Fn(u64, f64, f64) -> Serv
 /// Returns a sample of 2 s, of which the server works half and the load a quarter.
 fn served_sample(cell: usize, round: u32, served: Served) -> Sample {
     let mut sample = Sample { served: Some(served), ..sample(cell, round, 2.0, 0.5) };
-    let process = Process { cpu_s: 1.0, ..process(&sample) };
+    let process = ProcessCost { cpu_s: 1.0, ..process(&sample) };
     sample.measured =
         Side { role: Role::Server, process: Some(process), thread: None, ..sample.measured };
     sample
 }
 
-fn process(sample: &Sample) -> Process {
+fn process(sample: &Sample) -> ProcessCost {
     sample.measured.process.unwrap_or_default()
 }
 
@@ -220,7 +220,7 @@ pub(super) fn get_record() -> Record {
     let mut record = clients("get", &ways);
     let transfers = record.arguments.transfers.as_mut();
     if let Some(transfers) = transfers {
-        (transfers.server, transfers.pinned) = (Some(Contender::Nginx), Pin::Server);
+        (transfers.server, transfers.pinned) = (Some(Contender::Nginx), PinnedSides::Server);
         transfers.memory = MemoryState::Found;
     }
     record.environment.nginx = Some("nginx/1.2.3".to_owned());
@@ -282,7 +282,7 @@ fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
 fn transferred(cell: usize, round: u32, wall_s: f64) -> Sample {
     let sample = sample(cell, round, wall_s, 0.0);
     let side = |role, cpu_s| {
-        let process = Some(Process { wall_s, cpu_s, ..Process::default() });
+        let process = Some(ProcessCost { wall_s, cpu_s, ..ProcessCost::default() });
         Side { role, elapsed_s: wall_s, thread: None, process }
     };
     Sample {
@@ -305,7 +305,8 @@ pub(super) fn cp_record() -> Record {
         record.cells.push(cell(1 << 20, Variant::new(way, Step::Default)));
         record.samples.extend((1..=2).map(|round| {
             let wall_s = seconds * f64::from(round);
-            let process = Some(Process { wall_s, cpu_s: wall_s / 2.0, ..Process::default() });
+            let process =
+                Some(ProcessCost { wall_s, cpu_s: wall_s / 2.0, ..ProcessCost::default() });
             let side = Side { role: Role::Copier, elapsed_s: wall_s, thread: None, process };
             let sample = sample(index, round, wall_s, 0.0);
             Sample { measured: side, peer: None, ..sample }

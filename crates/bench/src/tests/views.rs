@@ -6,8 +6,10 @@ use super::records::{
     chain_record, cp_record, fairness_record, get_record, idle_record, net_record, put_record,
     requests_record, tree_record,
 };
-use crate::record::{Call, Contender, Counted, MechanismReceipt, Rank, Role, Variant};
-use crate::views::{Flow, Path, Screen, Table, calls, charts, draw, figures, markdown, path, text};
+use crate::record::{Contender, Counted, MechanismReceipt, NamedCall, Rank, Role, Variant};
+use crate::views::{
+    Path, PathFlow, Screen, Table, calls, charts, draw, figures, markdown, path, text,
+};
 
 const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
 
@@ -106,7 +108,7 @@ fn those_that_took_longest_at_the_largest_size_are_told() {
     record.cells[0].size = 1 << 10;
     assert!(calls(&record).is_none());
     let call =
-        |name: &str, calls, seconds| Call { name: name.to_owned(), calls, errors: 1, seconds };
+        |name: &str, calls, seconds| NamedCall { name: name.to_owned(), calls, errors: 1, seconds };
     let of = |cell, role, calls| Counted::new(role, calls).of(cell);
     let sizes: Vec<_> = record.cells.iter().map(|cell| cell.size).collect();
     let largest = (0..sizes.len()).max_by_key(|cell| sizes[*cell]).unwrap_or(0);
@@ -141,7 +143,7 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     let mut record = requests_record();
     let largest = (0..record.cells.len()).max_by_key(|cell| record.cells[*cell].size);
     let cell = largest.unwrap_or(0);
-    let sendfile = Call { name: "sendfile".to_owned(), calls: 10, errors: 0, seconds: 0.01 };
+    let sendfile = NamedCall { name: "sendfile".to_owned(), calls: 10, errors: 0, seconds: 0.01 };
     let bytes = record.cells[cell].size * 4;
     record.counted = vec![Counted::while_serving(vec![sendfile], bytes).of(cell)];
     let table = calls(&record).unwrap_or_default();
@@ -172,7 +174,7 @@ fn called(peer: Contender, calls: &[(&str, u64)]) -> Option<Path> {
     let mut record = net_record();
     record.cells[0].variant = Variant::plain(peer);
     record.samples.iter_mut().for_each(|sample| sample.measured.thread = None);
-    let call = |(name, calls): &(&str, u64)| Call {
+    let call = |(name, calls): &(&str, u64)| NamedCall {
         name: (*name).to_owned(),
         calls: *calls,
         errors: 0,
@@ -185,7 +187,7 @@ fn called(peer: Contender, calls: &[(&str, u64)]) -> Option<Path> {
 
 #[test]
 fn bytes_surface_only_by_mechanisms_that_copy_them() {
-    let bytes = |flow: &Option<Flow>| flow.as_ref().and_then(|flow| flow.bytes);
+    let bytes = |flow: &Option<PathFlow>| flow.as_ref().and_then(|flow| flow.bytes);
     let whole = Some(1 << 20);
     for (mechanism, up, down, inside) in [
         (Mechanism::ReadWrite, whole, whole, None),

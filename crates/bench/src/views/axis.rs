@@ -2,7 +2,7 @@
 
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Scale {
+pub(crate) enum AxisScale {
     /// From 0 on, each unit as long as the next.
     Linear {
         /// The value at the end.
@@ -30,7 +30,7 @@ pub(crate) enum Base {
     Two,
 }
 
-impl Scale {
+impl AxisScale {
     /// Creates a scale that begins at 0.
     pub(crate) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let max = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn a_scale_is_logarithmic_only_if_values_differ_much() {
-        assert_eq!(Scale::fit(&[1.0, 3.0], 10.0, Base::Ten), Scale::Linear { high: 3.0 });
-        let log = Scale::fit(&[0.003, 0.9], 10.0, Base::Ten);
-        assert_eq!(log, Scale::Log { low: 0.002, high: 1.0, zero: false, base: Base::Ten });
+        assert_eq!(AxisScale::fit(&[1.0, 3.0], 10.0, Base::Ten), AxisScale::Linear { high: 3.0 });
+        let log = AxisScale::fit(&[0.003, 0.9], 10.0, Base::Ten);
+        assert_eq!(log, AxisScale::Log { low: 0.002, high: 1.0, zero: false, base: Base::Ten });
         assert_eq!((log.place(0.002), log.place(1.0)), (0.0, 1.0));
-        assert!(Scale::fit(&[], 10.0, Base::Two) == Scale::Linear { high: 1.0 });
+        assert!(AxisScale::fit(&[], 10.0, Base::Two) == AxisScale::Linear { high: 1.0 });
     }
 
     #[test]
     fn nothing_has_a_place_of_its_own_on_a_logarithmic_scale() {
-        let log = Scale::fit(&[0.0, 1.0, 1000.0], 10.0, Base::Ten);
+        let log = AxisScale::fit(&[0.0, 1.0, 1000.0], 10.0, Base::Ten);
         assert_eq!(log.place(0.0), 0.0);
         assert!(log.place(1.0) > 0.1);
         assert_eq!(log.ticks()[0], 0.0);
@@ -172,26 +172,26 @@ mod tests {
 
     #[test]
     fn ticks_are_few_round_and_within() {
-        assert_eq!(Scale::linear([0.93].into_iter()).ticks().len(), 6);
+        assert_eq!(AxisScale::linear([0.93].into_iter()).ticks().len(), 6);
         assert_eq!(
-            Scale::Log { low: 0.002, high: 0.05, zero: false, base: Base::Ten }.ticks().len(),
+            AxisScale::Log { low: 0.002, high: 0.05, zero: false, base: Base::Ten }.ticks().len(),
             5
         );
-        let wide = Scale::Log { low: 1e-9, high: 1e9, zero: true, base: Base::Ten }.ticks();
+        let wide = AxisScale::Log { low: 1e-9, high: 1e9, zero: true, base: Base::Ten }.ticks();
         assert!((5..=9).contains(&wide.len()), "{wide:?}");
     }
 
     #[test]
     fn bytes_have_round_numbers_of_their_own() {
-        let scale = Scale::fit(&[3.0, 300.0], 10.0, Base::Two);
+        let scale = AxisScale::fit(&[3.0, 300.0], 10.0, Base::Two);
         assert_eq!(scale.ticks(), [2.0, 8.0, 32.0, 128.0, 512.0]);
     }
 
     #[test]
     fn values_that_cannot_be_drawn_lie_at_an_end() {
         for scale in [
-            Scale::Linear { high: 1.0 },
-            Scale::Log { low: 1.0, high: 10.0, zero: false, base: Base::Ten },
+            AxisScale::Linear { high: 1.0 },
+            AxisScale::Log { low: 1.0, high: 10.0, zero: false, base: Base::Ten },
         ] {
             for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
                 assert!((0.0..=1.0).contains(&scale.place(value)), "{value}");

@@ -1,6 +1,6 @@
 //! Charts as values, made from a record alone, before they are drawn.
 
-use super::axis::{Base, Scale};
+use super::axis::{AxisScale, Base};
 use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size};
 
 /// One metric of a record.
@@ -19,7 +19,7 @@ pub(crate) struct Chart {
     /// What its rows are by.
     pub(crate) by: XAxis,
     /// What it shows, in the order of the record.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ChartRow>,
 }
 
 /// How a chart is drawn.
@@ -55,7 +55,7 @@ impl XAxis {
 
 /// One value of a chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct ChartRow {
     /// The size of the file, or the number of connections.
     pub(crate) at: u64,
     /// Whose value it is.
@@ -73,7 +73,7 @@ pub(crate) struct Row {
 /// An axis with its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
-    scale: Scale,
+    scale: AxisScale,
     /// What 1 of the scale is: bytes are counted by powers of 1024.
     one: f64,
     unit: Unit,
@@ -142,7 +142,7 @@ fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
     let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
     let rows = cells.map(|(cell, point)| {
         let at = if by == XAxis::Size { point.0 } else { point.1 };
-        Row { at, ..row(record, metric, cell, "") }
+        ChartRow { at, ..row(record, metric, cell, "") }
     });
     let (suffix, note) = match by {
         XAxis::Connections => {
@@ -186,7 +186,7 @@ pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart
     }
 }
 
-fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> Row {
+fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
     let cell = &record.cells[index];
     let value = |sample: &Sample| metric.value(record, sample);
     let is_baseline = cell.variant == record.baseline;
@@ -194,7 +194,7 @@ fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> Row {
         "best" => cell.variant.contender.label().to_owned(),
         _ => label(record, index),
     };
-    Row {
+    ChartRow {
         at: cell.size,
         label,
         style: if is_baseline { 0 } else { style(record, cell.variant.contender) },
@@ -246,9 +246,9 @@ impl Chart {
         // Counts differ by thousands where times differ by tens.
         let base = if self.unit == Unit::Bytes { Base::Two } else { Base::Ten };
         let scale = match (self.form, self.unit) {
-            (_, Unit::Times) => Scale::linear(values.into_iter()),
-            (ChartKind::Bars, _) => Scale::fit(&values, BAR_FACTOR, base),
-            (ChartKind::Lines, _) => Scale::fit(&values, LINE_FACTOR, base),
+            (_, Unit::Times) => AxisScale::linear(values.into_iter()),
+            (ChartKind::Bars, _) => AxisScale::fit(&values, BAR_FACTOR, base),
+            (ChartKind::Lines, _) => AxisScale::fit(&values, LINE_FACTOR, base),
         };
         Axis { scale, one, unit: self.unit }
     }

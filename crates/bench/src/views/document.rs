@@ -2,8 +2,8 @@
 //! Markdown and the page show the same.
 
 use crate::record::{
-    CPU, Call, CommandLine, Contender, Counted, Metric, PEER_CPU, Rank, Record, Sample, Summary,
-    TIME, Unit, served_amount, served_in, short_size, three_digits,
+    CPU, CommandLine, Contender, Counted, Metric, NamedCall, PEER_CPU, Rank, Record, Sample,
+    Summary, TIME, Unit, served_amount, served_in, short_size, three_digits,
 };
 
 /// A table: headings, and lines of cells.
@@ -286,7 +286,7 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     for counted in shown {
         let calls = longest(counted);
         let whole: f64 = calls.iter().map(|call| call.seconds).sum();
-        let is_told = |call: &&Call| call.seconds >= whole * MIN_SHARE;
+        let is_told = |call: &&NamedCall| call.seconds >= whole * MIN_SHARE;
         for (index, call) in calls.into_iter().take(MAX_LINES).filter(is_told).enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
             let mut line = vec![first(record.label(counted.cell))];
@@ -306,19 +306,19 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
 
 /// Returns the calls of a process, those that took longest first, without those that wait for
 /// others.
-fn longest(counted: &Counted) -> Vec<&Call> {
-    let works = |call: &&Call| !WAITS.contains(&call.name.as_str());
+fn longest(counted: &Counted) -> Vec<&NamedCall> {
+    let works = |call: &&NamedCall| !WAITS.contains(&call.name.as_str());
     let mut calls: Vec<_> = counted.calls.iter().filter(works).collect();
     calls.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     calls
 }
 
 /// Returns how often a call was made for each response or GiB.
-fn each(call: &Call, amount: Option<f64>) -> String {
+fn each(call: &NamedCall, amount: Option<f64>) -> String {
     amount.map_or_else(dash, |amount| Unit::Count.show(call.calls as f64 / amount))
 }
 
-fn figures(call: &Call, whole: f64) -> [String; 4] {
+fn figures(call: &NamedCall, whole: f64) -> [String; 4] {
     let each = call.seconds * 1e6 / call.calls.max(1) as f64;
     let share = if whole > 0.0 { call.seconds / whole * 100.0 } else { 0.0 };
     [

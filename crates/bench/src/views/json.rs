@@ -28,11 +28,11 @@ impl Record {
     fn parse(text: &[u8]) -> std::result::Result<Self, String> {
         /// What every record of every schema has.
         #[derive(Deserialize)]
-        struct Head {
+        struct RecordHead {
             schema: u64,
         }
         let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
-        let Head { schema } = serde_json::from_slice(text).map_err(damaged)?;
+        let RecordHead { schema } = serde_json::from_slice(text).map_err(damaged)?;
         if schema != SCHEMA {
             let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
             return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));

@@ -20,7 +20,7 @@ pub(crate) use document::calls;
 pub use markdown::markdown;
 pub use page::page;
 #[cfg(test)]
-pub(crate) use path::{Flow, Path, path};
+pub(crate) use path::{Path, PathFlow, path};
 pub(crate) use terminal::draw;
 #[cfg(test)]
 pub(crate) use terminal::figures;

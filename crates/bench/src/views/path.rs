@@ -2,8 +2,8 @@
 //! counts there. They come from the receipts in a record; facts without a receipt are not drawn.
 
 use crate::record::{
-    Call, CallDirection, Contender, Counted, NetworkKind, Record, Role, Sample, SinkKind, Thread,
-    Unit, counted, served_amount, served_in, sum,
+    CallDirection, Contender, Counted, NamedCall, NetworkKind, Record, Role, Sample, SinkKind,
+    ThreadCost, Unit, counted, served_amount, served_in, sum,
 };
 
 /// The way of the bytes in one sample.
@@ -13,18 +13,18 @@ pub(crate) struct Path {
     pub(crate) name: String,
     /// Whose way it is, at which size.
     pub(crate) title: String,
-    pub(crate) source: End,
-    pub(crate) sink: End,
+    pub(crate) source: PathEnd,
+    pub(crate) sink: PathEnd,
     /// Copied from the kernel into a buffer of the program.
-    pub(crate) up: Option<Flow>,
+    pub(crate) up: Option<PathFlow>,
     /// Copied from the program's memory into the kernel.
-    pub(crate) down: Option<Flow>,
+    pub(crate) down: Option<PathFlow>,
     /// Mapped into the program's memory, without a copy.
     pub(crate) mapped: bool,
     /// Moved inside the kernel.
-    pub(crate) inside: Option<Flow>,
+    pub(crate) inside: Option<PathFlow>,
     /// Shared between two files, not moved at all.
-    pub(crate) shared: Option<Flow>,
+    pub(crate) shared: Option<PathFlow>,
     /// Bytes that the process had fetched from a disk.
     pub(crate) disk_read: Option<u64>,
     /// Bytes that it will have written to one.
@@ -38,7 +38,7 @@ pub(crate) struct Path {
 
 /// What is at an end of a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum PathEnd {
     /// A file: a page cache and a disk.
     File,
     /// /dev/null.
@@ -49,7 +49,7 @@ pub(crate) enum End {
 
 /// Bytes on their way from one place to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub(crate) struct PathFlow {
     /// The system calls that moved the bytes.
     pub(crate) names: Vec<String>,
     /// How many bytes; none if only calls were counted.
@@ -58,7 +58,7 @@ pub(crate) struct Flow {
     pub(crate) calls: Option<u64>,
 }
 
-impl Flow {
+impl PathFlow {
     /// Returns what was moved, as people read it.
     pub(crate) fn amount(&self) -> String {
         match (self.bytes, self.calls) {
@@ -150,19 +150,19 @@ impl Path {
         match mechanism {
             "read_write" => {
                 let (read, write) = match (self.source, self.sink) {
-                    (End::Socket, _) => ("recv", "write"),
-                    (_, End::Socket) => ("read", "send"),
+                    (PathEnd::Socket, _) => ("recv", "write"),
+                    (_, PathEnd::Socket) => ("read", "send"),
                     _ => ("read", "write"),
                 };
-                Flow::add(&mut self.up, read, Some(bytes), None);
-                Flow::add(&mut self.down, write, Some(bytes), None);
+                PathFlow::add(&mut self.up, read, Some(bytes), None);
+                PathFlow::add(&mut self.down, write, Some(bytes), None);
             }
             "mmap" => {
                 self.mapped = true;
-                Flow::add(&mut self.down, "write", Some(bytes), None);
+                PathFlow::add(&mut self.down, "write", Some(bytes), None);
             }
-            "reflink" => Flow::add(&mut self.shared, "reflink", Some(bytes), None),
-            inside => Flow::add(&mut self.inside, inside, Some(bytes), None),
+            "reflink" => PathFlow::add(&mut self.shared, "reflink", Some(bytes), None),
+            inside => PathFlow::add(&mut self.inside, inside, Some(bytes), None),
         }
     }
 
@@ -172,7 +172,7 @@ impl Path {
     fn count(&mut self, counted: &Counted, size: u64, contender: Contender) -> Option<()> {
         let ends = (self.source, self.sink);
         let moving = |motion| {
-            let is_so = move |call: &&Call| CallDirection::of(&call.name) == Some(motion);
+            let is_so = move |call: &&NamedCall| CallDirection::of(&call.name) == Some(motion);
             counted.calls.iter().filter(is_so).filter(move |call| is_of_file(call, motion, ends))
         };
         let has_inside = moving(CallDirection::Inside).any(|call| call.calls > call.errors);
@@ -180,20 +180,20 @@ impl Path {
         let surfacing = [(CallDirection::In, &mut self.up), (CallDirection::Out, &mut self.down)];
         for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
             let max = moving(motion).map(|call| call.calls).max().unwrap_or(0);
-            let is_few = |call: &&Call| call.calls <= max / FEW;
+            let is_few = |call: &&NamedCall| call.calls <= max / FEW;
             let is_read_of_mapper = motion == CallDirection::In && self.mapped;
             for call in moving(motion).filter(|call| !is_few(call) && !is_read_of_mapper) {
-                Flow::add(flow, &call.name, None, Some(call.calls));
+                PathFlow::add(flow, &call.name, None, Some(call.calls));
             }
         }
         for call in moving(CallDirection::Inside).filter(|call| call.calls > call.errors) {
-            Flow::add(&mut self.inside, &call.name, None, Some(call.calls));
+            PathFlow::add(&mut self.inside, &call.name, None, Some(call.calls));
         }
         if self.up.is_none() && self.down.is_none() && self.inside.is_none() {
             return None;
         }
         self.bytes = counted.served_bytes.unwrap_or(size);
-        let is_own = |call: &Call| {
+        let is_own = |call: &NamedCall| {
             matches!(CallDirection::of(&call.name), Some(CallDirection::In | CallDirection::Out))
         };
         let own = sum(counted, is_own);
@@ -231,10 +231,10 @@ impl Path {
 /// Returns whether a call may have moved bytes of the file on this way: what was received from a
 /// client is its request where the file is sent, and what was sent to a server is a request where
 /// it is received.
-fn is_of_file(call: &Call, motion: CallDirection, (source, sink): (End, End)) -> bool {
+fn is_of_file(call: &NamedCall, motion: CallDirection, (source, sink): (PathEnd, PathEnd)) -> bool {
     match motion {
-        CallDirection::In => source == End::Socket || !call.name.starts_with("recv"),
-        CallDirection::Out => sink == End::Socket || !call.name.starts_with("send"),
+        CallDirection::In => source == PathEnd::Socket || !call.name.starts_with("recv"),
+        CallDirection::Out => sink == PathEnd::Socket || !call.name.starts_with("send"),
         CallDirection::Inside => true,
     }
 }
@@ -260,14 +260,16 @@ fn middle(record: &Record, cell: usize) -> Option<&Sample> {
 }
 
 /// Returns the ends between which a role moves bytes.
-fn ends(record: &Record, role: Role) -> (End, End) {
+fn ends(record: &Record, role: Role) -> (PathEnd, PathEnd) {
     match role {
-        Role::Copier => (End::File, End::File),
-        Role::Sender | Role::Server => (End::File, End::Socket),
-        Role::Receiver if record.arguments.sink == Some(SinkKind::File) => (End::Socket, End::File),
-        Role::Receiver => (End::Socket, End::Nothing),
-        Role::Client if record.scenario == "put" => (End::File, End::Socket),
-        Role::Client => (End::Socket, End::File),
+        Role::Copier => (PathEnd::File, PathEnd::File),
+        Role::Sender | Role::Server => (PathEnd::File, PathEnd::Socket),
+        Role::Receiver if record.arguments.sink == Some(SinkKind::File) => {
+            (PathEnd::Socket, PathEnd::File)
+        }
+        Role::Receiver => (PathEnd::Socket, PathEnd::Nothing),
+        Role::Client if record.scenario == "put" => (PathEnd::File, PathEnd::Socket),
+        Role::Client => (PathEnd::Socket, PathEnd::File),
     }
 }
 
@@ -282,7 +284,7 @@ fn plural(count: u64, one: &str) -> String {
 }
 
 /// Returns what was counted besides.
-fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
+fn facts(record: &Record, sample: &Sample, thread: &ThreadCost) -> Vec<String> {
     let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
     let several = record.arguments.responses.unwrap_or(1);
     let responses = if several > 1 {

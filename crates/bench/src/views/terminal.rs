@@ -1,7 +1,7 @@
 //! A record on a terminal: its tables, and bars that show the charts of the page as far as
 //! characters can.
 
-use super::chart::{Chart, Row, at_sizes, by_points};
+use super::chart::{Chart, ChartRow, at_sizes, by_points};
 use super::document::{Table, commands, place, reading, subject, tables};
 use super::svg::{shape, shortened};
 use crate::record::{Rank, Record, Unit, warnings};
@@ -119,7 +119,7 @@ fn section(chart: &Chart, screen: Screen) -> String {
     text
 }
 
-fn line(row: &Row, chart: &Chart, max: f64, labels: usize, screen: Screen) -> String {
+fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) -> String {
     let label = shortened(&row.label, labels);
     let Some(summary) = row.summary else {
         let why = row.declined.as_deref().unwrap_or_default();

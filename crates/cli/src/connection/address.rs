@@ -112,14 +112,14 @@ impl Address {
     }
 
     /// Listens.
-    pub(crate) fn listen(&self) -> Result<Listener> {
+    pub(crate) fn listen(&self) -> Result<BoundListener> {
         let listener = match self {
             Self::Unix(path) => listen_unix(path),
             Self::Tcp { host, port } if host.is_empty() => TcpListener::bind(("::", *port))
                 .or_else(|_| TcpListener::bind(("0.0.0.0", *port)))
-                .map(Listener::Tcp),
+                .map(BoundListener::Tcp),
             Self::Tcp { host, port } => {
-                TcpListener::bind((host.as_str(), *port)).map(Listener::Tcp)
+                TcpListener::bind((host.as_str(), *port)).map(BoundListener::Tcp)
             }
         };
         listener.map_err(|source| self.failure("listening on", source))
@@ -192,14 +192,14 @@ impl AsFd for Stream {
 
 /// A place where a peer may connect.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) enum BoundListener {
     /// Over TCP.
     Tcp(TcpListener),
     /// Within this machine; the path goes when the listener does.
     Unix(UnixListener, PathBuf),
 }
 
-impl Listener {
+impl BoundListener {
     /// Returns the address to connect to.
     pub(crate) fn address(&self) -> String {
         match self {
@@ -234,7 +234,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for BoundListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(listener) => listener.as_fd(),
@@ -243,7 +243,7 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for BoundListener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
             // Another process may have removed it already; nothing else can be done about it
@@ -265,13 +265,13 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Binds the path; the socket of a killed program is replaced.
-fn listen_unix(path: &Path) -> io::Result<Listener> {
+fn listen_unix(path: &Path) -> io::Result<BoundListener> {
     let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
     if is_stale {
         fs::remove_file(path)?;
     }
-    Ok(Listener::Unix(UnixListener::bind(path)?, path.to_owned()))
+    Ok(BoundListener::Unix(UnixListener::bind(path)?, path.to_owned()))
 }
 
 /// Longer than three lost SYNs, shorter than patience.

@@ -5,4 +5,4 @@ pub(crate) mod printable;
 mod progress;
 
 pub(crate) use lines::*;
-pub(crate) use progress::{Meter, Position};
+pub(crate) use progress::{ProgressMeter, ProgressPosition};

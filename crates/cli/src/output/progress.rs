@@ -20,11 +20,11 @@ use super::printable::one_line;
 use crate::args::ShowArgs;
 
 /// Takes progress, and how many of its bytes were there before.
-pub(crate) type Observer = Box<dyn FnMut(&Progress, u64) + Send>;
+pub(crate) type ProgressObserver = Box<dyn FnMut(&Progress, u64) + Send>;
 
 /// How far something is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Position {
+pub(crate) struct ProgressPosition {
     /// Bytes that are there.
     pub(crate) bytes: u64,
     /// The bytes among them that were there before this run.
@@ -39,24 +39,24 @@ pub(crate) struct Position {
 
 /// A display of progress.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter(Option<Arc<Display>>);
+pub(crate) struct ProgressMeter(Option<Arc<Display>>);
 
 #[derive(Debug)]
 struct Display {
     is_terminal: bool,
-    state: Mutex<State>,
+    state: Mutex<ShownState>,
 }
 
 /// What is shown, and since when.
 #[derive(Debug)]
-struct State {
+struct ShownState {
     name: String,
     rate: Rate,
     /// When it was shown last, or begun.
     last: Instant,
 }
 
-impl Meter {
+impl ProgressMeter {
     /// Creates the display that these arguments and standard error allow, of something with this
     /// name.
     pub(crate) fn new(show: ShowArgs, name: &str) -> Self {
@@ -64,14 +64,14 @@ impl Meter {
         if show.quiet || !(is_terminal || show.progress) {
             return Self(None);
         }
-        let state = Mutex::new(State::new(name));
+        let state = Mutex::new(ShownState::new(name));
         Self(Some(Arc::new(Display { is_terminal, state })))
     }
 
     /// Begins with something else.
     pub(crate) fn begin(&self, name: &str) {
         if let Some(display) = &self.0 {
-            *display.lock() = State::new(name);
+            *display.lock() = ShownState::new(name);
         }
     }
 
@@ -85,16 +85,16 @@ impl Meter {
     }
 
     /// Returns an observer that shows progress.
-    pub(crate) fn observer(&self) -> Observer {
+    pub(crate) fn observer(&self) -> ProgressObserver {
         let meter = self.clone();
         Box::new(move |progress, before| {
             let (bytes, total) = (progress.bytes, progress.expected);
-            meter.show(|| Position { bytes, before, total, ..Position::default() });
+            meter.show(|| ProgressPosition { bytes, before, total, ..ProgressPosition::default() });
         })
     }
 
     /// Shows a position, unless the last one was shown just now.
-    pub(crate) fn show(&self, position: impl FnOnce() -> Position) {
+    pub(crate) fn show(&self, position: impl FnOnce() -> ProgressPosition) {
         if let Some(display) = &self.0 {
             display.show(&position(), Instant::now());
         }
@@ -103,7 +103,7 @@ impl Meter {
     /// Does the work, and shows the position meanwhile.
     pub(crate) fn during<T>(
         &self,
-        position: impl Fn() -> Position + Send + Sync,
+        position: impl Fn() -> ProgressPosition + Send + Sync,
         work: impl FnOnce() -> T,
     ) -> T {
         let Some(display) = &self.0 else { return work() };
@@ -133,11 +133,11 @@ impl Meter {
 }
 
 impl Display {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ShownState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, position: &Position, now: Instant) {
+    fn show(&self, position: &ProgressPosition, now: Instant) {
         let mut state = self.lock();
         state.rate.add(now, position);
         let interval = if self.is_terminal { DRAW_INTERVAL } else { LINE_INTERVAL };
@@ -155,7 +155,7 @@ impl Display {
     }
 }
 
-impl State {
+impl ShownState {
     fn new(name: &str) -> Self {
         let now = Instant::now();
         Self { name: name.to_owned(), rate: Rate::new(now), last: now }
@@ -163,7 +163,7 @@ impl State {
 }
 
 /// Formats progress: `disk.img: 120.00 MiB of 1.00 GiB at 80.00 MiB/s, 11 s left, 4 connections`.
-fn line(name: &str, position: &Position, rate: Option<f64>) -> String {
+fn line(name: &str, position: &ProgressPosition, rate: Option<f64>) -> String {
     let mut line = format!("{name}: ");
     if let Some(files) = position.files {
         line += &format!("{}, ", counted(files, "file", "files"));
@@ -229,7 +229,7 @@ impl Rate {
 
     /// Adds a sample. Bytes that were there before are not the work of this run, and neither are
     /// those of an attempt that is started over.
-    fn add(&mut self, now: Instant, position: &Position) {
+    fn add(&mut self, now: Instant, position: &ProgressPosition) {
         let (last, bytes) = self.samples.back().copied().unwrap_or((now, 0));
         if position.before != self.before || position.bytes < bytes {
             self.before = position.before;
@@ -269,8 +269,8 @@ const WIDTH: usize = 80;
 mod tests {
     use super::*;
 
-    fn at(bytes: u64, before: u64) -> Position {
-        Position { bytes, before, total: Some(1 << 30), ..Position::default() }
+    fn at(bytes: u64, before: u64) -> ProgressPosition {
+        ProgressPosition { bytes, before, total: Some(1 << 30), ..ProgressPosition::default() }
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(line("disk.img", &position, rate), text);
         position.note = Some("4 connections".to_owned());
         assert_eq!(line("disk.img", &position, rate), format!("{text}, 4 connections"));
-        position = Position { bytes: 1024, files: Some(1), ..Position::default() };
+        position = ProgressPosition { bytes: 1024, files: Some(1), ..ProgressPosition::default() };
         assert_eq!(line("d", &position, Some(10.0)), "d: 1 file, 1.00 KiB at 10 B/s");
         assert_eq!(line("d", &position, None), "d: 1 file, 1.00 KiB");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Mechanism;
 
-use super::path_diagram::{self, Alphabet, Flow, KernelPath, PathDiagram};
+use super::path_diagram::{self, Alphabet, DiagramFlow, KernelPath, PathDiagram};
 use underpass_receipt::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 
 /// Returns the receipt as people read it.
@@ -81,8 +81,10 @@ fn diagram(receipt: &Receipt) -> PathDiagram {
         if moved.mechanism == Some(Mechanism::ReadWrite) {
             // The calls that read are not counted separately.
             let label = format!("{label} for both");
-            diagram.ins.push(Flow { end: from, label: BinaryBytes(moved.bytes).to_string() });
-            diagram.outs.push(Flow { end: to, label });
+            diagram
+                .ins
+                .push(DiagramFlow { end: from, label: BinaryBytes(moved.bytes).to_string() });
+            diagram.outs.push(DiagramFlow { end: to, label });
         } else {
             diagram.unders.push(KernelPath { from, to, label: format!("{} {label}", moved.name) });
         }

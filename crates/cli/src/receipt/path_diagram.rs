@@ -14,9 +14,9 @@ use underpass_receipt::EndKind;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathDiagram {
     /// Into the program's memory.
-    pub(crate) ins: Vec<Flow>,
+    pub(crate) ins: Vec<DiagramFlow>,
     /// Out of it.
-    pub(crate) outs: Vec<Flow>,
+    pub(crate) outs: Vec<DiagramFlow>,
     /// Past it.
     pub(crate) unders: Vec<KernelPath>,
     /// Whether no socket leads out of this machine.
@@ -25,7 +25,7 @@ pub(crate) struct PathDiagram {
 
 /// What goes from an end into memory, or the other way round.
 #[derive(Clone, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct DiagramFlow {
     pub(crate) end: EndKind,
     /// What stands on the arrow.
     pub(crate) label: String,
@@ -100,7 +100,7 @@ impl PathDiagram {
         }
         for row in 0..rows {
             let mut line = match self.ins.get(row) {
-                Some(Flow { end, label }) => {
+                Some(DiagramFlow { end, label }) => {
                     let end = self.source(*end, length);
                     let room = columns.left - width(&end) - 2;
                     format!("{end} {}▶", along(label, room))
@@ -108,7 +108,7 @@ impl PathDiagram {
                 None => margin.clone(),
             };
             line.push_str(if row == 0 { "│buffer│" } else { "│      │" });
-            if let Some(Flow { end, label }) = self.outs.get(row) {
+            if let Some(DiagramFlow { end, label }) = self.outs.get(row) {
                 let end = self.sink(*end, length);
                 line.push_str(&format!("{}▶ {end}", along(label, columns.right - 1)));
             }
@@ -207,8 +207,8 @@ const MAX_COLUMNS: usize = 80;
 mod tests {
     use super::*;
 
-    fn flow(end: EndKind, bytes: u64, calls: u64) -> Flow {
-        Flow { end, label: label(bytes, calls) }
+    fn flow(end: EndKind, bytes: u64, calls: u64) -> DiagramFlow {
+        DiagramFlow { end, label: label(bytes, calls) }
     }
 
     fn mixed() -> PathDiagram {

@@ -18,11 +18,11 @@ use rustix::fs::sendfile;
 pub(crate) struct CountingOrigin {
     /// Where it listens.
     pub(crate) address: SocketAddrV4,
-    shared: Arc<Shared>,
+    shared: Arc<OriginState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct OriginState {
     files: PathBuf,
     /// Bytes in a second that all its connections send together.
     rate: AtomicU64,
@@ -38,7 +38,7 @@ impl CountingOrigin {
     pub(crate) fn start(files: &Path, rate: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(OriginState {
             files: files.to_owned(),
             rate: AtomicU64::new(rate),
             due: Mutex::new(Instant::now()),
@@ -84,7 +84,7 @@ impl Drop for CountingOrigin {
     }
 }
 
-impl Shared {
+impl OriginState {
     fn serve(&self, stream: &TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(stream);
         loop {
@@ -151,14 +151,14 @@ impl Shared {
 
 /// A request, as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct OriginRequest {
     path: String,
     is_head: bool,
     range: Option<(u64, Option<u64>)>,
 }
 
 /// Reads a head; `None` at the end of the connection.
-fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<OriginRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -174,7 +174,7 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
         }
         let line = line.trim_end().to_ascii_lowercase();
         if line.is_empty() {
-            return Ok(Some(Request { path, is_head, range }));
+            return Ok(Some(OriginRequest { path, is_head, range }));
         }
         if let Some((start, end)) =
             line.strip_prefix("range: bytes=").and_then(|text| text.split_once('-'))
@@ -201,10 +201,11 @@ mod tests {
     fn a_request_is_read_as_far_as_it_matters() {
         let read = |text: &str| read_request(&mut text.as_bytes()).ok().flatten();
         let text = "GET /a/b HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n";
-        let expected = Request { path: "/a/b".into(), is_head: false, range: Some((5, Some(9))) };
+        let expected =
+            OriginRequest { path: "/a/b".into(), is_head: false, range: Some((5, Some(9))) };
         assert_eq!(read(text), Some(expected));
         let text = "HEAD / HTTP/1.1\r\nrange: bytes=5-\r\n\r\n";
-        let expected = Request { path: "/".into(), is_head: true, range: Some((5, None)) };
+        let expected = OriginRequest { path: "/".into(), is_head: true, range: Some((5, None)) };
         assert_eq!(read(text), Some(expected));
         assert_eq!(read("GET / HTTP/1.1\r\n"), None);
     }

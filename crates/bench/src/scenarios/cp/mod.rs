@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use self::copiers::CopyCommand;
-use self::original::Original;
+use self::original::CopyOriginal;
 use super::installed;
 use crate::error::{BenchError, Result, WithPath};
 use crate::options::{Benchmark, Named, TargetArgs, among, bytes, number};
 use crate::record::{
     Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description,
-    Dropped, EarlierCopies, Environment, Metric, OriginalKind, Process, Record, Role, SPEED,
+    Dropped, EarlierCopies, Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED,
     SWITCHES, Side, Step, TIME, Unit, Variant, metric,
 };
 use crate::run::{
-    Content, Context, Cores, Folder, Measured, Noise, Plan, Running, Scenario, Tracer, Verdict,
-    find, survey, traced, version,
+    CallTracer, Content, Context, Cores, Measured, Noise, RunFolder, RunPlan, Running, Scenario,
+    Verification, find, survey, traced, version,
 };
 
 /// What can be typed after `bench cp`.
@@ -76,12 +76,12 @@ const COPIERS: &[Named] = &[
 ];
 
 impl CpArgs {
-    fn original(&self) -> Original {
+    fn original(&self) -> CopyOriginal {
         match (self.files, &self.tree, self.sparse) {
-            (Some(files), _, _) => Original::small_files(files),
-            (_, Some(folder), _) => Original::Folder(folder.clone()),
-            (_, _, Some(len)) => Original::Sparse { len, data: self.data.min(len) },
-            _ => Original::File(self.sizes.iter().copied().max().unwrap_or(DEFAULT_SIZE)),
+            (Some(files), _, _) => CopyOriginal::small_files(files),
+            (_, Some(folder), _) => CopyOriginal::Folder(folder.clone()),
+            (_, _, Some(len)) => CopyOriginal::Sparse { len, data: self.data.min(len) },
+            _ => CopyOriginal::File(self.sizes.iter().copied().max().unwrap_or(DEFAULT_SIZE)),
         }
     }
 
@@ -105,8 +105,8 @@ impl Benchmark for CpArgs {
         let original = self.original();
         let (contenders, missing) = installed(self.contenders(), |name| find(name).is_some())?;
         let TargetArgs { to, no_count, run } = &self.target;
-        let place = Folder::create(&run.dir)?;
-        let target = Folder::create(to.as_deref().unwrap_or(&run.dir))?;
+        let place = RunFolder::create(&run.dir)?;
+        let target = RunFolder::create(to.as_deref().unwrap_or(&run.dir))?;
         place.require_space(original.room())?;
         let content = begin(&original, &place)?;
         let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
@@ -124,11 +124,11 @@ impl Benchmark for CpArgs {
         });
         let environment = environment(&contenders, &original.path(&place), target.path());
         let sizes = match (&original, self.sizes.is_empty()) {
-            (Original::File(_), false) => self.sizes.clone(),
-            (Original::File(size), true) => vec![*size],
+            (CopyOriginal::File(_), false) => self.sizes.clone(),
+            (CopyOriginal::File(size), true) => vec![*size],
             _ => vec![content.bytes],
         };
-        let (tracer, uncounted) = Tracer::unless(*no_count, &target);
+        let (tracer, uncounted) = CallTracer::unless(*no_count, &target);
         let arguments = Arguments {
             mechanisms: contenders.clone(),
             steps: vec![Step::Default],
@@ -147,7 +147,7 @@ impl Benchmark for CpArgs {
         };
         let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
         let (missing, copies) = (uncounted, Some(copies));
-        let mut plan = Plan { arguments, environment, missing, copies, ..Plan::default() };
+        let mut plan = RunPlan { arguments, environment, missing, copies, ..RunPlan::default() };
         plan.for_sizes(&variants);
         let sha256 = Default::default();
         let mut copying = Copying {
@@ -192,9 +192,9 @@ fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
 #[derive(Debug)]
 struct Copying<'a> {
     /// Where the original is, unless it was there.
-    place: Folder,
-    target: Folder,
-    original: Original,
+    place: RunFolder,
+    target: RunFolder,
+    original: CopyOriginal,
     content: Content,
     /// What the verified copies had, by the way that has another original.
     sha256: [String; 2],
@@ -203,7 +203,7 @@ struct Copying<'a> {
     /// What becomes of earlier copies.
     earlier: EarlierCopies,
     /// Counts system calls, if they are to be counted.
-    tracer: Option<Tracer>,
+    tracer: Option<CallTracer>,
     /// How many copies there have been.
     turn: u32,
     context: &'a Context<'a>,
@@ -212,20 +212,20 @@ struct Copying<'a> {
 impl Scenario for Copying<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let size = cell.size;
-        if let Original::File(len) = &mut self.original
+        if let CopyOriginal::File(len) = &mut self.original
             && *len != size
         {
             *len = size;
             self.content = begin(&self.original, &self.place)?;
         }
         self.sha256[0] = self.content.sha256()?;
-        if let Original::Sparse { .. } = self.original {
-            self.sha256[1] = Content::survey(&Original::dense_path(&self.place))?.sha256()?;
+        if let CopyOriginal::Sparse { .. } = self.original {
+            self.sha256[1] = Content::survey(&CopyOriginal::dense_path(&self.place))?.sha256()?;
         }
         self.place.sync()
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let contender = cell.variant.contender;
         let is_dense = is_dense(contender);
         self.copy(contender, Pass::Verified)?;
@@ -235,7 +235,7 @@ impl Scenario for Copying<'_> {
         let has_holes = !contender.is_ours() || is_dense || copy.allocated <= may_take;
         self.clear(&copy)?;
         match sha256 == self.sha256[usize::from(is_dense)] && has_holes {
-            true => Ok(Verdict::Arrived(sha256)),
+            true => Ok(Verification::Arrived(sha256)),
             false => Err(BenchError::differs(contender)),
         }
     }
@@ -278,16 +278,16 @@ impl Copying<'_> {
         self.target.file(&format!("copy{}", self.turn))
     }
 
-    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<Process> {
+    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<ProcessCost> {
         self.turn += 1;
         let from = match is_dense(contender) {
-            true => Original::dense_path(&self.place),
+            true => CopyOriginal::dense_path(&self.place),
             false => self.original.path(&self.place),
         };
         let words =
             CopyCommand::new(contender, self.original.is_folder(), &from, &self.copy_path());
         // That would read all zeros of the holes, twice; the digest knows them.
-        let has_holes = matches!(self.original, Original::Sparse { .. });
+        let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
         let words = if pass == Pass::Verified && !has_holes { words.verifying() } else { words };
         self.target.sync()?;
         self.cool(&from)?;
@@ -298,7 +298,7 @@ impl Copying<'_> {
         let finished = finished.succeeded(contender)?;
         // Its own children's time is only in this account, which is kept in steps of 10 ms.
         let cpu_s = finished.cost.cpu_s.max(children_s() - before);
-        Ok(Process { cpu_s, ..finished.cost })
+        Ok(ProcessCost { cpu_s, ..finished.cost })
     }
 
     /// Drops the original from memory, if it is to be cold.
@@ -336,7 +336,7 @@ fn drop_all_caches() -> Result<()> {
 }
 
 /// Makes the original, and looks at it.
-fn begin(original: &Original, place: &Folder) -> Result<Content> {
+fn begin(original: &CopyOriginal, place: &RunFolder) -> Result<Content> {
     let noise = original.room().clamp(SLACK, 16 << 20);
     original.create(place, &mut Noise::new(noise)?)?;
     place.sync()?;
@@ -347,8 +347,8 @@ const fn is_dense(contender: Contender) -> bool {
     matches!(contender, Contender::UnderpassDense)
 }
 
-fn is_dense_path(path: &Path, place: &Folder) -> bool {
-    path == Original::dense_path(place)
+fn is_dense_path(path: &Path, place: &RunFolder) -> bool {
+    path == CopyOriginal::dense_path(place)
 }
 
 /// Returns the processor seconds of all children that have ended and were waited for, and of their

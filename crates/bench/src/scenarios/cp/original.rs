@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Result, WithPath};
 use crate::record::OriginalKind;
-use crate::run::{FileTree, Folder, Noise};
+use crate::run::{FileTree, Noise, RunFolder};
 
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Original {
+pub(super) enum CopyOriginal {
     File(u64),
     /// A folder that is there.
     Folder(PathBuf),
@@ -22,7 +22,7 @@ pub(super) enum Original {
     },
 }
 
-impl Original {
+impl CopyOriginal {
     /// Creates a folder of `files` small files.
     pub(super) const fn small_files(files: u32) -> Self {
         Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
@@ -43,7 +43,7 @@ impl Original {
     }
 
     /// Returns where it is, if what is made for this is in `place`.
-    pub(super) fn path(&self, place: &Folder) -> PathBuf {
+    pub(super) fn path(&self, place: &RunFolder) -> PathBuf {
         match self {
             Self::Folder(folder) => folder.clone(),
             _ => place.file("original"),
@@ -51,7 +51,7 @@ impl Original {
     }
 
     /// Returns where the file without holes is.
-    pub(super) fn dense_path(place: &Folder) -> PathBuf {
+    pub(super) fn dense_path(place: &RunFolder) -> PathBuf {
         place.file("dense")
     }
 
@@ -65,7 +65,7 @@ impl Original {
         }
     }
 
-    pub(super) fn create(&self, place: &Folder, noise: &mut Noise) -> Result<()> {
+    pub(super) fn create(&self, place: &RunFolder, noise: &mut Noise) -> Result<()> {
         let path = self.path(place);
         match self {
             Self::Folder(_) => Ok(()),
@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn a_file_with_holes_has_its_length_and_no_more_data_than_it_should() {
-        let folder = Folder::create(&std::env::temp_dir()).unwrap();
-        let original = Original::Sparse { len: 64 << 20, data: (2 << 20) + 5 };
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
+        let original = CopyOriginal::Sparse { len: 64 << 20, data: (2 << 20) + 5 };
         original.create(&folder, &mut Noise::new(3 << 20).unwrap()).unwrap();
         let found = fs::metadata(original.path(&folder)).unwrap();
         assert_eq!(found.len(), 64 << 20);
         assert!(found.blocks() * 512 < 4 << 20, "{} blocks", found.blocks());
-        let dense = fs::read(Original::dense_path(&folder)).unwrap();
+        let dense = fs::read(CopyOriginal::dense_path(&folder)).unwrap();
         let bytes = fs::read(original.path(&folder)).unwrap();
         assert_eq!(dense.len(), (2 << 20) + 5);
         assert!(bytes[..1 << 20] == dense[..1 << 20]);

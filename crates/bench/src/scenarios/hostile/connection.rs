@@ -9,7 +9,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, recv, socket_with, sockopt,
 };
 
-use crate::load::{Connection, Host};
+use crate::load::{Host, LoadConnection};
 
 /// A connection of a bad client, which never waits.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct BadConnection {
     /// Bytes that it has sent.
     pub(super) sent: usize,
     /// TLS over it, for those that use it.
-    pub(super) tls: Option<Connection>,
+    pub(super) tls: Option<LoadConnection>,
 }
 
 impl BadConnection {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use underpass_engine::Usage;
 
 use super::connection::BadConnection;
-use super::loads::Load;
+use super::loads::BadLoad;
 use crate::load::Host;
 
 /// What others see of the bad clients.
@@ -25,7 +25,7 @@ pub(super) struct BadGenerator {
 
 impl BadGenerator {
     /// Drives `count` connections until it is over. Returns what that cost.
-    pub(super) fn run(&self, load: &Load, host: &Host, count: u32) -> Usage {
+    pub(super) fn run(&self, load: &BadLoad, host: &Host, count: u32) -> Usage {
         let before = Usage::of_this_thread();
         let mut connections: Vec<Option<BadConnection>> = Vec::new();
         connections.resize_with(count as usize, || None);
@@ -51,7 +51,7 @@ impl BadGenerator {
         Usage::of_this_thread() - before
     }
 
-    fn turn(&self, load: &Load, host: &Host, index: usize, place: &mut Option<BadConnection>) {
+    fn turn(&self, load: &BadLoad, host: &Host, index: usize, place: &mut Option<BadConnection>) {
         if place.is_none() {
             // Where no connection can be had there is none until the next turn.
             *place = BadConnection::begin(host, index).ok();

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 
 use super::connection::BadConnection;
 use crate::error::{Result, WithPath};
-use crate::load::{Connection, Host, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
+use crate::load::{Host, LoadConnection, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
 use crate::record::BadClients;
 
 /// A kind of bad clients.
 #[derive(Clone, Copy)]
-pub(super) struct Load {
+pub(super) struct BadLoad {
     /// The server that is started, if it is ours.
     pub(super) ours: &'static [&'static str],
     /// What nginx does as well, if anything.
@@ -40,7 +40,7 @@ pub(super) enum Files {
     None,
 }
 
-impl Load {
+impl BadLoad {
     /// Returns the server for this load, of nginx or of ours; none if nginx has nothing of the
     /// kind.
     pub(super) fn server(&self, is_nginx: bool) -> Option<ServerKind> {
@@ -77,8 +77,8 @@ impl Load {
 }
 
 /// Returns what a kind of bad clients does.
-pub(super) fn load(kind: BadClients) -> Load {
-    let plain = Load {
+pub(super) fn load(kind: BadClients) -> BadLoad {
+    let plain = BadLoad {
         ours: &[],
         nginx: Some(&NGINX),
         is_encrypted: false,
@@ -88,31 +88,35 @@ pub(super) fn load(kind: BadClients) -> Load {
         credentials: None,
         turn: |connection, _| connection.look(),
     };
-    let idle = Load { fills_server: true, turns_per_second: 4000, ..plain };
-    let large = Load { files: Files::Large, ..plain };
-    let folder = Load { nginx: None, turns_per_second: 1000, files: Files::Folder, ..plain };
+    let idle = BadLoad { fills_server: true, turns_per_second: 4000, ..plain };
+    let large = BadLoad { files: Files::Large, ..plain };
+    let folder = BadLoad { nginx: None, turns_per_second: 1000, files: Files::Folder, ..plain };
     match kind {
         BadClients::Idle => idle,
-        BadClients::SlowHeads => Load { turn: |connection, _| connection.trickle(&HEAD), ..idle },
+        BadClients::SlowHeads => {
+            BadLoad { turn: |connection, _| connection.trickle(&HEAD), ..idle }
+        }
         BadClients::PartialHellos => {
             let turn = |connection: &mut BadConnection, _: &Host| connection.trickle(&HELLO);
-            Load { is_encrypted: true, turn, ..idle }
+            BadLoad { is_encrypted: true, turn, ..idle }
         }
-        BadClients::SlowReaders => Load { turns_per_second: 4000, turn: read_slowly, ..large },
-        BadClients::Resets => Load { turn: reset, ..large },
-        BadClients::Ranges => Load { turn: |connection, _| connection.ask_again(&RANGES), ..large },
-        BadClients::Handshakes => Load { is_encrypted: true, turn: shake_hands, ..plain },
-        BadClients::Passwords => Load {
+        BadClients::SlowReaders => BadLoad { turns_per_second: 4000, turn: read_slowly, ..large },
+        BadClients::Resets => BadLoad { turn: reset, ..large },
+        BadClients::Ranges => {
+            BadLoad { turn: |connection, _| connection.ask_again(&RANGES), ..large }
+        }
+        BadClients::Handshakes => BadLoad { is_encrypted: true, turn: shake_hands, ..plain },
+        BadClients::Passwords => BadLoad {
             ours: PASSWORD,
             nginx: None,
             credentials: Some(RIGHT),
             turn: try_password,
             ..plain
         },
-        BadClients::Pipelines => Load { turns_per_second: 1000, turn: pipeline, ..plain },
-        BadClients::Archives => Load { turn: ask_for_archive, ..folder },
-        BadClients::Listings => Load { turn: ask_for_listing, ..folder },
-        BadClients::SlowUploads => Load {
+        BadClients::Pipelines => BadLoad { turns_per_second: 1000, turn: pipeline, ..plain },
+        BadClients::Archives => BadLoad { turn: ask_for_archive, ..folder },
+        BadClients::Listings => BadLoad { turn: ask_for_listing, ..folder },
+        BadClients::SlowUploads => BadLoad {
             ours: &["--allow-upload"],
             nginx: Some(&NGINX_DAV),
             turn: upload_slowly,
@@ -139,7 +143,7 @@ fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
 /// Completes a handshake, sends one request and leaves.
 fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     let Some(tls) = &mut connection.tls else {
-        let mut tls = Connection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
+        let mut tls = LoadConnection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
         match tls.ask(&host.request("/small")) {
             // It is not connected yet.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

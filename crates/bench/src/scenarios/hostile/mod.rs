@@ -19,19 +19,19 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use self::generator::BadGenerator;
-use self::loads::{Load, load};
+use self::loads::{BadLoad, load};
 use super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result};
 use crate::load::{
-    Client, Host, Latencies, ResourceUse, Server, ServerFixture, Window, accept_any_certificate,
-    peak,
+    Host, Latencies, LoadClient, LoadWindow, ResourceUse, Server, ServerFixture,
+    accept_any_certificate, peak,
 };
 use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
     BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
     Sample, SampleSide, Served, metric, once,
 };
-use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, stay_on};
+use crate::run::{Context, Measured, Scenario, Verification, allow_open_files, stay_on};
 
 /// What can be typed after `bench hostile`.
 #[derive(Debug, Args)]
@@ -81,9 +81,9 @@ impl Scenario for AttackedServer<'_> {
         of(cell).prepare(&mut self.0)
     }
 
-    fn verify(&mut self, _cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, _cell: &Cell) -> Result<Verification> {
         // The good client takes nothing but whole responses.
-        Ok(Verdict::Arrived(self.0.sha256.clone()))
+        Ok(Verification::Arrived(self.0.sha256.clone()))
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -111,7 +111,7 @@ impl AttackedServer<'_> {
     /// bad ones at the same server.
     fn besiege(
         &self,
-        load: &Load,
+        load: &BadLoad,
         server: &Server,
         host: &Host,
     ) -> io::Result<(ResourceUse, f64, Hostile)> {
@@ -126,7 +126,7 @@ impl AttackedServer<'_> {
                 let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
                 let start_bytes = server.memory().resident_bytes;
                 let work = || {
-                    let window = Window::open(server);
+                    let window = LoadWindow::open(server);
                     let beside = ask(time);
                     (beside, window.close(server), peak(&server.processes()))
                 };
@@ -148,7 +148,7 @@ impl AttackedServer<'_> {
     /// Does `work` while bad clients, which give way to it, are at a server that accepts and closes.
     fn beside_nothing<T>(
         &self,
-        load: &Load,
+        load: &BadLoad,
         host: &Host,
         work: impl FnOnce() -> T,
     ) -> io::Result<(T, f64, BadGenerator)> {
@@ -177,7 +177,7 @@ impl AttackedServer<'_> {
     /// and what they did.
     fn beside<T>(
         &self,
-        load: &Load,
+        load: &BadLoad,
         host: &Host,
         work: impl FnOnce() -> T,
     ) -> io::Result<(T, f64, BadGenerator)> {
@@ -213,7 +213,7 @@ impl AttackedServer<'_> {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let asked = Instant::now();
-            let outcome = Client::connect(host, Ipv4Addr::LOCALHOST)
+            let outcome = LoadClient::connect(host, Ipv4Addr::LOCALHOST)
                 .and_then(|mut client| client.ask(request, SMALL_BYTES, |_| {}));
             match outcome {
                 Ok(()) => latencies.add(asked.elapsed()),
@@ -225,7 +225,7 @@ impl AttackedServer<'_> {
     }
 }
 
-fn of(cell: &Cell) -> Load {
+fn of(cell: &Cell) -> BadLoad {
     load(cell.load.unwrap_or(BadClients::Idle))
 }
 

@@ -16,7 +16,7 @@ use crate::record::{
     CPU, Cell, Contender, Cpu, Description, MACHINE_PER_GIB, Record, SERVER_BUSY, SWITCHES, Served,
     THROUGHPUT, Variant, once,
 };
-use crate::run::{Context, Measured, Noise, Scenario, Verdict, drop_cached};
+use crate::run::{Context, Measured, Noise, Scenario, Verification, drop_cached};
 use crate::scenarios::NGINX;
 use crate::scenarios::requests::{REQUESTS, subject};
 
@@ -84,7 +84,7 @@ impl Scenario for Cold<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.fixture.verify(cell.variant.contender, &name(0), cell.size)
     }
 

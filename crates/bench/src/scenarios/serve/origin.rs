@@ -12,15 +12,15 @@ use clap::Args;
 use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
-    CACHE, CacheSetup, Client, CountingOrigin, Host, Latencies, ResourceUse, ResponseFault, Server,
-    ServerFixture, ServerKind, Window,
+    CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadClient, LoadWindow, ResourceUse,
+    ResponseFault, Server, ServerFixture, ServerKind,
 };
 use crate::options::{Benchmark, Named, ServerArgs, SystemArgs, among, bytes, number};
 use crate::record::{
     Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, SampleSide, Served,
     Setting, metric, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verdict, sparse};
+use crate::run::{Context, Measured, Scenario, Verification, sparse};
 
 /// What can be typed after `bench origin`.
 #[derive(Debug, Args)]
@@ -102,13 +102,13 @@ impl Scenario for Origin<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.origin.set_rate(u64::MAX);
         let contender = cell.variant.contender;
         let work = |_: &Server, host: &Host| host.digest(&format!("/{CROWD}"), cell.size);
         let setup = self.setup(contender, u64::MAX);
         let (arrived, _) = self.fixture.with_server(setup, work)?;
-        Verdict::compare(arrived, &self.fixture.sha256, contender)
+        Verification::compare(arrived, &self.fixture.sha256, contender)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -152,7 +152,7 @@ impl Origin<'_> {
         let started = Instant::now();
         ask(&Host { address: self.origin.address, ..host.clone() }, size)?;
         found.direct_s = started.elapsed().as_secs_f64();
-        let window = Window::open(server);
+        let window = LoadWindow::open(server);
         let (before, usage) = (self.origin.bytes(), server.usage());
         found.crowd_s = self.everybody(size, host)?.as_secs_f64();
         let filled = server.usage();
@@ -202,7 +202,7 @@ impl Origin<'_> {
     /// Asks for a hot set of half the budget while ten times the budget passes by. Returns requests
     /// for the hot set and how many of them reached the origin, and the most bytes on the disk.
     fn scan(&self, host: &Host, folder: &Path) -> io::Result<((u64, u64), u64)> {
-        let mut client = Client::connect(host, Ipv4Addr::LOCALHOST)?;
+        let mut client = LoadClient::connect(host, Ipv4Addr::LOCALHOST)?;
         let mut get = |path: String| client.ask(&host.request(&path), UNIT_BYTES, |_| {});
         let hot = self.args.budget / UNIT_BYTES / 2;
         for number in (0..hot).cycle().take(3 * hot as usize) {
@@ -226,7 +226,7 @@ impl Origin<'_> {
 
 /// Asks for the object of the crowd.
 fn ask(host: &Host, size: u64) -> io::Result<()> {
-    let mut client = Client::connect(host, Ipv4Addr::LOCALHOST)?;
+    let mut client = LoadClient::connect(host, Ipv4Addr::LOCALHOST)?;
     client.ask(&host.request(&format!("/{CROWD}")), size, |_| {})
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use underpass_engine::Mechanism;
 
-use self::transfer::Transfer;
+use self::transfer::TcpTransfer;
 use super::{TRADITIONAL, first, usual_step, without};
 use crate::error::Result;
 use crate::options::{Benchmark, RunArgs, StepArgs, SystemArgs, bytes, mechanisms};
@@ -20,7 +20,7 @@ use crate::record::{
     NetworkKind, PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME,
     USER_SPACE, Variant, at_steps, chosen, once,
 };
-use crate::run::{Context, Ends, Link, Plan, survey};
+use crate::run::{Context, Link, RunPlan, SampleEnds, survey};
 
 /// What can be typed after `bench net`.
 #[derive(Debug, Args)]
@@ -185,7 +185,7 @@ impl Benchmark for NetArgs {
             SideArg::Sender => (Role::Sender, TO_SOCKET, TRADITIONAL),
         };
         let (dir, to, cold) = (&self.run.dir, self.steps.to.as_deref(), self.steps.cold);
-        let (ends, missing) = Ends::open(context, dir, to, &self.sizes, cold, self.no_count)?;
+        let (ends, missing) = SampleEnds::open(context, dir, to, &self.sizes, cold, self.no_count)?;
         let written = (self.sink == SinkKind::File).then_some(ends.target.path());
         let environment = survey(ends.cores, ends.source.path(), written);
         // Namespaces begin with a congestion control of their own; on loopback each connection
@@ -205,7 +205,7 @@ impl Benchmark for NetArgs {
             over: self.over,
             ..self.run.arguments(&self.sizes)
         };
-        let plan = Plan { arguments, environment, missing, ..Plan::default() };
+        let plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
         measure(&NET, ends, link, None, plan, &variants)
     }
 }
@@ -267,7 +267,8 @@ impl LineArgs {
     ) -> Result<Record> {
         let SystemArgs { congestion, no_count, run } = &self.system;
         // The target of the verifying pass is as large as its source.
-        let (ends, mut missing) = Ends::open(context, &run.dir, None, sizes, self.cold, *no_count)?;
+        let (ends, mut missing) =
+            SampleEnds::open(context, &run.dir, None, sizes, self.cold, *no_count)?;
         // Before anything of the system is set.
         let found = survey(ends.cores, ends.source.path(), None);
         let link = Link::open(self.over, congestion)?;
@@ -289,7 +290,7 @@ impl LineArgs {
             receivers: self.receivers,
             ..run.arguments(sizes)
         };
-        let plan = Plan { arguments, environment, missing, ..Plan::default() };
+        let plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
         measure(about, ends, link, Some(programs), plan, &variants)
     }
 }
@@ -297,10 +298,10 @@ impl LineArgs {
 /// Measures variants, the first of which is the baseline.
 fn measure(
     about: &'static Description,
-    ends: Ends<'_>,
+    ends: SampleEnds<'_>,
     link: Link,
     programs: Option<PeerPrograms>,
-    mut plan: Plan,
+    mut plan: RunPlan,
     variants: &[Variant],
 ) -> Result<Record> {
     let baseline = first(variants)?;
@@ -309,7 +310,7 @@ fn measure(
     let Arguments { side, receivers, sink, .. } = plan.arguments;
     let sink = sink.unwrap_or(SinkKind::Drop);
     let seen_congestion = None;
-    let mut transfer = Transfer { ends, programs, link, side, sink, receivers, seen_congestion };
+    let mut transfer = TcpTransfer { ends, programs, link, side, sink, receivers, seen_congestion };
     plan.measure(about, &mut transfer, baseline, context)
 }
 

@@ -9,18 +9,18 @@ use std::time::Duration;
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::peers::{PeerPrograms, PeerReport, measure_iperf};
 use crate::record::{
-    Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, Thread,
+    Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, ThreadCost,
 };
 use crate::run::{
-    Ends, Finished, Link, Measured, Running, Scenario, ThreadRun, Tracer, Verdict, copy_memory,
-    send_bare, traced,
+    CallTracer, Finished, Link, Measured, Running, SampleEnds, Scenario, ThreadRun, Verification,
+    copy_memory, send_bare, traced,
 };
 use crate::scenarios::{checked_receipt, declined};
 
 /// A file over TCP.
 #[derive(Debug)]
-pub(super) struct Transfer<'a> {
-    pub(super) ends: Ends<'a>,
+pub(super) struct TcpTransfer<'a> {
+    pub(super) ends: SampleEnds<'a>,
     /// The programs of peers, if any take part.
     pub(super) programs: Option<PeerPrograms>,
     pub(super) link: Link,
@@ -49,18 +49,18 @@ enum Sender {
     Thread(std::io::Result<ThreadRun>),
 }
 
-impl Scenario for Transfer<'_> {
+impl Scenario for TcpTransfer<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         self.ends.create_source(cell.size)
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         if let Contender::Iperf3 | Contender::MemoryCopy = cell.variant.contender {
-            return Ok(Verdict::Unknown);
+            return Ok(Verification::Unknown);
         }
         self.ends.reset()?;
         match self.transfer(cell, Some(&self.ends.to()), None)? {
-            TransferOutcome::Declined(errno) => Ok(Verdict::Declined(errno)),
+            TransferOutcome::Declined(errno) => Ok(Verification::Declined(errno)),
             TransferOutcome::Moved(_) => self.ends.verify(cell.variant),
         }
     }
@@ -114,9 +114,9 @@ impl Scenario for Transfer<'_> {
     }
 }
 
-impl Transfer<'_> {
+impl TcpTransfer<'_> {
     /// Moves one file to its target, by a mechanism that the kernel has not declined before.
-    fn moved(&mut self, cell: &Cell, tracer: Option<&Tracer>) -> Result<Box<[Side; 2]>> {
+    fn moved(&mut self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<Box<[Side; 2]>> {
         let target = (self.sink == SinkKind::File).then(|| self.ends.to());
         match target {
             Some(_) => self.ends.reset()?,
@@ -137,7 +137,7 @@ impl Transfer<'_> {
         &mut self,
         cell: &Cell,
         target: Option<&Path>,
-        tracer: Option<&Tracer>,
+        tracer: Option<&CallTracer>,
     ) -> Result<TransferOutcome> {
         let command = traced(tracer, self.receiver(cell, target), Role::Receiver);
         let mut receiver = Running::start(command, self.link.receiver(self.ends.cores.second))?;
@@ -180,7 +180,7 @@ impl Transfer<'_> {
         command
     }
 
-    fn send(&self, cell: &Cell, to: SocketAddrV4, tracer: Option<&Tracer>) -> Result<Sender> {
+    fn send(&self, cell: &Cell, to: SocketAddrV4, tracer: Option<&CallTracer>) -> Result<Sender> {
         let (source, place) = (self.ends.from(), self.link.sender(self.ends.cores.first));
         let contender = cell.variant.contender;
         let chunk = cell.variant.step.bytes();
@@ -278,7 +278,7 @@ impl Sender {
 /// Returns what a process of ours did, by its receipt.
 fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
     let side = Side::process(role, receipt.elapsed_s, finished.cost);
-    Side { thread: Some(Thread::from(receipt)), ..side }
+    Side { thread: Some(ThreadCost::from(receipt)), ..side }
 }
 
 /// Returns what a peer's process did, by its own words.

@@ -12,7 +12,7 @@ use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Benchmark, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Context, Measured, Scenario, Verdict, digest, largest};
+use crate::run::{Context, Measured, Scenario, Verification, digest, largest};
 
 /// What can be typed after `bench get`.
 #[derive(Debug, Args)]
@@ -98,14 +98,14 @@ impl Benchmark for GetArgs {
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
         let server = ServerKind::from(self.from);
         let programs = Programs::look(None, &self.client, Some(self.from))?;
-        let example = Direction::Get(server.clone());
+        let example = FileDirection::Get(server.clone());
         let words = |contender| {
             let url = "http://SERVER/";
             example.words(contender, url, Path::new("FOLDER/TARGET"))
         };
         let commands = programs.commands(words, |_| server.clone());
         let transfers = Transfers { server: Some(self.from), commands, ..Transfers::default() };
-        let direction = Direction::Get(server);
+        let direction = FileDirection::Get(server);
         measure(direction, &self.sizes, transfers, programs, &self.common, context)
     }
 }
@@ -118,15 +118,15 @@ impl Benchmark for PutArgs {
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
         let words =
-            |contender| Direction::Put.words(contender, "http://SERVER/", Path::new("SOURCE"));
+            |contender| FileDirection::Put.words(contender, "http://SERVER/", Path::new("SOURCE"));
         let commands = programs.commands(words, |contender| server(contender, None));
         let transfers = Transfers { commands, ..Transfers::default() };
-        measure(Direction::Put, &self.sizes, transfers, programs, &self.common, context)
+        measure(FileDirection::Put, &self.sizes, transfers, programs, &self.common, context)
     }
 }
 
 fn measure(
-    direction: Direction,
+    direction: FileDirection,
     sizes: &[u64],
     transfers: Transfers,
     programs: Programs,
@@ -137,8 +137,8 @@ fn measure(
     let room = largest(sizes).saturating_mul(2);
     let (plan, fixture) = common.open(sizes, room, transfers, programs, context)?;
     let (about, baseline) = match direction {
-        Direction::Get(_) => (&GET, Contender::Curl),
-        Direction::Put => (&PUT, Contender::CurlToNginx),
+        FileDirection::Get(_) => (&GET, Contender::Curl),
+        FileDirection::Put => (&PUT, Contender::CurlToNginx),
     };
     let baseline = Variant::plain(baseline);
     plan.measure(about, &mut Moved { fixture, direction }, baseline, context)
@@ -148,19 +148,19 @@ fn measure(
 #[derive(Debug)]
 struct Moved<'a> {
     fixture: ClientFixture<'a>,
-    direction: Direction,
+    direction: FileDirection,
 }
 
 /// Which way the file goes.
 #[derive(Clone, Debug)]
-enum Direction {
+enum FileDirection {
     /// From this server, the same for all clients.
     Get(ServerKind),
     /// To a server, of each contender its own.
     Put,
 }
 
-impl Direction {
+impl FileDirection {
     /// Returns the command of a client for the server at `url`; `file` is the client's own.
     fn words(&self, contender: Contender, url: &str, file: &Path) -> CommandWords {
         match self {
@@ -173,19 +173,19 @@ impl Direction {
 impl Scenario for Moved<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let source = match self.direction {
-            Direction::Get(_) => self.fixture.site.file("file"),
-            Direction::Put => self.own_file(),
+            FileDirection::Get(_) => self.fixture.site.file("file"),
+            FileDirection::Put => self.own_file(),
         };
         self.fixture.sha256 = self.fixture.noise.write(&source, cell.size)?;
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.moved(cell)?;
         let target = self.target();
         let arrived = digest(&target)?;
         self.fixture.site.folder.clear(&target)?;
-        Verdict::compare(arrived, &self.fixture.sha256, cell.variant)
+        Verification::compare(arrived, &self.fixture.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -209,23 +209,23 @@ impl Moved<'_> {
     /// Returns the file of the client.
     fn own_file(&self) -> PathBuf {
         self.fixture.site.folder.file(match self.direction {
-            Direction::Get(_) => "target",
-            Direction::Put => "source",
+            FileDirection::Get(_) => "target",
+            FileDirection::Put => "source",
         })
     }
 
     /// Returns the file that is made anew for each sample.
     fn target(&self) -> PathBuf {
         match self.direction {
-            Direction::Get(_) => self.own_file(),
-            Direction::Put => self.fixture.site.file("target"),
+            FileDirection::Get(_) => self.own_file(),
+            FileDirection::Put => self.fixture.site.file("target"),
         }
     }
 
     fn server(&self, contender: Contender) -> ServerKind {
         match &self.direction {
-            Direction::Get(kind) => kind.clone(),
-            Direction::Put => server(contender, self.fixture.dufs.as_deref()),
+            FileDirection::Get(kind) => kind.clone(),
+            FileDirection::Put => server(contender, self.fixture.dufs.as_deref()),
         }
     }
 

@@ -14,16 +14,16 @@ use clap::Args;
 use self::clients::CommandWords;
 use super::installed;
 use crate::error::Result;
-use crate::load::{Server, ServerKind, ServerUsage, Site};
+use crate::load::{ServedSite, Server, ServerKind, ServerUsage};
 use crate::options::SystemArgs;
 use crate::record::{
     Arguments, CALLS, CPU, CommandLine, Contender, Counted, Cpu, Description, Environment,
-    MemoryState, Metric, PEER_CPU, Pin, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Transfers,
-    Variant, short_size,
+    MemoryState, Metric, PEER_CPU, PinnedSides, Record, Role, SPEED, SWITCHES, Side, Step, TIME,
+    Transfers, Variant, short_size,
 };
 use crate::run::{
-    Context, Cores, Finished, Measured, Noise, Plan, Running, SystemCongestion, Tracer, find,
-    largest, nginx_version, survey, version,
+    CallTracer, Context, Cores, Finished, Measured, Noise, RunPlan, Running, SystemCongestion,
+    find, largest, nginx_version, survey, version,
 };
 
 pub use file::{GetArgs, PutArgs};
@@ -34,7 +34,7 @@ pub use tree::TreeArgs;
 struct ClientArgs {
     /// Keep these processes on one core; clients run on any, as some have several threads
     #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
-    pin: Pin,
+    pin: PinnedSides,
 
     /// Choose how each sample finds the memory for its target; many small pieces that were freed just
     /// before take longer to fill than few large ones
@@ -98,13 +98,13 @@ impl Programs {
 /// Everything that a sample needs.
 #[derive(Debug)]
 struct ClientFixture<'a> {
-    site: Site<'a>,
+    site: ServedSite<'a>,
     noise: Noise,
     /// The program dufs, if it is installed.
     dufs: Option<PathBuf>,
     /// How samples find the memory.
     memory: MemoryState,
-    tracer: Option<Tracer>,
+    tracer: Option<CallTracer>,
     context: &'a Context<'a>,
     /// Put back at the end.
     _congestion: SystemCongestion,
@@ -121,13 +121,13 @@ impl ClientArgs {
         mut transfers: Transfers,
         programs: Programs,
         context: &'a Context<'a>,
-    ) -> Result<(Plan, ClientFixture<'a>)> {
+    ) -> Result<(RunPlan, ClientFixture<'a>)> {
         transfers.missing = programs.missing.iter().copied().map(str::to_owned).collect();
         let cores = Cores::of_server();
         (transfers.pinned, transfers.memory) = (self.pin, self.memory);
-        let core = (self.pin == Pin::Server).then_some(cores.first);
+        let core = (self.pin == PinnedSides::Server).then_some(cores.first);
         let run = &self.system.run;
-        let site = Site::create(context, &run.dir, false, core)?;
+        let site = ServedSite::create(context, &run.dir, false, core)?;
         site.folder.require_space(room)?;
         let found = survey(cores, site.folder.path(), Some(site.folder.path()));
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
@@ -144,8 +144,8 @@ impl ClientArgs {
             transfers: Some(transfers),
             ..run.arguments(sizes)
         };
-        let (tracer, missing) = Tracer::unless(self.system.no_count, &site.folder);
-        let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
+        let (tracer, missing) = CallTracer::unless(self.system.no_count, &site.folder);
+        let mut plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
         let variants: Vec<_> = programs.contenders.into_iter().map(Variant::plain).collect();
         plan.for_sizes(&variants);
         let fixture = ClientFixture {
@@ -238,10 +238,10 @@ impl ClientFixture<'_> {
 fn caption(record: &Record) -> String {
     let transfers = record.arguments.transfers.clone().unwrap_or_default();
     let cores = match transfers.pinned {
-        Pin::Server => {
+        PinnedSides::Server => {
             format!("The server is on core {}, the client on any", record.environment.first_core)
         }
-        Pin::None => "Server and client are on any core".to_owned(),
+        PinnedSides::None => "Server and client are on any core".to_owned(),
     };
     let memory = match transfers.memory {
         MemoryState::Found => "the memory is as the client before has left it",

@@ -16,7 +16,7 @@ use crate::error::{BenchError, Result};
 use crate::load::ServerKind;
 use crate::options::{Benchmark, Named, among, bytes, number};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Content, Context, FileTree, Measured, Scenario, Verdict};
+use crate::run::{Content, Context, FileTree, Measured, Scenario, Verification};
 
 /// What can be typed after `bench tree`.
 #[derive(Debug, Args)]
@@ -97,11 +97,11 @@ impl Scenario for Tree<'_> {
         Ok(())
     }
 
-    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.download(cell)?;
         let arrived = Content::survey(&self.target())?.sha256_of_files()?;
         self.tree.lighten(&self.target())?;
-        Verdict::compare(arrived, &self.fixture.sha256, cell.variant)
+        Verification::compare(arrived, &self.fixture.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {

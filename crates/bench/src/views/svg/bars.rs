@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
 use crate::record::Unit;
-use crate::views::chart::{Axis, Chart, Row};
+use crate::views::chart::{Axis, Chart, ChartRow};
 
 pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     let axis = chart.axis();
@@ -67,7 +67,7 @@ fn grid(axis: Axis, bottom: f64) -> Markup {
 }
 
 /// Returns a name with its value, and the bar below; a dot if lengths mean nothing.
-fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
+fn one(row: &ChartRow, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {
         let why = row.declined.as_deref().unwrap_or("not counted");

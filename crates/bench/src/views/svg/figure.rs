@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{Drawing, WIDTH, number, shortened};
 use crate::record::NetworkKind;
 use crate::record::Unit;
-use crate::views::path::{End, Flow, Path};
+use crate::views::path::{Path, PathEnd, PathFlow};
 
 pub(crate) fn draw(path: &Path) -> Drawing {
     let body = html! {
@@ -74,18 +74,18 @@ fn box_at(x: f64, y: f64, lines: &[&str]) -> Markup {
 fn hardware(path: &Path) -> Markup {
     let arrived = (path.bytes > 0).then_some(path.bytes);
     let (given, given_by) = match path.source {
-        End::File => (path.disk_read, "read"),
+        PathEnd::File => (path.disk_read, "read"),
         _ => (arrived, "arrived"),
     };
     let (taken, taken_by) = match path.sink {
-        End::File => (path.disk_written, "due"),
+        PathEnd::File => (path.disk_written, "due"),
         _ => (arrived, "sent"),
     };
     html! {
         (box_at(LEFT, HARDWARE_BOX, &[hardware_name(path.source, path.over)]))
         (vertical(LEFT, HARDWARE_BOX, KERNEL_BOX + TALL, given.unwrap_or(0)))
         text.quiet x=(number(LEFT + 9.0)) y=(number(FLOOR - 6.0)) { (amount(given, given_by)) }
-        @if path.sink != End::Nothing {
+        @if path.sink != PathEnd::Nothing {
             (box_at(RIGHT, HARDWARE_BOX, &[hardware_name(path.sink, path.over)]))
             (vertical(RIGHT, KERNEL_BOX + TALL, HARDWARE_BOX, taken.unwrap_or(0)))
             text.quiet x=(number(RIGHT - 9.0)) y=(number(FLOOR - 6.0)) text-anchor="end" { (amount(taken, taken_by)) }
@@ -147,7 +147,7 @@ fn flows(path: &Path) -> Markup {
 }
 
 /// Returns what flows up or down, above and below the border.
-fn beside(flow: &Flow, x: f64, anchor: &str) -> Markup {
+fn beside(flow: &PathFlow, x: f64, anchor: &str) -> Markup {
     html! {
         text class="said strong" x=(number(x)) y=(number(BORDER - 8.0)) text-anchor=(anchor) { (flow.names.join(", ")) }
         text.said x=(number(x)) y=(number(BORDER + 17.0)) text-anchor=(anchor) { (flow.amount()) }
@@ -155,7 +155,7 @@ fn beside(flow: &Flow, x: f64, anchor: &str) -> Markup {
 }
 
 /// Returns what flows inside the kernel.
-fn between(flow: &Flow, y: f64) -> Markup {
+fn between(flow: &PathFlow, y: f64) -> Markup {
     html! {
         text class="said strong" x=(number(MIDDLE)) y=(number(y - 9.0)) text-anchor="middle" { (shortened(&flow.names.join(", "), 18)) }
         text.said x=(number(MIDDLE)) y=(number(y + 19.0)) text-anchor="middle" { (flow.amount()) }
@@ -181,17 +181,17 @@ fn head(x: f64, y: f64, degrees: u32) -> Markup {
     }
 }
 
-const fn kernel_name(end: End) -> &'static str {
+const fn kernel_name(end: PathEnd) -> &'static str {
     match end {
-        End::File => "page cache",
-        End::Nothing => "/dev/null",
-        End::Socket => "socket",
+        PathEnd::File => "page cache",
+        PathEnd::Nothing => "/dev/null",
+        PathEnd::Socket => "socket",
     }
 }
 
-const fn hardware_name(end: End, over: NetworkKind) -> &'static str {
+const fn hardware_name(end: PathEnd, over: NetworkKind) -> &'static str {
     match (end, over) {
-        (End::File, _) => "disk",
+        (PathEnd::File, _) => "disk",
         (_, NetworkKind::Loopback) => "card (loopback)",
         (_, NetworkKind::Veth) => "card (veth)",
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Drawing, WIDTH, class, mark, number, shortened};
-use crate::views::chart::{Axis, Chart, Row};
+use crate::views::chart::{Axis, Chart, ChartRow};
 
 /// The sizes of a chart along its lower edge, each multiple as long as the next.
 struct Sizes {
@@ -56,7 +56,7 @@ pub(crate) fn draw(chart: &Chart) -> Drawing {
     }
 }
 
-fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a Row> {
+fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a ChartRow> {
     let mut rows: Vec<_> = chart.rows.iter().filter(|row| row.label == label).collect();
     rows.sort_by_key(|row| row.at);
     rows
@@ -94,7 +94,7 @@ fn files(chart: &Chart, sizes: &Sizes) -> Markup {
 }
 
 /// Returns a line with its marks and error bars.
-fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, style: usize, aside: f64) -> Markup {
+fn line(rows: &[&ChartRow], axis: Axis, sizes: &Sizes, style: usize, aside: f64) -> Markup {
     let points: Vec<_> = rows
         .iter()
         .filter_map(|row| {

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
-use underpass_bench::{self as bench, Observer, Record, Screen};
+use underpass_bench::{self as bench, Record, RunObserver, Screen};
 use underpass_engine::hint::Action;
 
-use crate::ends::{Overwrite, Target};
+use crate::ends::{OutputTarget, Overwrite};
 use crate::failure::{Result, UsageError, WithPath};
 
 /// The progress of a run, on standard error if that is a terminal. It is drawn between samples.
@@ -24,7 +24,7 @@ impl ProgressLine {
     }
 }
 
-impl Observer for ProgressLine {
+impl RunObserver for ProgressLine {
     fn begin(&self, total: u64) {
         let bar = ProgressBar::new(total);
         let style = ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left");
@@ -70,11 +70,11 @@ fn speaks_unicode() -> bool {
 
 /// Writes a text to a path; the file appears when it is complete.
 pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
-    write_to(Target::create(path, Overwrite::Always, cancel)?, text)
+    write_to(OutputTarget::create(path, Overwrite::Always, cancel)?, text)
 }
 
 /// Writes a text to a prepared target.
-pub(super) fn write_to(target: Target, text: &str) -> Result<()> {
+pub(super) fn write_to(target: OutputTarget, text: &str) -> Result<()> {
     target.file().write_all(text.as_bytes()).with_path(Action::Writing, target.path())?;
     target.finish(text.len() as u64)
 }

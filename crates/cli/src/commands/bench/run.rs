@@ -7,7 +7,7 @@ use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context,
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
 use super::print::{self, ProgressLine, ShowError};
-use crate::ends::{Overwrite, Target};
+use crate::ends::{OutputTarget, Overwrite};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
 /// path that cannot be written to is reported before the run and not after it.
 fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     let path = benchmark.json();
-    let file = path.map(|path| Target::create(path, Overwrite::Always, cancel)).transpose()?;
+    let file =
+        path.map(|path| OutputTarget::create(path, Overwrite::Always, cancel)).transpose()?;
     let progress = ProgressLine::default();
     // This program, even if its file has been replaced by a newer one since it was started, and even
     // if another program starts it.

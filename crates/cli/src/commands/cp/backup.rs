@@ -20,8 +20,8 @@ pub(crate) struct BackupArgs {
     /// The same, with names chosen by CONTROL, or by VERSION_CONTROL of the environment [default:
     /// existing]
     #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true)]
-    #[arg(value_parser = Abbreviated::<Control>::new())]
-    backup: Option<Option<Control>>,
+    #[arg(value_parser = Abbreviated::<BackupNames>::new())]
+    backup: Option<Option<BackupNames>>,
 
     /// The same, with this suffix for simple backups [default: SIMPLE_BACKUP_SUFFIX, or ~]
     #[arg(short = 'S', long, value_name = "SUFFIX")]
@@ -30,7 +30,7 @@ pub(crate) struct BackupArgs {
 
 /// The names of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Control {
+enum BackupNames {
     /// No backups
     #[value(alias = "off")]
     None,
@@ -60,10 +60,10 @@ impl BackupArgs {
             None => of_environment()?,
         };
         let control = match control {
-            Control::None => return Ok(None),
-            Control::Numbered => BackupControl::Numbered,
-            Control::Existing => BackupControl::Existing,
-            Control::Simple => BackupControl::Simple,
+            BackupNames::None => return Ok(None),
+            BackupNames::Numbered => BackupControl::Numbered,
+            BackupNames::Existing => BackupControl::Existing,
+            BackupNames::Simple => BackupControl::Simple,
         };
         let suffix = self.suffix.clone().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
         // As with coreutils, one that would be another path is none.
@@ -77,11 +77,11 @@ fn is_suffix(suffix: &OsStr) -> bool {
 }
 
 /// Returns the control that VERSION_CONTROL names.
-fn of_environment() -> Result<Control> {
+fn of_environment() -> Result<BackupNames> {
     let Some(value) = std::env::var_os("VERSION_CONTROL").filter(|value| !value.is_empty()) else {
-        return Ok(Control::Existing);
+        return Ok(BackupNames::Existing);
     };
-    let known = value.to_str().and_then(find::<Control>);
-    let known = known.and_then(|known| Control::from_str(known.get_name(), false).ok());
+    let known = value.to_str().and_then(find::<BackupNames>);
+    let known = known.and_then(|known| BackupNames::from_str(known.get_name(), false).ok());
     Ok(known.ok_or(CpError::Control(value))?)
 }

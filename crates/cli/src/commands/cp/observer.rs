@@ -11,31 +11,35 @@ use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
 use super::args::CpArgs;
 use super::quote::quoted;
 use crate::args::ShowArgs;
-use crate::output::{self, Meter, Position, plain_path};
+use crate::output::{self, ProgressMeter, ProgressPosition, plain_path};
 use crate::signals::interruptible;
 
 /// Shows a copy on the terminal.
-pub(super) struct Observer<'a> {
-    meter: &'a Meter,
+pub(super) struct CpObserver<'a> {
+    meter: &'a ProgressMeter,
     show: ShowArgs,
     cancel: &'a Arc<AtomicBool>,
     /// Whether each thing that is copied is printed.
     lists: bool,
 }
 
-impl<'a> Observer<'a> {
+impl<'a> CpObserver<'a> {
     /// Creates an observer that shows what these arguments request.
-    pub(super) fn new(meter: &'a Meter, args: &CpArgs, cancel: &'a Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        meter: &'a ProgressMeter,
+        args: &CpArgs,
+        cancel: &'a Arc<AtomicBool>,
+    ) -> Self {
         Self { meter, show: args.movement.show, cancel, lists: args.verbose }
     }
 }
 
-impl CopyObserver for Observer<'_> {
+impl CopyObserver for CpObserver<'_> {
     fn progress(&self, now: &CopyProgress) {
         let CopyProgress { bytes, expected: total, files, .. } = *now;
         // The length of a single file is known.
         let files = total.is_none().then_some(files);
-        self.meter.show(|| Position { bytes, total, files, ..Position::default() });
+        self.meter.show(|| ProgressPosition { bytes, total, files, ..ProgressPosition::default() });
     }
 
     fn would_copy(&self, from: &Path, to: &Path) {

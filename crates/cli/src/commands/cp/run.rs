@@ -11,11 +11,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use underpass_copy::{CopyOptions, CopyTarget};
 
 use super::args::{CpArgs, is_dash};
-use super::observer::Observer;
+use super::observer::CpObserver;
 use super::usage::CpError;
 use super::{print, stream};
 use crate::failure::{Failure, Result};
-use crate::output::{Meter, short_path};
+use crate::output::{ProgressMeter, short_path};
 use crate::signals;
 
 /// Copies what the arguments name.
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         [only] => only,
         _ => target_path,
     };
-    let meter = Meter::new(show, &short_path(named));
-    let observer = Observer::new(&meter, args, &cancel);
+    let meter = ProgressMeter::new(show, &short_path(named));
+    let observer = CpObserver::new(&meter, args, &cancel);
     let started = Instant::now();
     let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
     let elapsed_s = started.elapsed().as_secs_f64();

@@ -18,20 +18,20 @@ use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
 use super::usage::CpError;
 use crate::args::When;
-use crate::ends::{Input, Overwrite, Target, is_sparse};
+use crate::ends::{Input, OutputTarget, Overwrite, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
-use crate::output::Meter;
+use crate::output::ProgressMeter;
 use crate::signals;
 use underpass_receipt::Receipt;
 
 /// Prepares the target; a file that may be written to but not replaced is written in place.
-fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Target> {
-    match Target::create(path, overwrite, cancel) {
+fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<OutputTarget> {
+    match OutputTarget::create(path, overwrite, cancel) {
         Err(Failure::Path { action: Action::Creating, source, .. })
             if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
         {
-            let target = Target::in_place(path)?;
+            let target = OutputTarget::in_place(path)?;
             output::note(&print::in_place(path, 1));
             Ok(target)
         }
@@ -64,7 +64,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Err(CpError::OutputTwice.into());
     }
     let named = if input.has_name() { input.path() } else { target.path() };
-    let meter = Meter::new(show, &output::short_path(named));
+    let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();
     let outcome = copy((args, options, &cancel), &input, &source, &target, &meter);
     meter.clear();
@@ -105,8 +105,8 @@ fn copy(
     (args, copy_options, cancel): (&CpArgs, &CopyOptions, &AtomicBool),
     input: &Input,
     source: &Source<&File>,
-    target: &Target,
-    meter: &Meter,
+    target: &OutputTarget,
+    meter: &ProgressMeter,
 ) -> Result<Report> {
     let what = format!("copying {} to {}", input.path().display(), target.path().display());
     let transfer = |source: Source<_>, sink| {

@@ -6,7 +6,7 @@ use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, 
 use crate::output::counted;
 use crate::output::printable::one_line;
 use crate::receipt::explained::costs;
-use crate::receipt::path_diagram::{Alphabet, Flow, KernelPath, PathDiagram, label};
+use crate::receipt::path_diagram::{Alphabet, DiagramFlow, KernelPath, PathDiagram, label};
 use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.
@@ -152,7 +152,7 @@ fn diagram(receipt: &ProgramReceipt) -> PathDiagram {
                 "read_write" => label,
                 how => format!("{how} {label}"),
             };
-            Flow { end: each.kind, label }
+            DiagramFlow { end: each.kind, label }
         };
         receipt.crossings.iter().filter(through).map(flow).collect()
     };

@@ -28,7 +28,7 @@ pub(crate) struct FillArgs {
 
     /// Fetch only between these times of day, such as 02:00-14:00
     #[arg(long, value_name = "FROM-TO", value_parser = window)]
-    pub(super) between: Option<Window>,
+    pub(super) between: Option<DailyWindow>,
 
     /// Print the receipt as one JSON object on standard output
     #[arg(long)]
@@ -44,12 +44,12 @@ pub(crate) struct FillArgs {
 
 /// A time of each day: minutes since midnight. It may go past midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct DailyWindow {
     pub(super) from: u16,
     pub(super) to: u16,
 }
 
-impl Window {
+impl DailyWindow {
     /// Returns whether a minute of the day is in it.
     pub(super) fn has(self, minute: u16) -> bool {
         match self.from < self.to {
@@ -59,7 +59,7 @@ impl Window {
     }
 }
 
-fn window(text: &str) -> Result<Window, String> {
+fn window(text: &str) -> Result<DailyWindow, String> {
     let minutes = |text: &str| {
         let (hours, minutes) = text.trim().split_once(':')?;
         let number = |text: &str, max| text.parse::<u16>().ok().filter(|number| *number < max);
@@ -67,7 +67,7 @@ fn window(text: &str) -> Result<Window, String> {
     };
     let both = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
     match both {
-        Some((from, to)) if from != to => Ok(Window { from, to }),
+        Some((from, to)) if from != to => Ok(DailyWindow { from, to }),
         _ => Err("write two times of day, such as 02:00-14:00".to_owned()),
     }
 }
@@ -79,14 +79,15 @@ mod tests {
     #[test]
     fn windows_may_go_past_midnight() {
         let parsed = |text| window(text).ok();
-        let day = Window { from: 120, to: 840 };
-        let night = Window { from: 1320, to: 330 };
+        let day = DailyWindow { from: 120, to: 840 };
+        let night = DailyWindow { from: 1320, to: 330 };
         assert_eq!(parsed("02:00-14:00"), Some(day));
         assert_eq!(parsed("22:00 - 5:30"), Some(night));
         for text in ["", "2-3", "24:00-1:00", "1:00-1:60", "1:00-1:00", "1:00"] {
             assert_eq!(parsed(text), None, "{text}");
         }
-        let inside = |window: Window| [119, 120, 839, 840, 1320].map(|minute| window.has(minute));
+        let inside =
+            |window: DailyWindow| [119, 120, 839, 840, 1320].map(|minute| window.has(minute));
         assert_eq!(inside(day), [false, true, true, false, false]);
         assert_eq!(inside(night), [true, true, false, false, true]);
     }

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result, WithPath};
 
 /// A file that a node is to have.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ManifestEntry {
     /// Its path, escaped as in a URL.
     pub(super) path: String,
     /// The fields of the requests that it answers, for nodes that keep a file for each of their values.
@@ -18,7 +18,7 @@ pub(super) struct Wanted {
 }
 
 /// Reads a list: the files of a higher priority come first.
-pub(super) fn read(path: &Path) -> Result<Vec<Wanted>> {
+pub(super) fn read(path: &Path) -> Result<Vec<ManifestEntry>> {
     let mut text = String::new();
     match path == Path::new("-") {
         true => {
@@ -32,8 +32,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Wanted>> {
     })
 }
 
-fn parse(text: &str) -> std::result::Result<Vec<Wanted>, (usize, &'static str)> {
-    let mut entries: Vec<(u64, Wanted)> = Vec::new();
+fn parse(text: &str) -> std::result::Result<Vec<ManifestEntry>, (usize, &'static str)> {
+    let mut entries: Vec<(u64, ManifestEntry)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let is_field = line.starts_with([' ', '\t']) && !line.trim().is_empty();
         if is_field && !line.trim_start().starts_with('#') {
@@ -57,7 +57,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Wanted>, (usize, &'static str)> 
         if !path.starts_with('/') || words.next().is_some() {
             return Err((index + 1, "write a path that begins with /, and perhaps a priority"));
         }
-        entries.push((priority, Wanted { path: path.to_owned(), fields: Vec::new() }));
+        entries.push((priority, ManifestEntry { path: path.to_owned(), fields: Vec::new() }));
     }
     entries.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
     Ok(entries.into_iter().map(|(_, wanted)| wanted).collect())
@@ -84,7 +84,10 @@ mod tests {
         let fields = [("X-Kind", "one"), ("X-Other", "two words")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let path = "/a".to_owned();
-        let expected = [Wanted { path: path.clone(), fields: Vec::new() }, Wanted { path, fields }];
+        let expected = [
+            ManifestEntry { path: path.clone(), fields: Vec::new() },
+            ManifestEntry { path, fields },
+        ];
         assert_eq!(parse(text), Ok(expected.into()));
         assert!(parse("  X-Kind: one\n").is_err_and(|(line, _)| line == 1));
     }

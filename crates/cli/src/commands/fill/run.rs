@@ -10,7 +10,7 @@ use underpass_client::{HttpClient, Request, Url};
 use underpass_receipt::shown;
 
 use super::args::FillArgs;
-use super::manifest::{self, Wanted};
+use super::manifest::{self, ManifestEntry};
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 use crate::signals;
@@ -32,7 +32,7 @@ struct FillReceipt {
 
 /// What a node says about a piece.
 #[derive(Debug, Deserialize)]
-struct Piece {
+struct NodePiece {
     length: Option<u64>,
     fetched: u64,
 }
@@ -61,11 +61,11 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
                     output::note(&format!("{at} of {all}: {path}, {}", BinaryBytes(length)));
                 }
             }
-            Err(Stop::Path(why)) => {
+            Err(FillStop::Path(why)) => {
                 receipt.failed += 1;
                 output::problem(&Failure::line(format!("{path}: {why}")));
             }
-            Err(Stop::All(failure)) => {
+            Err(FillStop::All(failure)) => {
                 stop = Some(failure);
                 break;
             }
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
 }
 
 /// Why a path was given up.
-enum Stop {
+enum FillStop {
     /// For a reason of its own.
     Path(String),
     /// For a reason that all others have too.
@@ -112,7 +112,7 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     /// Has the node fetch a file; returns its length.
-    fn fill(&mut self, wanted: &Wanted) -> std::result::Result<u64, Stop> {
+    fn fill(&mut self, wanted: &ManifestEntry) -> std::result::Result<u64, FillStop> {
         let step = self.args.rate.map_or(MAX_STEP, |rate| rate.0.clamp(MIN_STEP, MAX_STEP));
         let mut at = 0;
         loop {
@@ -128,7 +128,7 @@ impl Filler<'_> {
     }
 
     /// Waits for the time of day, and as long as the rate demands.
-    fn wait(&mut self) -> std::result::Result<(), Stop> {
+    fn wait(&mut self) -> std::result::Result<(), FillStop> {
         let mut is_told = self.args.quiet;
         while let Some(window) = self.args.between.filter(|window| !window.has(minute_of_day())) {
             if !is_told {
@@ -147,15 +147,20 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn sleep(&self, time: Duration) -> std::result::Result<(), Stop> {
+    fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
         match sleep(time, &[self.cancel]) {
             true => Ok(()),
-            false => Err(Stop::All(Failure::line("interrupted".to_owned()))),
+            false => Err(FillStop::All(Failure::line("interrupted".to_owned()))),
         }
     }
 
     /// Has the node fetch a piece, once more if that fails for a moment.
-    fn piece(&self, wanted: &Wanted, from: u64, to: u64) -> std::result::Result<Piece, Stop> {
+    fn piece(
+        &self,
+        wanted: &ManifestEntry,
+        from: u64,
+        to: u64,
+    ) -> std::result::Result<NodePiece, FillStop> {
         let mut url = self.node.clone();
         url.query_pairs_mut()
             .append_pair("path", &wanted.path)
@@ -179,7 +184,7 @@ impl Filler<'_> {
             let error = match answered {
                 Ok(body) => {
                     let bad = |_| Failure::line(format!("{} is no node", shown(&self.args.node)));
-                    return serde_json::from_slice(&body).map_err(bad).map_err(Stop::All);
+                    return serde_json::from_slice(&body).map_err(bad).map_err(FillStop::All);
                 }
                 Err(error) => error,
             };
@@ -189,9 +194,9 @@ impl Filler<'_> {
                 (None, underpass_client::ClientError::Status { status, .. })
                     if !matches!(status, 401 | 403 | 405) =>
                 {
-                    return Err(Stop::Path(error.to_string()));
+                    return Err(FillStop::Path(error.to_string()));
                 }
-                (None, _) => return Err(Stop::All(Failure::line(error.to_string()))),
+                (None, _) => return Err(FillStop::All(Failure::line(error.to_string()))),
             }
         }
     }

@@ -21,14 +21,14 @@ use underpass_receipt::{EndKind, shown};
 
 /// The destination of a download.
 #[derive(Debug)]
-pub(crate) enum Destination {
+pub(crate) enum GetDestination {
     /// A file that appears when it is complete.
     Named { path: PathBuf, folder: OwnedFd, name: OsString, if_exists: IfExists },
     /// A device, a FIFO or standard output, which is written to directly.
-    Stream(ends::Target),
+    Stream(ends::OutputTarget),
 }
 
-impl Destination {
+impl GetDestination {
     /// Returns the destination that the arguments give for a URL.
     ///
     /// `suggested` asks the server for a name.
@@ -46,7 +46,7 @@ impl Destination {
                 if args.show.json && path == Path::new("-") {
                     return Err(GetError::OutputTwice.into());
                 }
-                Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
+                Ok(Self::Stream(ends::OutputTarget::create(path, Overwrite::Always, cancel)?))
             }
             Some(path) => {
                 let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };

@@ -15,19 +15,19 @@ use underpass_client::download::{
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
-use super::destination::Destination;
+use super::destination::GetDestination;
 use super::list::Item;
 use super::sums::ChecksumList;
 use super::taken::TakenNames;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use underpass_protocol::digest::Digest;
 use underpass_receipt::{GetReceipt, shown};
 
 /// What all files of one command share.
-pub(super) struct Files<'f> {
+pub(super) struct GetRun<'f> {
     pub(super) args: &'f GetArgs,
     pub(super) tls: &'f TlsSetup,
     pub(super) cancel: &'f AtomicBool,
@@ -40,7 +40,7 @@ pub(super) struct Files<'f> {
     pub(super) taken: TakenNames,
 }
 
-impl Files<'_> {
+impl GetRun<'_> {
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
     pub(super) fn fetch(&self, item: &Item, gauge: &Gauge) -> Result<()> {
         let Self { args, cancel, .. } = *self;
@@ -49,7 +49,7 @@ impl Files<'_> {
         let asker = Downloader::new(remote.client.clone(), options.clone());
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let suggested = || asker.suggested_name(&remote.url);
-        let destination = Destination::of(args, item, suggested, cancel)?;
+        let destination = GetDestination::of(args, item, suggested, cancel)?;
         if !self.taken.take(item, &destination, args.show.quiet)? {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Files<'_> {
         };
         let outcome = match self.parallel {
             1 => {
-                let meter = Meter::new(args.show, &output::short_path(destination.path()));
+                let meter = ProgressMeter::new(args.show, &output::short_path(destination.path()));
                 meter.during(|| progress::file(gauge), work)
             }
             _ => work(),
@@ -78,7 +78,7 @@ impl Files<'_> {
     }
 
     /// Returns the digests that a list and --check have for a file.
-    fn expected(&self, item: &Item, destination: &Destination) -> Result<Vec<Digest>> {
+    fn expected(&self, item: &Item, destination: &GetDestination) -> Result<Vec<Digest>> {
         let mut expected = item.digests.clone();
         if let Some(sums) = &self.sums {
             // -o gives another name than the one that is listed.
@@ -115,7 +115,7 @@ impl Files<'_> {
 fn finish(
     args: &GetArgs,
     url: &Url,
-    destination: Destination,
+    destination: GetDestination,
     outcome: std::result::Result<DownloadOutcome, Failed>,
     elapsed: Duration,
     new_dir: Option<&Path>,

@@ -3,28 +3,40 @@
 use underpass_client::download::Gauge;
 use underpass_client::tree::TreeGauge;
 
-use crate::output::{Position, counted};
+use crate::output::{ProgressPosition, counted};
 
 /// Returns how far a file is.
-pub(super) fn file(gauge: &Gauge) -> Position {
+pub(super) fn file(gauge: &Gauge) -> ProgressPosition {
     let note = match (gauge.is_checking(), gauge.connections()) {
         (true, _) => "making its digest".to_owned(),
         (false, count) => counted(count.into(), "connection", "connections"),
     };
     // In this order: what is there before a round of requests is set before what is there now.
     let (bytes, before) = (gauge.done(), gauge.before());
-    Position { bytes, before, total: gauge.total(), note: Some(note), ..Position::default() }
+    ProgressPosition {
+        bytes,
+        before,
+        total: gauge.total(),
+        note: Some(note),
+        ..ProgressPosition::default()
+    }
 }
 
 /// Returns how far several files are, of which these many are done.
-pub(super) fn files(gauges: &[Gauge], done: u64) -> Position {
+pub(super) fn files(gauges: &[Gauge], done: u64) -> ProgressPosition {
     let bytes = gauges.iter().map(Gauge::done).sum();
     let before = gauges.iter().map(Gauge::before).sum();
-    Position { bytes, before, files: Some(done), ..Position::default() }
+    ProgressPosition { bytes, before, files: Some(done), ..ProgressPosition::default() }
 }
 
 /// Returns how far a folder is.
-pub(super) fn tree(gauge: &TreeGauge) -> Position {
+pub(super) fn tree(gauge: &TreeGauge) -> ProgressPosition {
     let (bytes, before, total) = (gauge.done(), gauge.before(), gauge.total());
-    Position { bytes, before, total, files: Some(gauge.files()), ..Position::default() }
+    ProgressPosition {
+        bytes,
+        before,
+        total,
+        files: Some(gauge.files()),
+        ..ProgressPosition::default()
+    }
 }

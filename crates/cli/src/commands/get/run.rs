@@ -13,14 +13,14 @@ use underpass_engine::hint::Action;
 
 use super::args::GetArgs;
 use super::destination::is_stream;
-use super::file::Files;
+use super::file::GetRun;
 use super::list::{self, Item};
 use super::sums::ChecksumList;
 use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{progress, tree};
 use crate::failure::{Failure, Result, WithPath};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use crate::signals;
 
 /// Fetches every URL.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     }
     let default = if args.input.is_some() { DEFAULT_PARALLEL } else { 1 };
     let parallel = args.parallel.map_or(default, |count| count as usize).min(items.len().max(1));
-    let files = Files {
+    let files = GetRun {
         args,
         tls: &tls,
         cancel: &cancel,
@@ -106,8 +106,8 @@ fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<Ch
 }
 
 /// Fetches files, several at once if so requested.
-fn fetch_all(files: &Files<'_>, items: &[Item]) -> Result<()> {
-    let Files { args, cancel, parallel, .. } = *files;
+fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
+    let GetRun { args, cancel, parallel, .. } = *files;
     let failures = Failures::default();
     let gauges: Vec<_> = items.iter().map(|_| Gauge::default()).collect();
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -129,7 +129,8 @@ fn fetch_all(files: &Files<'_>, items: &[Item]) -> Result<()> {
     if let Some(dir) = new_dir {
         fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
     }
-    let meter = Meter::new(args.show, &output::counted(items.len() as u64, "file", "files"));
+    let meter =
+        ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));
     let position = || progress::files(&gauges, finished.load(Ordering::Relaxed) as u64);
     meter.during(position, || {
         thread::scope(|scope| (0..parallel).for_each(|_| drop(scope.spawn(work))));

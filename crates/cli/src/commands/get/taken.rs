@@ -13,7 +13,7 @@ use underpass_engine::atomic_file::fold_case;
 use underpass_protocol::digest::Digest;
 use underpass_receipt::shown;
 
-use super::destination::Destination;
+use super::destination::GetDestination;
 use super::list::Item;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
@@ -36,8 +36,8 @@ struct TakenName {
 impl TakenNames {
     /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
     /// same command would replace it, or be taken for it if size and time are the same.
-    pub(super) fn take(&self, item: &Item, to: &Destination, is_quiet: bool) -> Result<bool> {
-        let Destination::Named { path, folder, name, .. } = to else { return Ok(true) };
+    pub(super) fn take(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
+        let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
         let folded = (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ use super::usage::GetError;
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use underpass_receipt::{TreeReceipt, shown};
 
 /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
@@ -77,7 +77,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     };
     let gauge = TreeGauge::default();
     let started = Instant::now();
-    let meter = Meter::new(args.show, &output::short_path(&path));
+    let meter = ProgressMeter::new(args.show, &output::short_path(&path));
     let outcome = meter.during(
         || progress::tree(&gauge),
         || {

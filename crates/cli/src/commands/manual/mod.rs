@@ -39,17 +39,17 @@ fn failure(action: Action, path: &Path, source: io::Error) -> Failure {
 /// Calls a function with the page of a command, and with those of the commands below it.
 fn each<E>(
     command: &Command,
-    use_page: &mut dyn FnMut(&Page<'_>) -> std::result::Result<(), E>,
+    use_page: &mut dyn FnMut(&ManualPage<'_>) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
-    use_page(&Page(command))?;
+    use_page(&ManualPage(command))?;
     let is_shown = |each: &&Command| !each.is_hide_set() && each.get_name() != "help";
     command.get_subcommands().filter(is_shown).try_for_each(|below| each(below, use_page))
 }
 
 /// The manual page of one command.
-struct Page<'c>(&'c Command);
+struct ManualPage<'c>(&'c Command);
 
-impl Page<'_> {
+impl ManualPage<'_> {
     /// Returns the name of the page: `underpass-get`.
     fn name(&self) -> &str {
         self.0.get_display_name().unwrap_or_else(|| self.0.get_name())

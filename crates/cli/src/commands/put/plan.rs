@@ -41,14 +41,14 @@ pub(crate) enum PutStep {
 
 /// All named files and folders with their URLs.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PutPlan {
     target: Url,
     roots: Vec<(PathBuf, Url)>,
     recursive: bool,
     follows: bool,
 }
 
-impl Plan {
+impl PutPlan {
     /// Determines the URL of each file.
     pub(crate) fn new(args: &PutArgs) -> Result<Self> {
         let (target, files) = match args.words.split_last() {
@@ -90,7 +90,7 @@ impl Plan {
     /// Returns all steps, folders before their entries.
     pub(crate) fn steps(self) -> impl Iterator<Item = Result<PutStep>> {
         let Self { roots, recursive, follows, .. } = self;
-        roots.into_iter().flat_map(move |(path, url)| Walk {
+        roots.into_iter().flat_map(move |(path, url)| PutWalk {
             recursive,
             follows,
             waiting: VecDeque::from([WalkEntry { path, url, is_named: true, above: Vec::new() }]),
@@ -100,7 +100,7 @@ impl Plan {
 
 /// A walk through one named file or folder.
 #[derive(Debug)]
-struct Walk {
+struct PutWalk {
     recursive: bool,
     follows: bool,
     waiting: VecDeque<WalkEntry>,
@@ -117,7 +117,7 @@ struct WalkEntry {
     above: Vec<(u64, u64)>,
 }
 
-impl Iterator for Walk {
+impl Iterator for PutWalk {
     type Item = Result<PutStep>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -126,7 +126,7 @@ impl Iterator for Walk {
     }
 }
 
-impl Walk {
+impl PutWalk {
     fn step(&mut self, found: WalkEntry) -> Result<PutStep> {
         let WalkEntry { path, url, is_named, above } = found;
         if is_named && is_stdin(&path) {

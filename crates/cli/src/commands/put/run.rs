@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::args::PutArgs;
-use super::plan::{Plan, PutStep};
-use super::session::{Session, Stop};
+use super::plan::{PutPlan, PutStep};
+use super::session::{PutSession, PutStop};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
@@ -12,8 +12,8 @@ use crate::signals;
 /// Uploads every named file and folder.
 pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
-    let plan = Plan::new(args)?;
-    let mut session = Session::new(args, plan.url(), &cancel)?;
+    let plan = PutPlan::new(args)?;
+    let mut session = PutSession::new(args, plan.url(), &cancel)?;
     if let Some(step) = plan.only() {
         return session.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
         if is_cancelled {
             break;
         }
-        let outcome = step.map_err(Stop::from).and_then(|step| {
+        let outcome = step.map_err(PutStop::from).and_then(|step| {
             if let PutStep::Skipped { path, reason } = &step {
                 if !args.show.quiet {
                     output::note(&format!("{}: {reason}", path.display()));

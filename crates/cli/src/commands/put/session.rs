@@ -25,12 +25,12 @@ use super::usage::PutError;
 use crate::args::ShowArgs;
 use crate::ends::Input;
 use crate::failure::{Failure, WithPath};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use underpass_engine::Size;
 use underpass_receipt::{EndKind, Receipt, shown};
 
 /// The state that all uploads of one command share.
-pub(super) struct Session<'s> {
+pub(super) struct PutSession<'s> {
     pub(super) args: &'s PutArgs,
     cancel: &'s AtomicBool,
     pub(super) client: HttpClient<'s>,
@@ -38,7 +38,7 @@ pub(super) struct Session<'s> {
     pub(super) bucket: Option<Url>,
     pub(super) idle: Option<Connection<'s>>,
     pipes: PipePool,
-    meter: Meter,
+    meter: ProgressMeter,
     /// The total so far.
     total: Report,
     started: Instant,
@@ -55,7 +55,7 @@ pub(super) struct Session<'s> {
 }
 
 /// Why one of the uploads failed.
-pub(super) struct Stop {
+pub(super) struct PutStop {
     /// The failure to report.
     pub(super) failure: Failure,
     /// Whether the others would fail too.
@@ -64,7 +64,7 @@ pub(super) struct Stop {
     pub(super) receipt: Option<Box<Receipt>>,
 }
 
-impl Stop {
+impl PutStop {
     /// Prints the receipt, if there is one and it is requested, and returns the failure.
     pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
         if let Some(receipt) = &self.receipt {
@@ -74,13 +74,13 @@ impl Stop {
     }
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for PutStop {
     fn from(failure: Failure) -> Self {
         Self { is_fatal: matches!(failure, Failure::Usage(_)), failure, receipt: None }
     }
 }
 
-impl<'s> Session<'s> {
+impl<'s> PutSession<'s> {
     pub(super) fn new(
         args: &'s PutArgs,
         url: &Url,
@@ -93,7 +93,7 @@ impl<'s> Session<'s> {
             client: remote.client,
             idle: None,
             pipes: PipePool::new(),
-            meter: Meter::new(args.show, ""),
+            meter: ProgressMeter::new(args.show, ""),
             total: Report::default(),
             started: Instant::now(),
             has_sent: false,
@@ -107,7 +107,7 @@ impl<'s> Session<'s> {
     }
 
     /// Sends the only file, and reports it.
-    pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), Stop> {
+    pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), PutStop> {
         let PutStep::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
         if self.there > 0 && !self.args.show.quiet {
@@ -122,7 +122,7 @@ impl<'s> Session<'s> {
     }
 
     /// Takes one of several steps.
-    pub(super) fn take(&mut self, step: &PutStep) -> Result<(), Stop> {
+    pub(super) fn take(&mut self, step: &PutStep) -> Result<(), PutStop> {
         match step {
             PutStep::Skipped { .. } => Ok(()),
             PutStep::Folder { url } => self.make(url),
@@ -149,7 +149,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn make(&mut self, url: &Url) -> Result<(), Stop> {
+    fn make(&mut self, url: &Url) -> Result<(), PutStop> {
         self.create_parents(url)?;
         if self.is_there(url)? || self.makes_no_folders || url.path() == "/" {
             return Ok(());
@@ -162,7 +162,7 @@ impl<'s> Session<'s> {
     }
 
     /// Sends a file.
-    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, Stop> {
+    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, PutStop> {
         if let Some(receipt) = self.has(path, url)? {
             return Ok(receipt);
         }
@@ -301,7 +301,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    pub(super) fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
+    pub(super) fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> PutStop {
         let receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
         let is_fatal = match failed.error.status() {
             Some(status) => matches!(status, 401 | 407 | 507),
@@ -309,7 +309,7 @@ impl<'s> Session<'s> {
         };
         let line = format!("sending {file} to {}: {failed}", shown(url));
         let failure = Failure::hinted(line, &failed);
-        Stop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
+        PutStop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
     }
 }
 

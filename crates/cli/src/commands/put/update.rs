@@ -10,11 +10,11 @@ use underpass_client::upload::{MODIFIED, UploadOutcome, make_parents};
 use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
-use super::session::{Session, Stop, failed};
+use super::session::{PutSession, PutStop, failed};
 
-impl Session<'_> {
+impl PutSession<'_> {
     /// With --update, checks whether the server has a folder, and notes what it lists in it.
-    pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, Stop> {
+    pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, PutStop> {
         if !self.args.update || self.bucket.is_some() {
             return Ok(false);
         }
@@ -26,7 +26,7 @@ impl Session<'_> {
     }
 
     /// With --update, checks whether the server has a file; returns its receipt then.
-    pub(super) fn has(&mut self, path: &Path, url: &Url) -> Result<Option<Receipt>, Stop> {
+    pub(super) fn has(&mut self, path: &Path, url: &Url) -> Result<Option<Receipt>, PutStop> {
         let local = fs::metadata(path).ok().filter(|it| self.args.update && it.is_file());
         let Some(local) = local else { return Ok(None) };
         let started = Instant::now();
@@ -62,7 +62,7 @@ impl Session<'_> {
     }
 
     /// With --create-parents, creates the folder of a file or folder, and those above it.
-    pub(super) fn create_parents(&mut self, url: &Url) -> Result<(), Stop> {
+    pub(super) fn create_parents(&mut self, url: &Url) -> Result<(), PutStop> {
         if !self.args.create_parents || self.bucket.is_some() {
             return Ok(());
         }

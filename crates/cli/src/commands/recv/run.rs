@@ -12,9 +12,9 @@ use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
 use crate::connection::{Address, Stream, StreamTls, check_congestion, choose_congestion, meet};
-use crate::ends::{Overwrite, Target};
+use crate::ends::{OutputTarget, Overwrite};
 use crate::failure::{Failure, Result, UsageError};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use crate::signals;
 use underpass_engine::Size;
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
@@ -29,9 +29,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     let target = match (args.append, args.force) {
         _ if path == Path::new("-") && show.json => return Err(RecvError::OutputTwice.into()),
-        (true, _) => Target::append(path, &cancel)?,
-        (_, true) => Target::create(path, Overwrite::Always, &cancel)?,
-        _ => Target::create(path, Overwrite::Never, &cancel)?,
+        (true, _) => OutputTarget::append(path, &cancel)?,
+        (_, true) => OutputTarget::create(path, Overwrite::Always, &cancel)?,
+        _ => OutputTarget::create(path, Overwrite::Never, &cancel)?,
     };
     let size = args.size.map(|Size(bytes)| bytes);
     target.reserve(size.unwrap_or(0))?;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
 
-    let meter = Meter::new(show, &output::short_path(target.path()));
+    let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let started = Instant::now();
     let outcome = receive(args, (&stream, session.as_ref()), &target, size, &cancel, &meter);
     meter.clear();
@@ -66,10 +66,10 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
 fn receive(
     args: &RecvArgs,
     (stream, session): (&Stream, Option<&Session>),
-    target: &Target,
+    target: &OutputTarget,
     size: Option<u64>,
     cancel: &AtomicBool,
-    meter: &Meter,
+    meter: &ProgressMeter,
 ) -> Result<Report> {
     let what = format!("receiving {} from {}", target.path().display(), stream.peer());
     let source = Source::of(stream).map_err(|source| Failure::Network {

@@ -18,7 +18,7 @@ use super::range::ByteRange;
 use crate::connection::{Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet};
 use crate::ends::Input;
 use crate::failure::{Failure, Result, UsageError};
-use crate::output::{self, Meter};
+use crate::output::{self, ProgressMeter};
 use crate::signals;
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
     let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
 
-    let meter = Meter::new(show, &output::short_path(input.path()));
+    let meter = ProgressMeter::new(show, &output::short_path(input.path()));
     let options = args.stream.apply(args.movement.options()).cancel(&cancel);
     let options = meter.watch(options);
     let options = match &session {

@@ -18,7 +18,7 @@ use crate::output::{counted, error_line, note};
 
 /// The facts that are printed when a server starts.
 #[derive(Debug)]
-pub(crate) struct Served<'a> {
+pub(crate) struct StartupFacts<'a> {
     /// The folder, the file, the origin, or the number of sites.
     pub(crate) what: &'a str,
     /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
@@ -45,7 +45,7 @@ pub(crate) struct Served<'a> {
 
 /// Prints where a server can be reached: always, for there may be no other way to know the port.
 /// Unless it is to be quiet, also how to open it to the network, and what confines it.
-pub(crate) fn started(served: &Served<'_>) {
+pub(crate) fn started(served: &StartupFacts<'_>) {
     let what = served.what;
     let scheme = if served.certificate.is_some() { "https" } else { "http" };
     for address in served.addresses {
@@ -92,7 +92,7 @@ pub(crate) fn started(served: &Served<'_>) {
 }
 
 /// Prints the addresses for other devices.
-fn reachable(scheme: &str, served: &Served<'_>) {
+fn reachable(scheme: &str, served: &StartupFacts<'_>) {
     let url = |each: &Reachable| format!("{scheme}://{}{}/", each.address, served.prefix);
     for each in served.reachable {
         error_line(&format!("on other devices: {} ({})", url(each), each.interface));

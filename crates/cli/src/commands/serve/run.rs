@@ -12,11 +12,11 @@ use underpass_server::server::{Address, Control, Server, Settings, SiteSettings}
 
 use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};
-use super::control::{Reload, Watch, keep_signals};
+use super::control::{Reload, SignalWatch, keep_signals};
 use super::log_file::{AccessLog, LogFile};
-use super::print::{self, Served};
+use super::print::{self, StartupFacts};
 use super::settings::{OpenSites, Opened, settings as settings_of};
-use super::share::goal::{Share, Timer};
+use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
 use crate::failure::Result;
 use crate::output::counted;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 }
 
 /// Serves until a signal ends it, or what is shared needs no server any more.
-pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<()> {
+pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Result<()> {
     let (certificate, orders) = Certificate::of(args)?.unzip();
     let orders = orders.flatten();
     let mut open = OpenSites::new(certificate.as_ref().and_then(Certificate::files).cloned());
@@ -63,7 +63,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<Share>>) -> Result<
     // Nothing may start a thread before this.
     let confinement = sandbox.apply()?;
     orders.iter().try_for_each(Orders::check)?;
-    print::started(&Served {
+    print::started(&StartupFacts {
         what: &what,
         addresses: &server.addresses(),
         reachable: &reachable,
@@ -123,12 +123,12 @@ fn serve(
     signals: Signals,
     log_file: Option<LogFile>,
     reload: Option<Reload>,
-    (is_quiet, share): (bool, Option<&Arc<Share>>),
+    (is_quiet, share): (bool, Option<&Arc<ShareGoal>>),
 ) -> Result<()> {
     let (log, writer) = log_file.map(AccessLog::start).unzip();
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
-    let watch = Watch::start(signals, control.clone(), log.clone(), reload);
+    let watch = SignalWatch::start(signals, control.clone(), log.clone(), reload);
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));

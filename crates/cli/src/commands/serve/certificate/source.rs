@@ -17,14 +17,14 @@ use crate::output;
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     credentials: Credentials,
-    source: Source,
+    source: CertificateSource,
     /// The reason why clients may refuse it.
     warning: Option<String>,
 }
 
 /// The source of a certificate.
 #[derive(Clone, Debug)]
-enum Source {
+enum CertificateSource {
     /// PEM files, which may be renewed while the server runs.
     Files(KeyFiles),
     /// A certificate that this process has created.
@@ -96,11 +96,12 @@ impl Certificate {
         }
         let warning = identity.as_ref().and_then(Identity::warning).map(str::to_owned);
         let source = match (files, &identity) {
-            (Some(files), _) => Source::Files(files),
-            (None, Some(own)) => {
-                Source::SelfSigned(SelfSigned { fingerprint: own.fingerprint(), pin: own.pin() })
-            }
-            (None, None) => Source::Authority,
+            (Some(files), _) => CertificateSource::Files(files),
+            (None, Some(own)) => CertificateSource::SelfSigned(SelfSigned {
+                fingerprint: own.fingerprint(),
+                pin: own.pin(),
+            }),
+            (None, None) => CertificateSource::Authority,
         };
         identity.into_iter().for_each(|identity| identities.set_default(identity));
         let mut acceptor = Acceptor::with_identities(identities, in_kernel)?;
@@ -119,8 +120,8 @@ impl Certificate {
     /// Returns the data by which clients can verify it, if only this process knows them.
     pub(crate) fn made(&self) -> Option<&SelfSigned> {
         match &self.source {
-            Source::SelfSigned(made) => Some(made),
-            Source::Files(_) | Source::Authority => None,
+            CertificateSource::SelfSigned(made) => Some(made),
+            CertificateSource::Files(_) | CertificateSource::Authority => None,
         }
     }
 
@@ -132,15 +133,15 @@ impl Certificate {
     /// Returns the files that are read again on SIGHUP.
     pub(crate) fn files(&self) -> Option<&KeyFiles> {
         match &self.source {
-            Source::Files(files) => Some(files),
-            Source::SelfSigned(_) | Source::Authority => None,
+            CertificateSource::Files(files) => Some(files),
+            CertificateSource::SelfSigned(_) | CertificateSource::Authority => None,
         }
     }
 
     /// Reads the files again. If they are invalid, the old certificate stays in use, and the
     /// error is logged.
     pub(crate) fn renew(&self) {
-        let Source::Files(files) = &self.source else { return };
+        let CertificateSource::Files(files) = &self.source else { return };
         match files.load() {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);

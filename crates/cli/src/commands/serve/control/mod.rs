@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 
 pub(crate) use reload::Reload;
 
-/// Keeps signals for [`Watch::start`] from now on. Call this before the server is announced,
+/// Keeps signals for [`SignalWatch::start`] from now on. Call this before the server is announced,
 /// because a process that knows of it may send one.
 pub(crate) fn keep_signals() -> Result<Signals> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
@@ -25,12 +25,12 @@ pub(crate) fn keep_signals() -> Result<Signals> {
 
 /// A thread that waits for signals.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct SignalWatch {
     handle: Handle,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
+impl SignalWatch {
     /// Begins to wait for signals, and notifies systemd that the server is ready.
     pub(crate) fn start(
         mut signals: Signals,

@@ -17,18 +17,18 @@ use crate::output::{self, counted};
 
 /// What is shared, and what came of it.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct ShareGoal {
     takes_files: bool,
     is_folder: bool,
     /// The number of downloads or files after which it ends.
     times: Option<u64>,
     /// The time after which it ends.
     time: Option<Duration>,
-    state: Mutex<State>,
+    state: Mutex<GoalState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct GoalState {
     started: Instant,
     receipt: ShareReceipt,
     /// What each client has got, by its address.
@@ -85,7 +85,7 @@ impl Coverage {
     }
 }
 
-impl Share {
+impl ShareGoal {
     pub(super) fn new(
         takes_files: bool,
         is_folder: bool,
@@ -93,7 +93,7 @@ impl Share {
         time: Option<Duration>,
     ) -> Self {
         let (receipt, clients) = Default::default();
-        let state = Mutex::new(State { started: Instant::now(), receipt, clients });
+        let state = Mutex::new(GoalState { started: Instant::now(), receipt, clients });
         Self { takes_files, is_folder, times, time, state }
     }
 
@@ -150,12 +150,12 @@ impl Share {
         ShareReceipt { elapsed_s: state.started.elapsed().as_secs_f64(), ..state.receipt.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GoalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl GoalState {
     /// Returns whether a client has got everything with this response.
     fn is_whole(&mut self, entry: &AccessEntry, is_folder: bool) -> bool {
         let Some(part) = entry.part.filter(|part| part.is_archive == is_folder) else {

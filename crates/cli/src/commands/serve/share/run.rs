@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Parser;
 
 use super::args::ShareArgs;
-use super::goal::Share;
+use super::goal::ShareGoal;
 use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Failure, Result, WithPath};
@@ -17,7 +17,7 @@ use underpass_engine::hint::Action;
 
 /// The options of `serve` that `share` uses.
 #[derive(Debug, Parser)]
-struct Served {
+struct ShareOptions {
     #[command(flatten)]
     serve: ServeArgs,
 }
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
         (None, Some(_)) => None,
         (None, None) => Some(1),
     };
-    let share = Arc::new(Share::new(args.upload, found.is_dir(), times, args.time));
-    let served = Served::try_parse_from(words(args, &secret()?))?;
+    let share = Arc::new(ShareGoal::new(args.upload, found.is_dir(), times, args.time));
+    let served = ShareOptions::try_parse_from(words(args, &secret()?))?;
     let outcome = run_until(&served.serve, Some(&share));
     if matches!(outcome, Err(Failure::Usage(_) | Failure::Arguments(_))) {
         return outcome; // nothing was served
