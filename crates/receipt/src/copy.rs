@@ -17,7 +17,7 @@ pub struct CopyReceipt {
     pub files: u64,
     /// Folders that were walked.
     pub folders: u64,
-    /// Links that were created.
+    /// The number of symbolic links that were created.
     pub links: u64,
     /// Names that were given to copies that had one already.
     pub hard_links: u64,

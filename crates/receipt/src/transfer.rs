@@ -139,27 +139,27 @@ pub struct DeclineReceipt {
 /// Processor seconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct CpuReceipt {
-    /// In user space.
+    /// Seconds in user space (`ru_utime` of getrusage(2)).
     pub user: f64,
-    /// In the kernel.
+    /// Seconds in the kernel (`ru_stime`).
     pub system: f64,
 }
 
 /// Context switches.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct SwitchesReceipt {
-    /// Because the thread waited.
+    /// The number of those because the thread waited (`ru_nvcsw` of getrusage(2)).
     pub voluntary: u64,
-    /// Because its time was up.
+    /// The number of those because its time was up (`ru_nivcsw`).
     pub involuntary: u64,
 }
 
 /// Page faults.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FaultsReceipt {
-    /// Served from memory.
+    /// The number of those served from memory (`ru_minflt` of getrusage(2)).
     pub minor: u64,
-    /// Served from a disk.
+    /// The number of those served from a disk (`ru_majflt`).
     pub major: u64,
 }
 

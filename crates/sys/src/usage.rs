@@ -16,17 +16,17 @@ use crate::last_errno;
 /// peer, is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in user space.
+    /// Processor time in user space (`ru_utime`).
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// Processor time in the kernel (`ru_stime`).
     pub system: Duration,
-    /// Context switches because the thread waited.
+    /// The number of context switches because the thread waited (`ru_nvcsw`).
     pub voluntary_switches: u64,
-    /// Context switches because its time was up.
+    /// The number of context switches because its time was up (`ru_nivcsw`).
     pub involuntary_switches: u64,
-    /// Page faults served without a disk.
+    /// The number of page faults served without a disk (`ru_minflt`).
     pub minor_faults: u64,
-    /// Page faults that had to wait for a disk.
+    /// The number of page faults that had to wait for a disk (`ru_majflt`).
     pub major_faults: u64,
 }
 

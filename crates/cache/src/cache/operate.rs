@@ -11,11 +11,11 @@ use crate::shared::CacheStats;
 pub struct StoredObject {
     /// Its path and query.
     pub key: String,
-    /// Its length, once that is known.
+    /// Its length in bytes, once that is known.
     pub len: Option<u64>,
     /// The number of bytes that are present.
     pub present: u64,
-    /// The clients that read it.
+    /// The number of clients that read it.
     pub readers: usize,
     /// Whether more of it is being fetched.
     pub is_filling: bool,

@@ -14,7 +14,7 @@ use crate::store::{is_forwarded, millis, stored_fields};
 pub struct BufferedResponse {
     /// The status.
     pub status: u16,
-    /// The `Retry-After` of the origin.
+    /// The `Retry-After` of the origin (RFC 9110 10.2.3).
     pub retry_after: Option<Duration>,
     /// Its fields and body for clients; `None` if the body is too long, incomplete or not meant for
     /// them. Then the status is that of an error.

@@ -110,7 +110,7 @@ pub struct FillReport<'r> {
 pub struct CacheStats {
     /// Requests to origins, those of fills included.
     pub requests: u64,
-    /// Fills that were given up.
+    /// The number of fills that were given up.
     pub failed: u64,
     /// Requests that waited for the fetch of another request.
     pub collapsed: u64,
@@ -118,13 +118,13 @@ pub struct CacheStats {
     pub origin_bytes: u64,
     /// Bytes relayed from origins to clients without being stored.
     pub relayed_bytes: u64,
-    /// Objects, and extents of large ones, evicted to free space.
+    /// The number of objects, and extents of large ones, evicted to free space.
     pub evicted: u64,
-    /// Objects that were dropped because the disk failed to read them.
+    /// The number of objects that were dropped because the disk failed to read them.
     pub damaged: u64,
     /// Whether nothing is stored for now, because the disk has failed repeatedly.
     pub is_read_only: bool,
-    /// Versions that were found to have changed at the origin.
+    /// The number of versions that were found to have changed at the origin.
     pub changed: u64,
     /// Bytes of all stored objects.
     pub used_bytes: u64,

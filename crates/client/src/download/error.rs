@@ -74,7 +74,7 @@ pub enum DownloadError {
 pub struct DownloadOutcome {
     /// The bytes moved by all connections, and how.
     pub report: Report,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub size: u64,
     /// Bytes that were here before this run; the whole length if nothing had to be fetched.
     pub resumed_at: u64,

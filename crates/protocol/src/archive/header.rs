@@ -9,7 +9,7 @@
 
 use tar::{EntryType, Header};
 
-/// The size of a tar block: all of an archive is whole blocks.
+/// The size of a tar block in bytes: all of an archive is whole blocks (POSIX.1 pax, ustar).
 pub const BLOCK: u64 = 512;
 
 /// The kind of a member. A hard link is a file like any other; devices, pipes and sockets are not

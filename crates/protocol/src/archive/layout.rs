@@ -24,7 +24,7 @@ pub struct Member<'a> {
     pub name: &'a [u8],
     /// The kind of the member.
     pub kind: MemberType<'a>,
-    /// Its permissions.
+    /// Its permission bits, as chmod(2) takes them.
     pub mode: u32,
     /// The file as it was when the archive was laid out: length, times, identity.
     pub version: FileVersion,

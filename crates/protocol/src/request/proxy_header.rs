@@ -139,7 +139,7 @@ const FIXED: usize = 16;
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
-/// The maximum length of the line of version 1, with its end.
+/// The maximum length in bytes of the line of version 1, with its CRLF.
 pub const MAX_LINE: usize = 107;
 
 /// The maximum length of a binary header after its first 16 bytes: proxies add values to the

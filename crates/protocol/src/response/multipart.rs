@@ -33,7 +33,7 @@ impl Multipart {
         Self { parts, closing, boundary }
     }
 
-    /// Returns the length of the whole body.
+    /// Returns the length of the whole body in bytes, for `Content-Length`.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // it is never empty
     pub fn len(&self) -> u64 {

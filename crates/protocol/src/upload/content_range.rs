@@ -9,7 +9,7 @@ pub struct ContentRange {
     pub first: u64,
     /// The number of bytes, never 0.
     pub len: u64,
-    /// The total length of the file.
+    /// The total length of the file in bytes.
     pub total: u64,
 }
 

@@ -12,7 +12,7 @@ use super::partial::Token;
 pub struct UploadId {
     /// The token of the upload.
     pub token: Token,
-    /// The length of the complete upload, if the client has announced it.
+    /// The length of the complete upload in bytes, if the client has announced it.
     pub length: Option<u64>,
     /// Whether no file of this name may exist on completion (`If-None-Match: *`).
     pub keeps: bool,

@@ -13,7 +13,7 @@ use crate::request::Request;
 pub struct UploadFields {
     /// `Upload-Complete`: whether the upload ends with this request's body.
     pub complete: Option<bool>,
-    /// `Upload-Offset`: where the body begins.
+    /// `Upload-Offset`: the byte of the upload at which the body begins.
     pub offset: Option<u64>,
     /// `Upload-Length`: how many bytes there are in all.
     pub length: Option<u64>,

@@ -16,7 +16,7 @@ pub struct TarMember {
     pub path: Vec<u8>,
     /// What it is.
     pub kind: MemberKind,
-    /// Its permissions, without set-user-ID and its kin.
+    /// Its permission bits, without set-user-ID and its kin: at most `0o777`.
     pub mode: u32,
     /// When it was last changed: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),

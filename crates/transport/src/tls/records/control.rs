@@ -14,7 +14,8 @@ pub const ALERT: u8 = 21;
 /// The type of records that hold messages of a handshake.
 pub const HANDSHAKE: u8 = 22;
 
-/// The longest handshake message that is reassembled: the longest allowed one is a ticket.
+/// The longest handshake message in bytes that is reassembled: the longest allowed one is a
+/// ticket (RFC 8446 4.6.1).
 pub const MAX_MESSAGE: usize = 65_535 + 512;
 
 /// The limit for requests of a peer that cost this process more than the peer.
