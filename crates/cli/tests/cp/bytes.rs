@@ -320,3 +320,24 @@ fn lost_permissions_are_told_and_the_rest_is_copied() {
     assert_eq!(names(&here.path().join("z")).len() as u64, files);
     assert!(receipt["errors"][0].as_str().unwrap().contains("Permission denied"), "{receipt}");
 }
+
+#[test]
+fn in_place_nothing_is_written_into_what_is_no_file() {
+    let here = folder();
+    for name in ["a", "t"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+    }
+    for name in ["a/fifo", "a/link", "g"] {
+        fs::write(here.path().join(name), name).unwrap();
+    }
+    let made = Command::new("mkfifo").arg(here.path().join("t/fifo")).status();
+    assert!(made.unwrap().success());
+    std::os::unix::fs::symlink("../g", here.path().join("t/link")).unwrap();
+    cp_in(here.path(), &["-rfT", "--in-place", "a", "t"]).succeeded();
+    for name in ["fifo", "link"] {
+        let path = here.path().join("t").join(name);
+        assert!(fs::symlink_metadata(&path).unwrap().is_file(), "{name}");
+        assert_eq!(fs::read(&path).unwrap(), format!("a/{name}").as_bytes());
+    }
+    assert_eq!(fs::read(here.path().join("g")).unwrap(), b"g");
+}

@@ -153,7 +153,8 @@ impl CopyWorker<'_> {
         if settings.attributes_only && verdict == EntryVerdict::Replace && !is_replaced {
             return DestFile::existing(folder, name).at("opening", path);
         }
-        if in_place {
+        // Bytes that were written into a device or FIFO would be gone, and a link is replaced.
+        if in_place && (verdict != EntryVerdict::Replace || self.is_file_there(original)) {
             return DestFile::in_place(folder, name, mode, settings.force, &original.file)
                 .at("opening", path);
         }
@@ -164,6 +165,13 @@ impl CopyWorker<'_> {
                 .at(Action::Creating, path);
         }
         DestFile::new(folder, name, mode, existing).at(Action::Creating, path)
+    }
+
+    /// Returns whether a file has the name of a copy.
+    fn is_file_there(&self, original: &Original<'_>) -> bool {
+        self.target_stat(original.folder, original.entry).is_ok_and(|there| {
+            there.is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::RegularFile)
+        })
     }
 
     /// Removes a copy that is known to be wrong. With `--resume` a later run may go on with another
