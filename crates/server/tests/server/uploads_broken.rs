@@ -53,6 +53,18 @@ fn a_broken_upload_leaves_nothing_under_its_name() {
 }
 
 #[test]
+fn a_whole_upload_forgets_what_an_earlier_one_has_left() {
+    let server = open_site().start();
+    break_off(&server, "/file", 3 << 20, 2 << 20);
+    kept(&server, "/file", 2 << 20);
+    // Too little to be kept: the rest of this one does not go behind the start of that one.
+    break_off(&server, "/file", 3 << 20, 1000);
+    wait_until("nothing is kept", || offset(&server, "/file").is_none());
+    assert_eq!(go_on(&server, "/file", 2 << 20, 3 << 20), 416);
+    wait_until("nothing is left", || names(&server).is_empty());
+}
+
+#[test]
 fn a_chunked_body_without_its_end_is_none() {
     let server = open_site().start();
     let mut client = server.connect();

@@ -35,6 +35,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefus
     if let Some(len) = expected {
         upload.reserve(&target, &new_file, 0, len)?;
     }
+    part::forget_part(upload, &target);
     upload.send_continue()?;
     match upload.body(new_file.file(), 0, changes.limit) {
         Ok(_) => finish(upload, &target, None, new_file, false),

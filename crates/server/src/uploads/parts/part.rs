@@ -210,6 +210,19 @@ fn is_synced(upload: &ActiveUpload<'_>, part: &File) -> bool {
     upload.site.settings.changes.sync && part.sync_data().is_ok()
 }
 
+/// Removes what an earlier upload of a file has left, now that another one begins from the front: it may
+/// be of another version, and the rest of this one must not be appended to it.
+pub(crate) fn forget_part(upload: &ActiveUpload<'_>, target: &UploadTarget) {
+    let id = upload.params.owner.part_of_name(target.name.as_bytes());
+    let name = partial_name(target.name.as_bytes(), id);
+    let locks = &upload.site.shared.uploads.locks;
+    // One that another connection resumes is left to it.
+    let Some(_lock) = locks.take_free(&target.folder, &name, upload.connection()) else { return };
+    if unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok() {
+        upload.site.unfinished.remove(&target.path_of(&name));
+    }
+}
+
 /// Keeps the received part of a file, so that its client can resume it.
 pub(crate) fn keep_part(
     upload: &ActiveUpload<'_>,
