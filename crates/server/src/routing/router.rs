@@ -9,7 +9,7 @@ use crate::changes::respond as changes;
 use crate::files::file;
 use crate::files::folder;
 use crate::files::links;
-use crate::files::lookup::{ServedEntry, find};
+use crate::files::lookup::{ServedEntry, find, find_current};
 use crate::files::open_files::is_missing;
 use crate::files::root::is_reserved;
 use crate::listing::store;
@@ -198,7 +198,12 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
             Err(errno) => ctx.refused(errno),
         };
     }
-    match find(ctx, &target.path).await {
+    // A file is compared with its name when it is sent; in the place of a folder it would not be.
+    let found = match target.is_folder {
+        true => find_current(ctx, &target.path).await,
+        false => find(ctx, &target.path).await,
+    };
+    match found {
         Ok(ServedEntry::File(_) | ServedEntry::Unsized(_)) if target.is_folder => {
             missing(ctx, target).await
         }
@@ -222,7 +227,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// Answers a POST with the archive of the entries that its body names. It reads and changes nothing, so
 /// it needs the rights that a GET needs, and pages of other sites may send it as they may link here.
 async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let folder = match find(ctx, &target.path).await {
+    let folder = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(folder)) => folder,
         Ok(_) => return ctx.error(404, ""),
         Err(errno) => return ctx.refused(errno),
@@ -242,7 +247,7 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !is_listed || target.query.has("archive") {
         return access::denied(ctx);
     }
-    match find(ctx, &target.path).await {
+    match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),
         Ok(ServedEntry::Folder(opened)) => folder::respond(ctx, target, opened).await,
         _ => access::denied(ctx),

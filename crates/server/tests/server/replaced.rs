@@ -150,3 +150,21 @@ fn a_removed_file_gives_its_space_back_though_it_was_asked_for() {
     super::rig::wait_until("the file is closed", || !is_open());
     assert_eq!(client.get("/file").status, 404);
 }
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_seen_by_the_next_request() {
+    let site = Site::new().start();
+    fs::write(site.path("name"), pattern(10)).unwrap();
+    let (mut client, _) = known(&site, "/name");
+    fs::remove_file(site.path("name")).unwrap();
+    fs::create_dir(site.path("name")).unwrap();
+    fs::write(site.path("name/below"), "below").unwrap();
+    let listing = client.ask("GET", "/name/", &["Accept: application/json"]);
+    assert_eq!(listing.status, 200);
+    assert!(listing.text().contains("below"), "{}", listing.text());
+    fs::remove_dir_all(site.path("name")).unwrap();
+    fs::write(site.path("name"), pattern(10)).unwrap();
+    let (mut client, _) = known(&site, "/name");
+    fs::remove_file(site.path("name")).unwrap();
+    assert_eq!(client.ask("PROPFIND", "/name", &["Depth: 0"]).status, 404);
+}

@@ -9,7 +9,7 @@ use underpass_dav::locks::{Lock, Reach, Submitted, parent};
 use crate::auth::Right;
 use crate::changes::dav::describe::{link, locks};
 use crate::changes::dav::propfind::rule;
-use crate::files::lookup::{ServedEntry, find, find_current};
+use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -95,7 +95,7 @@ pub(crate) async fn check_write(
     if locks(ctx.site()).is_empty() {
         return None;
     }
-    let names = ctx.request.method != Method::Proppatch && find(ctx, path).await.is_err();
+    let names = ctx.request.method != Method::Proppatch && find_current(ctx, path).await.is_err();
     let refusal = check(ctx, tokens, path, Reach { names, is_deep: false });
     if refusal.is_some() || ctx.request.method != Method::Put {
         return refusal;
@@ -113,7 +113,7 @@ pub(crate) async fn check_parents(
         return None;
     }
     let (mut highest, mut above) = (None, parent(path)?);
-    while find(ctx, above).await.err().is_some_and(is_missing) {
+    while find_current(ctx, above).await.err().is_some_and(is_missing) {
         highest = Some(above);
         above = parent(above)?;
     }

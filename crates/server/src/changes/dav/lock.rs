@@ -17,7 +17,7 @@ use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked};
 use crate::changes::dav::propfind::{rule, xml};
 use crate::changes::refusal::ChangeRefusal;
-use crate::files::lookup::{ServedEntry, find};
+use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::files::root::sync_folder;
 use crate::routing::context::RequestContext;
@@ -74,7 +74,7 @@ async fn create(
     if site.root.hides(path) {
         return Err(ctx.error(403, "names like this are hidden here"));
     }
-    let (is_new, is_folder) = match find(ctx, path).await {
+    let (is_new, is_folder) = match find_current(ctx, path).await {
         Ok(ServedEntry::Folder(_)) => (false, true),
         Ok(_) => (false, false),
         Err(errno) if is_missing(errno) => (true, false),

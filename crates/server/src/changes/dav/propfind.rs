@@ -12,7 +12,7 @@ use crate::auth::access;
 use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::describe::{Describer, link};
 use crate::files::folder;
-use crate::files::lookup::{ServedEntry, find};
+use crate::files::lookup::{ServedEntry, find_current};
 use crate::listing::jobs::{FolderSource, ListTask};
 use crate::listing::make::list;
 use crate::routing::context::RequestContext;
@@ -33,7 +33,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     };
     let only = ctx.site().root.only(&target.path);
     let path = only.unwrap_or(&target.path);
-    let found = match find(ctx, path).await {
+    let found = match find_current(ctx, path).await {
         Ok(found) => found,
         Err(_) if ctx.is_partial => return access::denied(ctx),
         Err(errno) => return ctx.refused(errno),

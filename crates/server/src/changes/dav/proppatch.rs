@@ -17,7 +17,7 @@ use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
 use crate::changes::refusal::ChangeRefusal;
-use crate::files::lookup::{ServedEntry, find};
+use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::root::DiskWait;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -38,7 +38,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     if ctx.site().root.is_file() {
         return ctx.error(403, "only one file is served, and it stays as it is");
     }
-    let is_folder = match find(ctx, &target.path).await {
+    let is_folder = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(_)) => true,
         Ok(_) if target.is_folder => return ctx.error(404, ""),
         Ok(_) => false,
