@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use percent_encoding::percent_decode_str;
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
@@ -254,7 +255,14 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
 
 /// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
 pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
-    answered.host() != requested.host() || answered.path() != requested.path()
+    answered.host() != requested.host() || !is_same_path(answered.path(), requested.path())
+}
+
+/// Checks whether two paths have the same names: servers encode more or fewer characters in redirects
+/// than in listings.
+fn is_same_path(one: &str, other: &str) -> bool {
+    let bytes = |name| percent_decode_str(name).collect::<Vec<u8>>();
+    one.split('/').map(bytes).eq(other.split('/').map(bytes))
 }
 
 /// Why a file is left out that a redirect has led away from, such as to a page to log in.
@@ -274,7 +282,10 @@ impl fmt::Display for Redirected {
 /// Checks whether the URL that answered is that of a folder of the same name.
 fn is_folder_of(answered: &Url, requested: &Url) -> bool {
     answered.origin() == requested.origin()
-        && answered.path().strip_suffix('/') == Some(requested.path())
+        && answered
+            .path()
+            .strip_suffix('/')
+            .is_some_and(|path| is_same_path(path, requested.path()))
 }
 
 /// The minimum size of a file that gets a journal, in bytes.
