@@ -124,7 +124,9 @@ fn copy_plan(
     observer: &dyn CopyObserver,
     cancel: &AtomicBool,
 ) -> CopyOutcome {
-    let (max_open_files, jobs) = (settings.max_open_files, settings.jobs);
+    // Answers that were written beforehand are those for the sources in their order.
+    let jobs = if settings.interactive { 1 } else { settings.jobs };
+    let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, observer, cancel);
     (context.levels, context.jobs) = context::levels_and_jobs(max_open_files, jobs);
     if plan.rounds.len() > 1 {

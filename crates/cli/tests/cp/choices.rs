@@ -1,10 +1,11 @@
 //! What coreutils' `cp` here cannot show: options of newer versions, receipts, and what is refused.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::cp_in;
-use crate::rig::{folder, names};
+use crate::rig::{folder, names, underpass};
 
 fn plant(here: &Path) {
     for (name, text) in [("f", "new"), ("g", "old")] {
@@ -30,12 +31,7 @@ fn existing_files_are_replaced_as_the_last_option_says() {
         let here = folder();
         plant(here.path());
         let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000);
-        fs::File::options()
-            .write(true)
-            .open(here.path().join("g"))
-            .unwrap()
-            .set_modified(old)
-            .unwrap();
+        File::options().write(true).open(here.path().join("g")).unwrap().set_modified(old).unwrap();
         let finished = cp_in(here.path(), &[words, &["f", "g"]].concat());
         assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
         assert_eq!(finished.stderr.contains("g exists: not replaced"), code == 1, "{words:?}");
@@ -105,5 +101,29 @@ fn options_that_contradict_are_one_line() {
         assert_eq!(finished.stderr.lines().count(), 1, "{words:?}: {}", finished.stderr);
         assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old", "{words:?}");
         assert_eq!(names(here.path()), ["f", "g"], "{words:?}");
+    }
+}
+
+#[test]
+fn answers_belong_to_sources_in_their_order() {
+    let here = folder();
+    let names: Vec<String> = (10..50).map(|number| format!("f{number}")).collect();
+    let (new, old) = (here.path().join("new"), here.path().join("old"));
+    for (at, text) in [(&new, "new"), (&old, "old")] {
+        fs::create_dir(at).unwrap();
+        names.iter().for_each(|name| fs::write(at.join(name), text).unwrap());
+    }
+    let answers: String = (0..names.len()).map(|at| ["y\n", "n\n"][at / 3 % 2]).collect();
+    fs::write(here.path().join("answers"), answers).unwrap();
+    let mut command = underpass();
+    command.args(["cp", "-i", "-j", "4", "-t", "../old"]).args(&names).current_dir(&new);
+    command.stdin(File::open(here.path().join("answers")).unwrap());
+    assert!(command.stderr(Stdio::null()).status().unwrap().success());
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(
+            fs::read_to_string(old.join(name)).unwrap(),
+            ["new", "old"][at / 3 % 2],
+            "{name}"
+        );
     }
 }
