@@ -12,7 +12,7 @@ pub struct Preserve {
     /// Times of the last access and the last change.
     pub timestamps: bool,
     /// Extended attributes (xattr(7)) but ACLs and the SELinux context.
-    pub xattrs: bool,
+    pub xattrs: PreserveXattrs,
     /// The SELinux context.
     pub context: bool,
 }
@@ -28,13 +28,38 @@ pub enum PreserveMode {
     All,
 }
 
+/// Which extended attributes copies get of their originals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreserveXattrs {
+    /// None.
+    Nothing,
+    /// The one of this name.
+    One(&'static CStr),
+    /// All of them.
+    All,
+}
+
+impl PreserveXattrs {
+    fn keeps_any(self) -> bool {
+        self != Self::Nothing
+    }
+
+    fn keeps(self, name: &CStr) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::One(kept) => kept == name,
+            Self::All => true,
+        }
+    }
+}
+
 impl Preserve {
     /// Everything.
     pub const ALL: Self = Self {
         mode: PreserveMode::All,
         ownership: true,
         timestamps: true,
-        xattrs: true,
+        xattrs: PreserveXattrs::All,
         context: true,
     };
 
@@ -46,12 +71,12 @@ impl Preserve {
 
     /// Returns whether existing folders get anything of the folders that are copied to them.
     pub(crate) fn changes_folders(self) -> bool {
-        self.keeps_mode() || self.ownership || self.xattrs || self.context
+        self.keeps_mode() || self.ownership || self.xattrs.keeps_any() || self.context
     }
 
     /// Returns whether any extended attribute is kept.
     pub(crate) fn keeps_attributes(self) -> bool {
-        self.keeps_mode() || self.xattrs || self.context
+        self.keeps_mode() || self.xattrs.keeps_any() || self.context
     }
 
     /// Returns whether the extended attribute of this name is kept.
@@ -59,7 +84,7 @@ impl Preserve {
         match name.to_bytes() {
             b"security.selinux" => self.context,
             name if name.starts_with(b"system.posix_acl_") => self.keeps_mode(),
-            _ => self.xattrs,
+            _ => self.xattrs.keeps(name),
         }
     }
 }
@@ -70,7 +95,7 @@ impl Default for Preserve {
             mode: PreserveMode::Permissions,
             ownership: false,
             timestamps: true,
-            xattrs: false,
+            xattrs: PreserveXattrs::Nothing,
             context: false,
         }
     }

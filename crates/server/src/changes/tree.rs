@@ -11,7 +11,9 @@ use rustix::fs::{
     futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_copy::{self as copy, CopyError, CopyObserver, CopyOptions, copy_folder};
+use underpass_copy::{
+    self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
+};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
@@ -198,13 +200,19 @@ impl<'a> TreeCopy<'a> {
     ) -> Result<(), ChangeRefusal> {
         let Some(path) = path else {
             mkdirat(parent, name, Mode::RWXU)?;
-            return Ok(finish(&open_folder(parent, name)?, &fstat(from)?)?);
+            let folder = open_folder(parent, name)?;
+            dead_properties::copy(from, &folder);
+            return Ok(finish(&folder, &fstat(from)?)?);
         };
         let options = CopyOptions {
             recursive: true,
             stop_early: true,
             jobs: 1,
             max_open_files: MAX_OPEN_FILES,
+            preserve: Preserve {
+                xattrs: PreserveXattrs::One(dead_properties::NAME),
+                ..Preserve::default()
+            },
             ..CopyOptions::default()
         };
         let cancel = AtomicBool::new(false);

@@ -241,7 +241,7 @@ fn stored_properties_stay_with_their_file() {
     let set = "<D:set><D:prop><x:color xml:lang='de'>blau &amp; <x:b/></x:color></D:prop></D:set>";
     let stored = "<x:color xmlns:x=\"urn:x\" xml:lang=\"de\">blau &amp; ";
     let has = |path: &str| site.ask("PROPFIND", path, &["Depth: 0"]).text().contains(stored);
-    for path in ["/file", "/dir/"] {
+    for path in ["/file", "/dir/", "/dir/x"] {
         let reply = patch(&site, path, set);
         if !reply.text().contains("200 OK") {
             return super::rig::skip("this file system has no extended attributes");
@@ -253,9 +253,12 @@ fn stored_properties_stay_with_their_file() {
         &[
             ("COPY", "/file", &["Destination: /copy"], 201),
             ("MOVE", "/file", &["Destination: /moved"], 201),
+            ("COPY", "/dir/", &["Destination: /whole/"], 201),
+            ("COPY", "/dir/", &["Destination: /alone/", "Depth: 0"], 201),
         ],
     );
     assert!(has("/copy") && has("/moved"));
+    assert!(has("/whole/") && has("/whole/x") && has("/alone/"));
     assert_eq!(send(&site, "PUT", "/moved", &[], "new").status, 204);
     assert!(has("/moved"), "a new version of the same file");
     assert_eq!(site.get("/moved").text(), "new");

@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use underpass_copy::{Follow, Preserve, PreserveMode};
+use underpass_copy::{Follow, Preserve, PreserveMode, PreserveXattrs};
 
 /// What the options mean whose order matters: each of them changes what those before it mean.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,20 +102,21 @@ impl OrderedOptions {
 
     fn keep(&mut self, kept: Preserved, is_kept: bool) {
         let mode = if is_kept { PreserveMode::All } else { PreserveMode::Nothing };
+        let xattrs = if is_kept { PreserveXattrs::All } else { PreserveXattrs::Nothing };
         match kept {
             Preserved::Mode => self.preserve.mode = mode,
             Preserved::Ownership => self.preserve.ownership = is_kept,
             Preserved::Timestamps => self.preserve.timestamps = is_kept,
             Preserved::Links => self.hard_links = is_kept,
             Preserved::Context => self.preserve.context = is_kept,
-            Preserved::Xattr => self.preserve.xattrs = is_kept,
+            Preserved::Xattr => self.preserve.xattrs = xattrs,
             Preserved::All | Preserved::Usual => {
                 self.hard_links = is_kept;
                 self.preserve = Preserve {
                     mode,
                     ownership: is_kept,
                     timestamps: is_kept,
-                    xattrs: is_kept,
+                    xattrs,
                     context: is_kept,
                 };
             }

@@ -1,6 +1,7 @@
 //! Properties that clients store with files and folders, in the extended attribute
 //! `user.underpass.properties`: an XML element with all of them.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
@@ -47,7 +48,7 @@ fn read(file: impl AsFd) -> Option<Vec<u8>> {
 }
 
 /// The name of the attribute.
-const NAME: &str = "user.underpass.properties";
+pub(crate) const NAME: &CStr = c"user.underpass.properties";
 
 /// The maximum length of the attribute: with others, it has to fit into a block of ext4.
 const MAX_BYTES: usize = 3 << 10;
