@@ -125,5 +125,6 @@ fn thousandths(weight: &[u8]) -> u16 {
     }
     let digit = |index| fraction.get(index).map_or(0, |digit| u16::from(digit - b'0'));
     let fraction = digit(0) * 100 + digit(1) * 10 + digit(2);
-    (u16::from(whole - b'0') * 1000 + fraction).min(1000)
+    let weight = u16::from(whole - b'0') * 1000 + fraction;
+    if weight > 1000 { 0 } else { weight }
 }

@@ -24,7 +24,7 @@ fn codings_are_offered_in_the_order_that_the_client_likes() {
         (&["Accept-Encoding: identity;q=0.5, gzip;q=0.4, br"], &[Br]),
         (&["Accept-Encoding: identity;q=0, gzip;q=0.4"], &[Gzip]),
         (&["Accept-Encoding: gzip;q=2, br;q=x, zstd;q=0.1234"], &[]), // no weights
-        (&["Accept-Encoding: gzip;q=1.001"], &[Gzip]),
+        (&["Accept-Encoding: gzip;q=1.001, br;q=1.5, zstd;q=1.000"], &[Zstd]),
         (&["Accept-Encoding: gzipped"], &[]),
     ] {
         let found: Vec<Coding> = with_fields(fields, |request| acceptable(request).collect());
