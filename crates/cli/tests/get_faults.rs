@@ -253,6 +253,23 @@ fn a_server_that_was_killed_and_comes_back_is_resumed() {
 }
 
 #[test]
+fn a_part_with_all_bytes_of_an_older_version_starts_over() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    let (target, source) = (stage.here.path().join("file"), stage.served.path().join("file"));
+    fs::write(&source, vec![1; 2 << 20]).unwrap();
+    let killed = "inject=renameat2:error=EIO:signal=KILL";
+    stage.traced(&["-e", killed], &[]);
+    assert_eq!(names(stage.here.path()), ["file.part", "file.part.journal"]);
+    fs::write(&source, vec![2; 2 << 20]).unwrap();
+    stage.get(&[], &["--update"]).finish().succeeded();
+    assert!(fs::read(&target).unwrap() == vec![2; 2 << 20], "the older version");
+    assert_eq!(names(stage.here.path()), ["file"]);
+}
+
+#[test]
 fn a_signal_ends_it_at_once_and_says_how_to_go_on() {
     let stage = Stage::new(&["--rate", "8M"]);
     for (signal, connections) in [("INT", "1"), ("TERM", "3")] {

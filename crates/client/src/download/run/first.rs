@@ -198,7 +198,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Returns the next request; `None` if nothing is missing.
+    /// Returns the next request; `None` if nothing is missing of a version that the server has.
     pub(super) fn next_request(&self, is_local: bool) -> Option<FileRequest> {
         let is_single = match self.options.connections {
             Some(connections) => connections == 1,
@@ -211,7 +211,11 @@ impl<'j, 'a> Download<'j, 'a> {
         match (&self.partial, &self.version) {
             (Some(partial), Some(version)) if self.here() > 0 || self.total.is_some() => {
                 let missing = self.missing();
-                let first = missing.first()?;
+                // An earlier process received everything: the last byte tells whether the server
+                // still has that version.
+                let end = self.total.filter(|total| *total > 0 && !self.is_adopted);
+                let last = end.map(|end| end - 1..end);
+                let first = missing.first().or(last.as_ref())?;
                 let end = self.total.map(|_| bounded(first));
                 let from = match partial.present().first() {
                     Some(present) if self.total.is_none() && present.start == 0 => present.end,
@@ -235,6 +239,7 @@ impl<'j, 'a> Download<'j, 'a> {
     ) -> Result<(), DownloadError> {
         let response = &answer.response;
         self.modified = modified(response).or(self.modified);
+        self.is_adopted = true;
         self.total = total;
         self.offered = offered(response);
         if self.options.verify && self.client.credentials.store().is_some() {

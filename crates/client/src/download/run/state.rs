@@ -43,6 +43,8 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) has_partial: bool,
     /// Whether the server has answered in this run.
     pub(super) has_answered: bool,
+    /// Whether an answer in this run was of the version that is fetched.
+    pub(super) is_adopted: bool,
     /// Whether the whole file is requested at once, because ranges failed.
     pub(super) is_plain: bool,
     /// The entity tag of the version that is here, and its size, if the server is to send another
@@ -86,6 +88,7 @@ impl<'j, 'a> Download<'j, 'a> {
             has_ranges: false,
             has_partial: false,
             has_answered: false,
+            is_adopted: false,
             is_plain: false,
             unless: None,
             is_unmodified: false,
