@@ -3,7 +3,6 @@
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
 use rustix::io::Errno;
@@ -72,7 +71,7 @@ impl Change {
         if tree::kind(&stat) == FileType::Directory {
             tree::remove(folder.as_fd(), &name)?;
         } else {
-            let _names = NamesGuard::new(site, self.expected.is_some());
+            let _names = site.shared.hold_names(self.expected.is_some());
             self.check_again(&folder, &name)?;
             tree::remove(folder.as_fd(), &name)?;
         }
@@ -107,7 +106,7 @@ impl Change {
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let given = {
-            let _names = NamesGuard::new(site, self.expected.is_some());
+            let _names = site.shared.hold_names(self.expected.is_some());
             self.check_again(&folder, &name)?;
             dest.give(is_folder, &folder, &name)
         };
@@ -142,7 +141,7 @@ impl Change {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
             let replaces = dest.existing.is_some();
-            let _names = NamesGuard::new(site, false);
+            let _names = site.shared.hold_names(false);
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
@@ -216,23 +215,6 @@ impl Change {
         match self.expected {
             Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
             None => Ok(()),
-        }
-    }
-}
-
-/// Keeps other requests from giving or taking names: between the last check of a conditional request
-/// and its change none may do so; the others may do it at once.
-enum NamesGuard<'s> {
-    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
-    Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
-}
-
-impl<'s> NamesGuard<'s> {
-    fn new(site: &'s Site, is_conditional: bool) -> Self {
-        let names = &site.shared.names;
-        match is_conditional {
-            true => Self::Alone(names.write().unwrap_or_else(PoisonError::into_inner)),
-            false => Self::Together(names.read().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 }
@@ -362,7 +344,7 @@ fn move_across(
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
     let aside = copy.publish(site, is_folder)?;
-    let _names = (!is_folder).then(|| NamesGuard::new(site, true));
+    let _names = (!is_folder).then(|| site.shared.hold_names(true));
     let now = tree::stat_entry(folder, name)?;
     let is_same = now.is_some_and(|now| Version::from_stat(&now) == Version::from_stat(stat));
     if !is_folder && !is_same {
@@ -407,7 +389,7 @@ impl<'a> UnnamedCopy<'a> {
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
-        let _names = NamesGuard::new(site, false);
+        let _names = site.shared.hold_names(false);
         Ok(self.dest.give(is_folder, folder, &self.name)?)
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) uploads: Uploads,
     /// Locked by any change to the name of a file: shared with other changes, or exclusively if the
     /// change depends on the file that has the name now.
-    pub(crate) names: RwLock<()>,
+    names: RwLock<()>,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
     /// Limits the changes to files and folders under way.
@@ -183,6 +183,17 @@ impl Shared {
         }
     }
 
+    /// Keeps other requests from giving or taking names. Between the last check of a conditional request
+    /// and its change none may do so; all others may at once.
+    pub(crate) fn hold_names(&self, is_conditional: bool) -> NamesGuard<'_> {
+        match is_conditional {
+            true => NamesGuard::Alone(self.names.write().unwrap_or_else(PoisonError::into_inner)),
+            false => {
+                NamesGuard::Together(self.names.read().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+
     /// Invalidates the names that workers remember, because names were changed.
     pub(crate) fn names_changed(&self) {
         self.layouts.forget_all();
@@ -216,6 +227,14 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+/// Holds the names until it is dropped.
+pub(crate) enum NamesGuard<'s> {
+    /// Nobody else may give or take names.
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
+    /// Changes that depend on no other may do so too.
+    Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
 }
 
 /// The maximum number of bytes of incomplete requests and handshakes, of all connections together.

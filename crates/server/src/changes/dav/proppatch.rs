@@ -1,7 +1,7 @@
 //! PROPPATCH: sets the times of a file, and stores properties with it.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fsync, futimens, openat};
@@ -65,7 +65,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, ChangeRefusal> {
     let file = open(site, path)?;
     // No other request changes the properties meanwhile.
-    let alone = site.shared.names.write().unwrap_or_else(PoisonError::into_inner);
+    let alone = site.shared.hold_names(true);
     let before = dead_properties::load(&file);
     let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
     let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, openat};
@@ -73,13 +72,9 @@ pub(crate) fn finish(
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
-    // No other request gives or takes a name between the last check and the change.
     let is_conditional = keeps || CONDITIONS.iter().any(|name| upload.request.has(name));
-    let replaced = if is_conditional {
-        let _alone = site.shared.names.write().unwrap_or_else(PoisonError::into_inner);
-        name(upload, target, part, new_file, keeps)?
-    } else {
-        let _together = site.shared.names.read().unwrap_or_else(PoisonError::into_inner);
+    let replaced = {
+        let _names = site.shared.hold_names(is_conditional);
         name(upload, target, part, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
