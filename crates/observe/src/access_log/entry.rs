@@ -84,6 +84,8 @@ pub struct BodyPart {
     pub start: u64,
     /// The length of the whole in bytes.
     pub whole: u64,
+    /// A number for the version of the whole, made of its entity tag.
+    pub version: u64,
     /// Whether it is a part of the archive of the root.
     pub is_archive: bool,
 }

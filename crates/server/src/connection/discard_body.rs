@@ -8,6 +8,7 @@ use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 
 use crate::connection::peer::{Activity, Peer};
+use crate::connection::turn::poll_interval;
 use crate::server::worker::Worker;
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
@@ -57,13 +58,23 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     }
     // Until then a lack of progress counts as that of the response.
     peer.set_activity(Activity::Sending, Instant::now());
+    if has_ended(worker, peer, max_discarded).await {
+        // It has nothing more to say, and may still be reading.
+        arrival(peer).await;
+    }
+}
+
+/// Discards what a client still sends; returns true once it has ended its side, and false if it has
+/// the whole response or is not to be waited for any longer.
+async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
     let mut skipped = 0;
     // A client that is sending may pause, and has not read the response yet.
     let mut sending_until = None;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
         match timeout(LINGER_INTERVAL, read_more(worker, peer, &mut bytes)).await {
-            Ok(Ok(0) | Err(_)) => return,
+            Ok(Ok(0)) => return true,
+            Ok(Err(_)) => return false,
             Ok(Ok(read)) => {
                 skipped += read as u64;
                 sending_until = Some(Instant::now() + MAX_PAUSE);
@@ -72,10 +83,20 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
             Err(_) if peer.acknowledged() == peer.written.get() => {
                 // The client has everything, and its time for sending more is over.
                 sleep(LINGER_INTERVAL).await;
-                return;
+                return false;
             }
             Err(_) => {}
         }
+    }
+    false
+}
+
+/// Waits until the client has all that was sent, its connection is reset, or the response is given
+/// up. No event announces an acknowledgement.
+async fn arrival(peer: &Peer) {
+    let since = Instant::now();
+    while peer.is_sending_on() && peer.take(&mut [0]).is_ok() {
+        let _ = timeout(poll_interval(since), peer.given_up()).await;
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use underpass_engine::{Integrity, socket};
 
 use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
-use crate::connection::discard_body::{discard_body, linger};
+use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
 use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
 use crate::connection::outcome::SendOutcome;
@@ -40,23 +40,23 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<Box<Refu
     }
     let (buffer, last) = (Vec::new(), Instant::now());
     let mut connection = Connection { worker, peer, refused, buffer, last, in_turn: 0 };
-    while let Some(next) = connection.next().await {
-        let then = match next {
-            Next::Sent(then) => then,
+    let end = loop {
+        let then = match connection.next().await {
+            Some(Next::Sent(then)) => then,
             // It is boxed while it lasts, which keeps waiting connections small.
-            next => {
+            Some(next) => {
                 connection.in_turn = MAX_IN_TURN;
                 Box::pin(connection.respond(next)).await
             }
+            None if peer.is_sending_on() => After::Linger(MAX_DISCARDED),
+            None => After::Close,
         };
-        match then {
-            After::ReadOn => {}
-            After::Linger(max_discarded) => {
-                Box::pin(linger(worker, peer, max_discarded)).await;
-                break;
-            }
-            After::Close => break,
+        if !matches!(then, After::ReadOn) {
+            break then;
         }
+    };
+    if let After::Linger(max_discarded) = end {
+        Box::pin(linger(worker, peer, max_discarded)).await;
     }
     worker.shared.requests.release(&peer.requests);
     resume::end(worker, peer, peer.has_delivered_all());

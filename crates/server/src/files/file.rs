@@ -93,7 +93,6 @@ fn again(ctx: &RequestContext<'_>, served: &ServedFile, fields: &Arc<[u8]>) -> R
     let body = file_body(ctx, served, PlannedBody::Whole, len);
     let mut response = Response::new(200, Vec::new(), Body::File(body), Some(len));
     response.rendered = Some(Arc::clone(fields));
-    response.part = response::part(&PlannedBody::Whole, 200, len, false);
     response.download = resume::download(ctx, len, &served.etag);
     response
 }
@@ -171,7 +170,9 @@ impl<'s> FilePlan<'s> {
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
         let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &plan.body);
-        let part = response::part(&plan.body, status, chosen.len(), false);
+        let is_single = ctx.site().root.is_file();
+        let part = || response::part(&plan, chosen.len(), &chosen.etag, false);
+        let part = if is_single { part() } else { None };
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),

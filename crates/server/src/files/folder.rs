@@ -276,7 +276,7 @@ fn send_archive(
         let _laid_out = Arc::clone(laid_out);
         Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
     };
-    let sent = response::part(&plan.body, plan.status, layout.len(), true);
+    let sent = response::part(&plan, layout.len(), &etag, true);
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),

@@ -1,6 +1,7 @@
 //! A response before it is sent.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ use crate::routing::error_page::error_page;
 use crate::server::settings::SiteSettings;
 use underpass_protocol::request::negotiate::wants_html;
 use underpass_protocol::request::{Method, Request};
-use underpass_protocol::response::plan::PlannedBody;
+use underpass_protocol::response::plan::{PlannedBody, ResponsePlan};
 use underpass_protocol::response::resumption::ResumableDownload;
 use underpass_transport::tls::EncryptedBy;
 
@@ -49,27 +50,28 @@ pub(crate) struct Response {
     pub(crate) date: Option<SystemTime>,
     /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
-    /// Which part of a file, or of the archive of the whole root, the body is.
+    /// Which part of a single served file, or of the archive of the whole root, the body is.
     pub(crate) part: Option<BodyPart>,
     /// Whether the request gave a whole file its name.
     pub(crate) has_stored: bool,
 }
 
-/// Returns which part of `whole` bytes a body is.
+/// Returns which part of a file or archive, of `whole` bytes with this entity tag, a body is.
 pub(crate) fn part(
-    body: &PlannedBody,
-    status: u16,
+    plan: &ResponsePlan,
     whole: u64,
+    etag: &str,
     is_archive: bool,
 ) -> Option<BodyPart> {
-    let start = match body {
+    let start = match &plan.body {
         PlannedBody::Whole => 0,
         PlannedBody::Range(range) => range.start,
         // The whole of an empty file.
-        PlannedBody::Nothing if status == 200 && whole == 0 => 0,
+        PlannedBody::Nothing if plan.status == 200 && whole == 0 => 0,
         _ => return None,
     };
-    Some(BodyPart { start, whole, is_archive })
+    let version = BuildHasherDefault::<DefaultHasher>::default().hash_one(etag);
+    Some(BodyPart { start, whole, version, is_archive })
 }
 
 /// The source of a body's bytes.

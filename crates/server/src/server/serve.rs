@@ -75,7 +75,7 @@ async fn serve(
     worker.begin_draining();
     worker.for_each_peer(|peer| {
         if matches!(peer.activity(), Activity::Idle | Activity::Handshaking) {
-            peer.terminate();
+            peer.drain();
         }
     });
     drain(worker, phase).await;

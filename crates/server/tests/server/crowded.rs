@@ -236,7 +236,7 @@ fn a_worker_without_idle_connections_has_those_of_others_closed() {
 #[test]
 fn a_client_that_reads_nothing_gets_no_deep_buffer() {
     let site = site().start();
-    let stream = narrow(site.socket());
+    let stream = narrow(site.socket(), 32 << 10);
     let port = stream.local_addr().unwrap().port();
     let mut client = Client::new(stream);
     client.send(request("GET", "/large", &[]));

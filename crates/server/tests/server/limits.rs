@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use super::rig::{Running, Site, pattern, request, wait_until};
+use underpass_engine::Integrity;
+
+use super::rig::{Client, Running, Site, narrow, pattern, request, wait_until};
 
 const LEN: usize = 12 << 20;
 
@@ -14,7 +16,7 @@ fn site() -> Site {
 }
 
 /// A client in the middle of a response, which cannot end before it reads.
-fn begun(site: &Running) -> super::rig::Client {
+fn begun(site: &Running) -> Client {
     let mut client = site.connect_narrow();
     client.send(request("GET", "/large", &[]));
     assert_eq!(client.head().unwrap().status, 200);
@@ -53,6 +55,33 @@ fn draining_lets_a_transfer_end_and_refuses_new_ones() {
     let summary = site.finish();
     assert_eq!((summary.requests, summary.cut_off), (2, 0));
     assert!(summary.bytes > LEN as u64);
+}
+
+#[test]
+fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_the_end() {
+    let site = site();
+    site.write("short", &pattern(120_000));
+    // Otherwise the last bytes are held back until the others have arrived.
+    let site = site.with(|settings| settings.sites[0].integrity = Integrity::Fast).start();
+    let mut clients = Vec::new();
+    for taken in [0, 40_000, 80_000] {
+        let mut client = Client::new(narrow(site.socket(), 2 << 10));
+        client.send(request("GET", &format!("/short?{taken}"), &[]));
+        client.head().unwrap();
+        client.take(taken).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        clients.push((taken, client));
+    }
+    site.control.drain();
+    // They read the rest only once the end has begun.
+    std::thread::sleep(Duration::from_millis(200));
+    for (taken, client) in &mut clients {
+        assert!(client.take(120_000 - *taken).unwrap() == pattern(120_000)[*taken..]);
+        assert!(client.is_closed());
+        let record = site.record(&format!("\"target\":\"/short?{taken}\""));
+        assert_eq!((&record["complete"], &record["acknowledged"]), (&true.into(), &120_000.into()));
+    }
+    assert_eq!(site.finish().cut_off, 0);
 }
 
 #[test]

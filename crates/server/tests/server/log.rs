@@ -1,5 +1,7 @@
 //! The access log: what really arrived, in lines that nobody can forge.
 
+use std::time::Duration;
+
 use underpass_server::access_log::LogFormat;
 
 use super::rig::{Running, Site, pattern, request};
@@ -81,6 +83,23 @@ fn what_the_kernel_took_and_the_client_did_not_is_not_complete() {
     let record = site.record("\"target\":\"/file\"");
     assert_eq!(record["complete"], false, "{record}");
     assert!(record["acknowledged"].as_u64() < Some(400_000), "{record}");
+}
+
+#[test]
+fn a_client_that_ends_its_side_may_still_read() {
+    let site = Site::new();
+    site.write("file", &pattern(120_000));
+    let site = site.start();
+    for version in ["1.0", "1.1"] {
+        let mut client = site.connect_narrow();
+        client.send(format!("GET /file?{version} HTTP/{version}\r\nHost: localhost\r\n\r\n"));
+        client.half_close();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(client.reply().body == pattern(120_000));
+        assert!(client.is_closed());
+        let record = site.record(&format!("\"target\":\"/file?{version}\""));
+        assert_eq!(record["complete"], true, "{record}");
+    }
 }
 
 #[test]

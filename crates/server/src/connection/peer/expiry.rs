@@ -41,6 +41,19 @@ impl Peer {
         }
     }
 
+    /// Ends a connection that has no request. If its last response is still on its way, the task of
+    /// the connection waits until it has arrived.
+    pub(crate) fn drain(&self) {
+        if self.activity.get() == Activity::Idle && self.is_sending_on() {
+            // After an end of the other side TLS would not send it.
+            self.send_close_notify();
+            // This wakes the task.
+            let _ = shutdown(&self.socket, Shutdown::Read);
+        } else {
+            self.terminate();
+        }
+    }
+
     /// Ends the connection during any activity: with a reset if a response is not whole.
     pub(crate) fn terminate(&self) {
         let how = match self.activity.get() {

@@ -320,6 +320,24 @@ impl Peer {
         !self.is_reset.get() && self.acknowledged() == self.written.get()
     }
 
+    /// Returns whether the kernel is still sending what was written, to a client that may read it.
+    pub(crate) fn is_sending_on(&self) -> bool {
+        let is_ended = self.is_expired.get() || self.is_given_up.get() || self.is_evicted.get();
+        !is_ended && !self.is_reset.get() && !self.has_delivered_all()
+    }
+
+    /// Waits until the response is given up.
+    pub(crate) async fn given_up(&self) {
+        std::future::poll_fn(|context| {
+            if self.is_given_up.get() {
+                return Poll::Ready(());
+            }
+            self.slow().writer.replace(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Waits until there is something to [`take`](Self::take), or the end. The first call returns at
     /// once: on a busy server a request has often come by the time its connection is accepted, and
     /// must not wait until the runtime has looked at all others once more.

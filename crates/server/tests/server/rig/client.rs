@@ -1,7 +1,7 @@
 //! A client that reads replies strictly by what their heads say.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
@@ -27,6 +27,11 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, bytes: Vec::new() }
+    }
+
+    /// Sends no more, but goes on reading.
+    pub fn half_close(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 }
 
@@ -195,10 +200,10 @@ pub fn request(verb: &str, path: &str, fields: &[&str]) -> String {
     format!("{verb} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 
-/// A connection whose receive buffer was small from the beginning.
-pub fn narrow(address: SocketAddr) -> TcpStream {
+/// A connection whose receive buffer was of this size from the beginning.
+pub fn narrow(address: SocketAddr, buffer: usize) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    sockopt::set_socket_recv_buffer_size(&socket, 32 << 10).unwrap();
+    sockopt::set_socket_recv_buffer_size(&socket, buffer).unwrap();
     connect(&socket, &address).unwrap();
     socket.into()
 }

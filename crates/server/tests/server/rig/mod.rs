@@ -130,7 +130,7 @@ impl Running {
 
     /// A connection that takes little before it is read from.
     pub fn connect_narrow(&self) -> Client {
-        Client::new(narrow(self.socket()))
+        Client::new(narrow(self.socket(), 32 << 10))
     }
 
     /// The reply to a GET on a connection of its own.

@@ -99,7 +99,7 @@ impl Running {
 
     /// A connection that takes little before it is read from.
     pub fn secure_narrow(&self) -> Secure {
-        over(super::client::narrow(self.socket()), self.client.as_ref().unwrap())
+        over(super::client::narrow(self.socket(), 32 << 10), self.client.as_ref().unwrap())
     }
 }
 

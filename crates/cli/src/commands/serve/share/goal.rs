@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use underpass_engine::Tally;
-use underpass_server::access_log::AccessEntry;
+use underpass_server::access_log::{AccessEntry, BodyPart};
 use underpass_server::server::{Control, Server};
 
 use crate::failure::{Failure, Result};
@@ -62,17 +62,20 @@ struct MechanismCount {
 #[derive(Debug, Default)]
 struct Coverage {
     whole: u64,
+    /// The number of the version of which the parts are.
+    version: u64,
     /// Begin and end of each part in bytes, in order and without overlaps.
     parts: Vec<(u64, u64)>,
 }
 
 impl Coverage {
     /// Adds a part, and returns whether nothing is missing any more.
-    fn add(&mut self, whole: u64, from: u64, to: u64) -> bool {
-        if self.whole != whole || self.parts.len() >= MAX_PARTS {
-            *self = Self { whole, parts: Vec::new() };
+    fn add(&mut self, part: &BodyPart, got: u64) -> bool {
+        let &BodyPart { start, whole, version, .. } = part;
+        if (self.whole, self.version) != (whole, version) || self.parts.len() >= MAX_PARTS {
+            *self = Self { whole, version, parts: Vec::new() };
         }
-        self.parts.push((from, to));
+        self.parts.push((start, start + got));
         self.parts.sort_unstable();
         self.parts = self.parts.iter().fold(Vec::new(), |mut merged, &(from, to)| {
             match merged.last_mut() {
@@ -170,7 +173,7 @@ impl GoalState {
             self.clients.clear();
         }
         let coverage = self.clients.entry(entry.peer.clone()).or_default();
-        let is_whole = coverage.add(part.whole, part.start, part.start + got);
+        let is_whole = coverage.add(&part, got);
         if is_whole {
             self.clients.remove(&entry.peer);
         }
@@ -265,12 +268,18 @@ mod tests {
     #[test]
     fn parts_add_up_to_a_whole() {
         let mut coverage = Coverage::default();
-        assert!(!coverage.add(10, 0, 4));
-        assert!(!coverage.add(10, 6, 10));
-        assert!(!coverage.add(10, 7, 9));
-        assert!(coverage.add(10, 3, 6));
-        // Another size is another file.
-        assert!(!coverage.add(11, 4, 11));
-        assert!(coverage.add(0, 0, 0));
+        let mut add = |(whole, version), from, to| {
+            let part = BodyPart { start: from, whole, version, is_archive: false };
+            coverage.add(&part, to - from)
+        };
+        assert!(!add((10, 1), 0, 4));
+        assert!(!add((10, 1), 6, 10));
+        assert!(!add((10, 1), 7, 9));
+        assert!(add((10, 1), 3, 6));
+        // Another size is another file, and another version of the same size too.
+        assert!(!add((11, 1), 4, 11));
+        assert!(!add((11, 2), 0, 4));
+        assert!(add((11, 2), 4, 11));
+        assert!(add((0, 3), 0, 0));
     }
 }
