@@ -34,9 +34,15 @@ pub(crate) fn is_authority(authority: &[u8]) -> bool {
             (is_literal(&inside[..end]), &inside[end + 1..])
         }
         _ => {
-            let colon = authority.iter().position(|&byte| byte == b':');
-            let (name, rest) = authority.split_at(colon.unwrap_or(authority.len()));
-            (is_name(name), rest)
+            // Nearly every name has plain characters only, and is read once.
+            let plain = authority.iter().take_while(|byte| is_plain(**byte)).count();
+            let (mut is_host, mut end) = (true, plain);
+            if authority.get(plain) == Some(&b'%') {
+                let colon = authority.iter().position(|&byte| byte == b':');
+                end = colon.unwrap_or(authority.len());
+                is_host = is_name(&authority[..end]);
+            }
+            (is_host, &authority[end..])
         }
     };
     let is_port = match rest {
@@ -49,9 +55,6 @@ pub(crate) fn is_authority(authority: &[u8]) -> bool {
 
 /// Returns whether this is a name, or an IPv4 address: each `%` with its two digits.
 fn is_name(mut name: &[u8]) -> bool {
-    if name.iter().all(|byte| is_plain(*byte)) {
-        return true;
-    }
     while let [byte, rest @ ..] = name {
         name = match (byte, rest) {
             (b'%', [high, low, rest @ ..])
@@ -103,9 +106,9 @@ const PLAIN: [bool; 256] = {
 /// Returns the host of an authority, without its port.
 #[must_use]
 pub fn host(authority: &[u8]) -> &[u8] {
-    let end = match authority.iter().position(|&byte| byte == b']') {
-        Some(end) => end + 1,
-        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+    let end = match authority {
+        [b'[', ..] => authority.iter().position(|&byte| byte == b']').map(|end| end + 1),
+        _ => authority.iter().position(|&byte| byte == b':'),
     };
-    &authority[..end]
+    &authority[..end.unwrap_or(authority.len())]
 }

@@ -71,11 +71,18 @@ pub fn parse<'f, 'b>(
     bytes: &'b [u8],
     storage: &'f mut [Header<'b>],
 ) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
-    if let Some(line) = line_of_later_minor(bytes) {
-        return parse_later_minor(bytes, line, storage);
-    }
     let mut head = httparse::Request::new(storage);
-    let status = head.parse(bytes).map_err(|error| Malformed::of(error, bytes))?;
+    let status = match head.parse(bytes) {
+        Ok(status) => status,
+        Err(error) => {
+            let later = (error == httparse::Error::Version).then(|| line_of_later_minor(bytes));
+            return match later.flatten() {
+                // On an error httparse gives all of the storage back.
+                Some(line) => parse_later_minor(bytes, line, head.headers),
+                None => Err(Malformed::of(error, bytes)),
+            };
+        }
+    };
     if bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() > EMPTY_LINES {
         return Err(Malformed::RequestLine);
     }

@@ -99,6 +99,9 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
         return None;
     }
     let hosts = ctx.site().hosts.as_ref().filter(|_| !ctx.selection.is_named)?;
+    if ctx.selection.site.allows_host(hosts, authority) {
+        return None;
+    }
     let name = hosts.unknown_name(authority, || peer.is_to_loopback())?;
     let detail = format!(
         "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"

@@ -48,12 +48,15 @@ impl Hosts {
         authority: &[u8],
         is_to_loopback: impl FnOnce() -> bool,
     ) -> Option<String> {
-        if self.allows_all || is_plain(authority) {
+        if self.allows(authority) {
             return None;
         }
-        let name = bare(authority);
-        let is_known = self.has(&name);
-        (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then(|| name.into_owned())
+        (!self.allowed.is_empty() || is_to_loopback()).then(|| bare(authority).into_owned())
+    }
+
+    /// Returns whether the host in an authority is allowed at every address of this machine.
+    pub(crate) fn allows(&self, authority: &[u8]) -> bool {
+        self.allows_all || is_plain(authority) || self.has(&bare(authority))
     }
 
     /// Returns whether a name is in the settings or belongs to this machine.

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::auth::hosts::Hosts;
 use crate::files::open_files::OpenFiles;
 use crate::server::sites::published::{Published, Sites};
 use crate::server::sites::site::Site;
@@ -15,6 +16,22 @@ use underpass_protocol::request::Request;
 pub(crate) struct LocalSite {
     pub(crate) site: Arc<Site>,
     pub(crate) files: RefCell<OpenFiles>,
+    /// The authority of the last request whose host was found to be allowed: most are for the same.
+    last_host: RefCell<Vec<u8>>,
+}
+
+impl LocalSite {
+    /// Returns whether the host in an authority is allowed at every address of this machine.
+    pub(crate) fn allows_host(&self, hosts: &Hosts, authority: &[u8]) -> bool {
+        if *self.last_host.borrow() == authority {
+            return true;
+        }
+        let is_allowed = hosts.allows(authority);
+        if is_allowed && authority.len() <= MAX_HOST {
+            self.last_host.replace(authority.to_vec());
+        }
+        is_allowed
+    }
 }
 
 /// The site that a request is for.
@@ -58,7 +75,8 @@ impl LocalSites {
         let by_name = published.get();
         let local = |site: &Arc<Site>| {
             let files = RefCell::new(OpenFiles::new(&open));
-            Rc::new(LocalSite { site: Arc::clone(site), files })
+            let last_host = RefCell::default();
+            Rc::new(LocalSite { site: Arc::clone(site), files, last_host })
         };
         let all = by_name.all.iter().map(local).collect();
         Self { generation, by_name, all, open }
@@ -104,3 +122,6 @@ impl LocalSites {
         self.all.iter().for_each(|local| act(&mut local.files.borrow_mut()));
     }
 }
+
+/// The maximum length of an authority that is remembered: that of a name of the DNS, and a port.
+const MAX_HOST: usize = 260;
