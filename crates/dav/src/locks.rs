@@ -40,6 +40,8 @@ pub enum LockError {
     Conflict(Lock),
     /// The client has too many locks, or all clients together have.
     TooMany,
+    /// A change that may take the path away has begun and not ended.
+    Changing,
 }
 
 /// What a change does to a path.
@@ -73,6 +75,8 @@ pub struct LockTable {
     /// The locks of each path; none of the lists is empty.
     by_path: BTreeMap<Arc<[u8]>, Vec<Lock>>,
     count: usize,
+    /// The paths of the changes that have begun and not ended.
+    changing: Vec<Arc<[u8]>>,
 }
 
 impl LockTable {
@@ -82,6 +86,9 @@ impl LockTable {
     ///
     /// See [`LockError`].
     pub fn add(&mut self, lock: Lock, now: Instant) -> Result<(), LockError> {
+        if self.changing.iter().any(|path| is_beneath(&lock.root, path)) {
+            return Err(LockError::Changing);
+        }
         let conflicts = |other: &&Lock| lock.is_exclusive || other.is_exclusive;
         let below = self.below(&lock.root, now).filter(|_| lock.is_deep);
         if let Some(other) = self.covering(&lock.root, now).chain(below).find(conflicts) {
@@ -143,6 +150,18 @@ impl LockTable {
             }
         }
         Ok(())
+    }
+
+    /// Begins a change of all at a path and below it: until [`LockTable::end_change`] no lock is given there.
+    pub fn begin_change(&mut self, path: &[u8]) {
+        self.changing.push(path.into());
+    }
+
+    /// Ends one change of a path.
+    pub fn end_change(&mut self, path: &[u8]) {
+        if let Some(at) = self.changing.iter().position(|changing| **changing == *path) {
+            self.changing.swap_remove(at);
+        }
     }
 
     /// Lets a lock that holds for a path last longer; returns it, if the client may use it.

@@ -40,7 +40,7 @@ fn exclusive_locks_exclude_and_shared_ones_do_not() {
     {
         Ok(()) => "given".to_owned(),
         Err(LockError::Conflict(other)) => other.token.to_string(),
-        Err(LockError::TooMany) => "too many".to_owned(),
+        Err(error) => format!("{error:?}"),
     };
     assert_eq!(add("a", "x/y", false, true), "given");
     assert_eq!(add("b", "x/y", false, true), "a");
@@ -54,6 +54,24 @@ fn exclusive_locks_exclude_and_shared_ones_do_not() {
     assert_eq!(add("e", "z", true, false), "given");
     assert_eq!(add("f", "z/deep/er", false, true), "d", "a deep lock holds below");
     assert_eq!(add("f", "z/deep/er", false, false), "given");
+}
+
+#[test]
+fn a_path_that_is_changing_gets_no_lock() {
+    let now = Instant::now();
+    let mut table = LockTable::default();
+    let may = |table: &mut LockTable, root: &str| {
+        !matches!(table.add(lock(root, root, false, false, now), now), Err(LockError::Changing))
+    };
+    for path in ["a/b", "a/b", "c"] {
+        table.begin_change(path.as_bytes());
+    }
+    assert!(!may(&mut table, "a/b") && !may(&mut table, "a/b/x") && !may(&mut table, "c"));
+    assert!(may(&mut table, "a") && may(&mut table, "a/bb"));
+    table.end_change(b"a/b");
+    assert!(!may(&mut table, "a/b"), "there is another change");
+    table.end_change(b"a/b");
+    assert!(may(&mut table, "a/b") && !may(&mut table, "c"));
 }
 
 #[test]

@@ -40,6 +40,13 @@ pub(crate) enum ChangeKind {
     Copy(Destination, Depth),
 }
 
+impl ChangeKind {
+    /// Returns whether what has the path now leaves it.
+    pub(crate) fn leaves(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::Move(..))
+    }
+}
+
 /// The result of a change.
 #[derive(Debug)]
 pub(crate) struct Changed {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rustix::fs::fstat;
 use tokio::task::spawn_blocking;
-use underpass_dav::locks::Reach;
 use underpass_engine::Version;
 
 use crate::auth::Right;
 use crate::changes::change::{Change, ChangeKind, Changed};
+use crate::changes::dav::guard::ChangingPaths;
 use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::ChangeRefusal;
 use crate::files::links;
@@ -18,6 +18,7 @@ use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, RETRY_SOON, Response};
 use crate::server::settings::Changes;
+use crate::server::sites::site::Site;
 use crate::uploads;
 use underpass_protocol::request::destination::{Depth, Destination};
 use underpass_protocol::request::origin::is_foreign;
@@ -161,33 +162,38 @@ async fn change(
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
-    if let Some(refusal) = check_locks(ctx, &target.path, &what, tokens).await {
-        return Err(refusal);
-    }
-    let leaves = matches!(what, ChangeKind::Delete(_) | ChangeKind::Move(..));
-    let replaced = match &what {
-        ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) => Some(to.path.clone()),
-        ChangeKind::Delete(_) | ChangeKind::MakeFolder => None,
-    };
+    let changing = begin(ctx, &target.path, &what, tokens).await?;
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
     let site = Arc::clone(ctx.site());
     // The semaphore is never closed.
     let _turn = ctx.shared().changing.acquire().await;
-    match spawn_blocking(move || change.run(&site)).await {
-        Ok(Ok(changed)) => {
-            if leaves {
-                // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
-                describe::locks(ctx.site()).forget(&target.path);
-            }
-            if let Some(path) = replaced {
-                // A folder that was there is gone, with all that was in it.
-                describe::locks(ctx.site()).forget_below(&path);
-            }
-            Ok(made(ctx, &changed))
+    let work = move || {
+        let changed = change.run(&site);
+        if changed.is_ok() {
+            forget_locks(&site, &change);
         }
+        // The client may be gone by now, and the change is made all the same.
+        drop(changing);
+        changed
+    };
+    match spawn_blocking(work).await {
+        Ok(Ok(changed)) => Ok(made(ctx, &changed)),
         Ok(Err(refusal)) => Err(refused(refusal)),
         Err(_) => Err(ctx.error(500, "")),
+    }
+}
+
+/// Ends the locks of what is gone after a change.
+fn forget_locks(site: &Site, change: &Change) {
+    let mut table = describe::locks(site);
+    if change.what.leaves() {
+        // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
+        table.forget(&change.path);
+    }
+    if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what {
+        // A folder that was there is gone, with all that was in it.
+        table.forget_below(&to.path);
     }
 }
 
@@ -208,27 +214,27 @@ fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind, ChangeRefusal> {
     }
 }
 
-/// Refuses a change that meets the lock of another client.
-async fn check_locks(
+/// Begins a change for the table of locks, unless it meets the lock of another client.
+async fn begin(
     ctx: &RequestContext<'_>,
     path: &[u8],
     what: &ChangeKind,
     tokens: &[&str],
-) -> Option<Response> {
-    let whole = Reach { names: true, is_deep: true };
+) -> Result<ChangingPaths, Response> {
     let new_path = match what {
-        ChangeKind::MakeFolder => path,
-        ChangeKind::Copy(to, _) | ChangeKind::Move(to, _) => &to.path,
-        ChangeKind::Delete(_) => return guard::check(ctx, tokens, path, whole),
+        ChangeKind::MakeFolder => Some(path),
+        ChangeKind::Copy(to, _) | ChangeKind::Move(to, _) => Some(&*to.path),
+        ChangeKind::Delete(_) => None,
     };
-    let at_source = match what {
-        ChangeKind::Move(..) => guard::check(ctx, tokens, path, whole),
-        _ => None,
-    };
-    match at_source.or_else(|| guard::check(ctx, tokens, new_path, whole)) {
-        None => guard::check_parents(ctx, tokens, new_path).await,
-        refusal => refusal,
+    if let Some(new_path) = new_path
+        && let Some(refusal) = guard::check_parents(ctx, tokens, new_path).await
+    {
+        return Err(refusal);
     }
+    let old_path = what.leaves().then_some(path);
+    let paths: Vec<_> = old_path.into_iter().chain(new_path).collect();
+    let begun = ChangingPaths::begin(ctx, tokens, &paths);
+    begun.map_err(|lock| guard::locked(ctx, &lock, "lock-token-submitted"))
 }
 
 /// Refuses a change that the client may not make at either path, or of which it may not know.

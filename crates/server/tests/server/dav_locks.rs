@@ -1,6 +1,7 @@
 //! Locks of WebDAV: who holds one may change a file, and others may not.
 
 use std::fs;
+use std::sync::Barrier;
 
 use super::changes_delete::{open_site, statuses};
 use super::dav::send;
@@ -230,4 +231,40 @@ fn conditions_of_if_are_looked_at() {
             ("DELETE", "/other", &[&format!("If: ([{etag}])")], 204),
         ],
     );
+}
+
+/// A change of a path, and how often it is made at the same moment as a lock of `/dir/a0`.
+type Race = (&'static str, &'static str, usize);
+
+#[test]
+fn a_lock_that_is_granted_beside_a_change_holds() {
+    let site = open_site(&[]).start();
+    let races: [Race; 3] =
+        [("DELETE", "/dir", 30), ("MOVE", "/dir", 30), ("DELETE", "/dir/a0", 100)];
+    for (verb, changed, rounds) in races {
+        for round in 0..rounds {
+            let _ = fs::remove_dir_all(site.path("moved"));
+            fs::create_dir_all(site.path("dir")).unwrap();
+            (0..100).for_each(|i| fs::write(site.path(&format!("dir/a{i}")), b"a").unwrap());
+            let ready = Barrier::new(2);
+            let (changed, locked) = std::thread::scope(|scope| {
+                let change = scope.spawn(|| {
+                    let mut client = site.connect();
+                    ready.wait();
+                    client.ask(verb, changed, &["Destination: /moved"]).status
+                });
+                ready.wait();
+                let locked = lock(&site, "/dir/a0", "exclusive", &[]);
+                (change.join().unwrap(), locked)
+            });
+            let case = format!("{verb} {round}: {changed}, LOCK: {}", locked.status);
+            if let Some(token) = locked.field("Lock-Token") {
+                assert!(site.path("dir/a0").exists(), "{case}: there is nothing that is locked");
+                let unlock = format!("Lock-Token: {token}");
+                assert_eq!(site.ask("UNLOCK", "/dir/a0", &[&unlock]).status, 204, "{case}");
+            } else {
+                assert!(changed < 300, "{case}");
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Checks that a change meets no lock of another client, and the conditions of `If` (RFC 4918 10.4).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_dav::condition::{IfField, State};
@@ -13,6 +14,7 @@ use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
+use crate::server::sites::site::Site;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::destination::is_here;
 use underpass_protocol::request::target::Target;
@@ -86,6 +88,42 @@ pub(crate) fn check(
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
 }
 
+/// The paths of a change that has begun. No lock is given at or below them until this is dropped.
+pub(crate) struct ChangingPaths {
+    site: Arc<Site>,
+    paths: Vec<Vec<u8>>,
+}
+
+impl ChangingPaths {
+    /// Begins a change of all at and below these paths.
+    ///
+    /// # Errors
+    ///
+    /// A lock that it meets, of which the client has not named the token.
+    pub(crate) fn begin(
+        ctx: &RequestContext<'_>,
+        tokens: &[&str],
+        paths: &[&[u8]],
+    ) -> Result<Self, Lock> {
+        let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+        let (whole, now) = (Reach { names: true, is_deep: true }, Instant::now());
+        // A lock is either seen here, or not given.
+        let mut table = locks(ctx.site());
+        paths.iter().try_for_each(|path| table.check(path, whole, submitted, now))?;
+        paths.iter().for_each(|path| table.begin_change(path));
+        drop(table);
+        let paths = paths.iter().map(|path| path.to_vec()).collect();
+        Ok(Self { site: Arc::clone(ctx.site()), paths })
+    }
+}
+
+impl Drop for ChangingPaths {
+    fn drop(&mut self) {
+        let mut table = locks(&self.site);
+        self.paths.iter().for_each(|path| table.end_change(path));
+    }
+}
+
 /// Refuses the same for a request that writes one file, or its properties.
 pub(crate) async fn check_write(
     ctx: &RequestContext<'_>,
@@ -121,6 +159,6 @@ pub(crate) async fn check_parents(
 }
 
 /// Returns the response to a request that meets the lock of another client.
-pub(super) fn locked(ctx: &RequestContext<'_>, lock: &Lock, broken: &str) -> Response {
+pub(crate) fn locked(ctx: &RequestContext<'_>, lock: &Lock, broken: &str) -> Response {
     rule(423, broken, &[&link(ctx.site(), &lock.root, lock.is_folder)])
 }

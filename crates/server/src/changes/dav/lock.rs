@@ -74,37 +74,87 @@ async fn create(
     if site.root.hides(path) {
         return Err(ctx.error(403, "names like this are hidden here"));
     }
-    let (is_new, is_folder) = match find_current(ctx, path).await {
-        Ok(ServedEntry::Folder(_)) => (false, true),
-        Ok(_) => (false, false),
-        Err(errno) if is_missing(errno) => (true, false),
-        Err(errno) => return Err(ctx.refused(errno)),
-    };
-    if target.is_folder && !is_folder {
-        return Err(ctx.error(409, "there is no such folder"));
-    }
     let is_deep = depth == Depth::Infinity;
     if is_deep && !ctx.settings().access.can_all(ctx.user.as_deref(), path, Right::Write) {
         return Err(ctx.error(403, "there is something in it that you may not change"));
     }
-    let names = Reach { names: true, is_deep: false };
-    if let Some(refusal) = is_new.then(|| check(ctx, tokens, path, names)).flatten() {
-        return Err(refusal);
-    }
-    let lock = lock(ctx, path, (is_deep, is_folder), info).map_err(|_| ctx.error(500, ""))?;
-    let added = locks(site).add(lock.clone(), Instant::now());
-    added.map_err(|error| match error {
-        LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
-        LockError::TooMany => ctx.busy(503, "too many locks are held"),
-    })?;
-    if is_new {
-        let made = make_file(site, path).await;
-        made.map_err(|refusal| {
-            locks(site).end(&lock.token);
-            ctx.error(refusal.status, &refusal.detail)
+    for _ in 0..MAX_ATTEMPTS {
+        let present = find(ctx, target).await?;
+        let names = Reach { names: true, is_deep: false };
+        let is_new = present == Present::Nothing;
+        if let Some(refusal) = is_new.then(|| check(ctx, tokens, path, names)).flatten() {
+            return Err(refusal);
+        }
+        let is_folder = present == Present::Folder;
+        let lock = lock(ctx, path, (is_deep, is_folder), &info).map_err(|_| ctx.error(500, ""))?;
+        let added = AddedLock::add(site, lock).map_err(|error| match error {
+            LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
+            LockError::TooMany => ctx.busy(503, "too many locks are held"),
+            LockError::Changing => ctx.error(423, "this is being deleted, moved or replaced"),
         })?;
+        // From here on no change begins that has not named the lock. One may have ended before.
+        if find(ctx, target).await? != present {
+            continue;
+        }
+        if is_new {
+            let made = make_file(site, path).await;
+            made.map_err(|refusal| ctx.error(refusal.status, &refusal.detail))?;
+        }
+        return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
     }
-    Ok(granted(ctx, if is_new { 201 } else { 200 }, lock))
+    Err(ctx.busy(503, "what is there changes all the time"))
+}
+
+/// What is at a path that is to be locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Present {
+    Nothing,
+    Folder,
+    Other,
+}
+
+/// Returns what is at the path, if it can be locked.
+async fn find(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Present, Response> {
+    let present = match find_current(ctx, &target.path).await {
+        Ok(ServedEntry::Folder(_)) => Present::Folder,
+        Ok(_) => Present::Other,
+        Err(errno) if is_missing(errno) => Present::Nothing,
+        Err(errno) => return Err(ctx.refused(errno)),
+    };
+    match present {
+        Present::Nothing | Present::Other if target.is_folder => {
+            Err(ctx.error(409, "there is no such folder"))
+        }
+        present => Ok(present),
+    }
+}
+
+/// A lock in the table. It ends when it is dropped before it was granted.
+struct AddedLock<'a> {
+    site: &'a Site,
+    lock: Lock,
+    is_granted: bool,
+}
+
+impl<'a> AddedLock<'a> {
+    fn add(site: &'a Site, lock: Lock) -> Result<Self, LockError> {
+        locks(site).add(lock.clone(), Instant::now())?;
+        Ok(Self { site, lock, is_granted: false })
+    }
+
+    /// Lets the client have it.
+    fn keep(mut self) -> Lock {
+        self.is_granted = true;
+        self.lock.clone()
+    }
+}
+
+impl Drop for AddedLock<'_> {
+    fn drop(&mut self) {
+        if !self.is_granted {
+            locks(self.site).end(&self.lock.token);
+        }
+    }
 }
 
 /// Returns a new lock.
@@ -112,7 +162,7 @@ fn lock(
     ctx: &RequestContext<'_>,
     path: &[u8],
     (is_deep, is_folder): (bool, bool),
-    info: LockInfo,
+    info: &LockInfo,
 ) -> Result<Lock, Errno> {
     let client = match &ctx.user {
         Some(user) => format!("user {user}"),
@@ -124,7 +174,7 @@ fn lock(
         is_folder,
         is_deep,
         is_exclusive: info.is_exclusive,
-        owner: info.owner.into(),
+        owner: info.owner.as_str().into(),
         user: ctx.user.clone(),
         client: client.into(),
         expires: Instant::now() + timeout(ctx.request.field("timeout")),
@@ -183,3 +233,6 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
         false => rule(409, "lock-token-matches-request-uri", &[]),
     }
 }
+
+/// How often a path is looked at again that has changed while its lock was taken.
+const MAX_ATTEMPTS: u32 = 8;
