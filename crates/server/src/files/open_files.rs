@@ -121,8 +121,12 @@ impl ServedFile {
         now < changed + SETTLED_AFTER.as_secs()
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version.
+    /// Returns whether the file is still the one that was opened, in the same version. One without a name
+    /// is not: it may have been replaced between its opening and the look at its version.
     pub(crate) fn is_current(&self) -> bool {
+        if self.version.links() == 0 {
+            return false;
+        }
         let version = Version::of(&self.file);
         version.is_ok_and(|now| now == self.version)
             && self.packed.iter().all(|(_, packed)| packed.is_current())
