@@ -28,6 +28,12 @@ pub enum PreconditionResult {
     Fails,
 }
 
+/// Returns whether a request that changes something has preconditions.
+#[must_use]
+pub fn is_conditional(request: &Request) -> bool {
+    ["if-match", "if-none-match", "if-unmodified-since"].iter().any(|name| request.has(name))
+}
+
 /// Evaluates the preconditions in the order of 13.2.2; `None` if there is no file now.
 #[must_use]
 pub fn evaluate(request: &Request, current: Option<Validators>) -> PreconditionResult {

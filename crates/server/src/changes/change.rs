@@ -9,12 +9,14 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
+use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name};
 use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
+use crate::server::shared::NamesGuard;
 use crate::server::sites::site::Site;
 use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
@@ -29,6 +31,8 @@ pub(crate) struct Change {
     pub(crate) is_folder: bool,
     /// The version for which the client's conditions held.
     pub(crate) expected: Option<Version>,
+    /// The entity tags for which they held.
+    pub(crate) tags: TagConditions,
 }
 
 /// The kind of a change.
@@ -78,7 +82,7 @@ impl Change {
         if tree::kind(&stat) == FileType::Directory {
             tree::remove(folder.as_fd(), &name)?;
         } else {
-            let _names = site.shared.hold_names(self.expected.is_some());
+            let _names = self.hold_names(site)?;
             self.check_again(&folder, &name)?;
             tree::remove(folder.as_fd(), &name)?;
         }
@@ -113,12 +117,12 @@ impl Change {
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let given = {
-            let _names = site.shared.hold_names(self.expected.is_some());
+            let _names = self.hold_names(site)?;
             self.check_again(&folder, &name)?;
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
-            Err(Errno::XDEV) => move_across(site, (&folder, &name, &stat), &dest)?,
+            Err(Errno::XDEV) => move_across((self, site), (&folder, &name, &stat), &dest)?,
             Err(Errno::INVAL) => {
                 return Err(ChangeRefusal::new(403, "a folder cannot go into itself"));
             }
@@ -148,7 +152,7 @@ impl Change {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
             let replaces = dest.existing.is_some();
-            let _names = site.shared.hold_names(false);
+            let _names = self.hold_names(site)?;
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
@@ -161,7 +165,7 @@ impl Change {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
                 copying.folder(&from, contents, dest.folder.as_fd(), &copy.name)?;
             }
-            dest.remove(copy.publish(site, is_folder)?)?
+            dest.remove(copy.publish(self, site, is_folder)?)?
         };
         sync(site, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })
@@ -214,6 +218,16 @@ impl Change {
             return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
         }
         Ok(())
+    }
+
+    /// Holds the names for the change, and checks the entity tags that the client expects once more.
+    fn hold_names<'s>(&self, site: &'s Site) -> Result<NamesGuard<'s>, ChangeRefusal> {
+        let is_conditional = self.expected.is_some() || !self.tags.is_empty();
+        let names = site.shared.hold_names(is_conditional);
+        match self.tags.hold(site) {
+            true => Ok(names),
+            false => Err(ChangeRefusal::new(412, "the conditions of If hold no longer")),
+        }
     }
 
     /// Checks that what has the name now is still what the client meant, if it said so. The caller
@@ -335,7 +349,7 @@ fn check_contents(
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original. Returns the hidden name of a folder that was replaced.
 fn move_across(
-    site: &Site,
+    (change, site): (&Change, &Site),
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
     dest: &DestEntry,
 ) -> Result<(Option<CString>, Report), ChangeRefusal> {
@@ -350,7 +364,7 @@ fn move_across(
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
-    let aside = copy.publish(site, is_folder)?;
+    let aside = copy.publish(change, site, is_folder)?;
     let _names = (!is_folder).then(|| site.shared.hold_names(true));
     let now = tree::stat_entry(folder, name)?;
     let is_same = now.is_some_and(|now| Version::from_stat(&now) == Version::from_stat(stat));
@@ -389,14 +403,19 @@ impl<'a> UnnamedCopy<'a> {
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
-    fn publish(&self, site: &Site, is_folder: bool) -> Result<Option<CString>, ChangeRefusal> {
+    fn publish(
+        &self,
+        change: &Change,
+        site: &Site,
+        is_folder: bool,
+    ) -> Result<Option<CString>, ChangeRefusal> {
         let folder = &self.dest.folder;
         if is_synced(site) {
             // One call syncs all files in it. The folder was opened without the right to read, and
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
-        let _names = site.shared.hold_names(false);
+        let _names = change.hold_names(site)?;
         Ok(self.dest.give(is_folder, folder, &self.name)?)
     }
 }

@@ -8,7 +8,8 @@ use underpass_engine::Version;
 
 use crate::auth::Right;
 use crate::changes::change::{Change, ChangeKind, Changed};
-use crate::changes::dav::guard::ChangingPaths;
+use crate::changes::dav::guard::{ChangingPaths, Conditions};
+use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::ChangeRefusal;
 use crate::files::links;
@@ -24,7 +25,9 @@ use underpass_protocol::request::destination::{Depth, Destination};
 use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{BodyLength, Method};
-use underpass_protocol::response::conditional::{PreconditionResult, Validators, evaluate};
+use underpass_protocol::response::conditional::{
+    PreconditionResult, Validators, evaluate, is_conditional,
+};
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
 /// must have checked the right to write there.
@@ -32,7 +35,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     if !ctx.request.method.changes() {
         return match refuse_foreign(ctx) {
             Some(refusal) => refusal,
-            None => uploads::respond(ctx, target).await,
+            None => uploads::respond(ctx, target, TagConditions::default()).await,
         };
     }
     let changes = &ctx.settings().changes;
@@ -70,26 +73,29 @@ async fn run(
     target: &Target<'_>,
     should_continue: bool,
 ) -> Result<Response, Response> {
-    if matches!(ctx.request.method, Method::Lock | Method::Unlock | Method::Proppatch) {
-        check_conditions(ctx, target).await.map_err(|refusal| refused(ctx, &refusal))?;
-    }
+    let expected = match ctx.request.method {
+        Method::Lock | Method::Unlock | Method::Proppatch => {
+            check_conditions(ctx, target).await.map_err(|refusal| refused(ctx, &refusal))?
+        }
+        _ => None,
+    };
     match ctx.request.method {
         Method::Lock => return Ok(lock::respond(ctx, target).await),
         Method::Unlock => return Ok(lock::unlock(ctx, target).await),
         _ => {}
     }
-    let tokens = guard::conditions(ctx, target).await?;
+    let Conditions { tokens, tags } = guard::conditions(ctx, target).await?;
     match ctx.request.method {
-        Method::Delete if should_continue => Ok(uploads::respond(ctx, target).await),
+        Method::Delete if should_continue => Ok(uploads::respond(ctx, target, tags).await),
         Method::Put | Method::Patch => match guard::check_write(ctx, &tokens, &target.path).await {
             Some(refusal) => Err(refusal),
-            None => Ok(uploads::respond(ctx, target).await),
+            None => Ok(uploads::respond(ctx, target, tags).await),
         },
         Method::Proppatch => match guard::check_write(ctx, &tokens, &target.path).await {
             Some(refusal) => Err(refusal),
-            None => Ok(proppatch::respond(ctx, target).await),
+            None => Ok(proppatch::respond(ctx, target, (expected, tags)).await),
         },
-        _ => change(ctx, target, &tokens).await,
+        _ => change(ctx, target, Conditions { tokens, tags }).await,
     }
 }
 
@@ -149,7 +155,7 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
 async fn change(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-    tokens: &[&str],
+    Conditions { tokens, tags }: Conditions<'_>,
 ) -> Result<Response, Response> {
     let refused = |refusal: ChangeRefusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
@@ -162,9 +168,9 @@ async fn change(
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
-    let changing = begin(ctx, &target.path, &what, tokens).await?;
+    let changing = begin(ctx, &target.path, &what, &tokens).await?;
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
-    let change = Change { what, path, is_folder, expected };
+    let change = Change { what, path, is_folder, expected, tags };
     let site = Arc::clone(ctx.site());
     // The semaphore is never closed.
     let _turn = ctx.shared().changing.acquire().await;
@@ -289,7 +295,7 @@ async fn check_conditions(
     target: &Target<'_>,
 ) -> Result<Option<Version>, ChangeRefusal> {
     let request = &ctx.request;
-    if CONDITIONS.iter().all(|name| !request.has(name)) {
+    if !is_conditional(request) {
         return Ok(None);
     }
     let (condition, version) = match find_current(ctx, &target.path).await {
@@ -334,8 +340,5 @@ fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
     debug_assert!(!matches!(response.body, Body::Nothing));
     response
 }
-
-/// The fields that make a request conditional.
-const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
 
 const BAD_DEPTH: &str = "Depth is 0 or infinity";

@@ -1,5 +1,6 @@
 //! A request for an upload, in the form that its thread needs.
 
+use crate::changes::dav::tags::TagConditions;
 use underpass_protocol::request::OwnedRequest;
 use underpass_protocol::upload::Owner;
 
@@ -15,6 +16,8 @@ pub(crate) struct UploadRequest {
     pub(crate) id: Option<Vec<u8>>,
     /// The owner of the upload.
     pub(crate) owner: Owner,
+    /// The entity tags in the `If` field, which are checked again when the file gets its name.
+    pub(crate) tags: TagConditions,
     /// Whether the response is to name the mechanisms that moved the bytes.
     pub(crate) explains: bool,
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use crate::changes::dav::tags::TagConditions;
 use crate::connection::peer::Activity;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
@@ -39,13 +40,18 @@ pub(crate) fn tick(shared: &Shared, sites: &Sites, now: Instant) {
 
 /// Answers a request for an upload: receives it on a thread of its own, which may wait for its
 /// client and for the disk. The caller must have checked the right to write.
-pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    tags: TagConditions,
+) -> Response {
     let upload = UploadRequest {
         request: OwnedRequest::new(&ctx.request),
         path: target.path.to_vec(),
         is_folder: target.is_folder,
         id: target.query.get("upload").map(Cow::into_owned),
         owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),
+        tags,
         explains: ctx.explains,
     };
     ctx.peer.set_activity(Activity::Receiving, ctx.started);

@@ -120,25 +120,81 @@ fn a_destination_that_can_be_read_in_two_ways_is_none() {
 
 #[test]
 fn of_two_changes_of_one_version_at_once_only_one_is_made() {
-    let site = open_site(&[]).start();
-    let (site, to) = (&site, "Destination: /moved");
-    for verb in ["DELETE", "MOVE"] {
-        for round in 0..150 {
+    let site = open_site(&[("source", b"source")]).start();
+    let site = &site;
+    let own: fn(&str) -> String = |tag| format!("If-Match: {tag}");
+    let listed: fn(&str) -> String = |tag| format!("If: ([{tag}])");
+    let tagged: fn(&str) -> String = |tag| format!("If: </file> ([{tag}])");
+    for (verb, path, to, condition) in [
+        ("DELETE", "/file", "/moved", own),
+        ("MOVE", "/file", "/moved", own),
+        ("DELETE", "/file", "/moved", listed),
+        ("MOVE", "/file", "/moved", listed),
+        ("COPY", "/source", "/file", tagged),
+    ] {
+        for round in 0..80 {
             let put = site.ask("PUT", "/file", &["Content-Length: 0"]);
-            let same = format!("If-Match: {}", put.field("ETag").unwrap());
+            let same = condition(put.field("ETag").unwrap());
+            let to = format!("Destination: {to}");
             let ready = Barrier::new(2);
-            let both = ["PUT", verb].map(|verb| {
-                let (same, ready, mut client) = (&same, &ready, site.connect());
+            let both = [("PUT", "/file"), (verb, path)].map(|(verb, path)| {
+                let (same, to, ready, mut client) = (&same, &to, &ready, site.connect());
                 move || {
                     ready.wait();
-                    client.ask(verb, "/file", &[same, to, "Content-Length: 0"]).status
+                    client.ask(verb, path, &[same, to, "Content-Length: 0"]).status
                 }
             });
             let statuses = std::thread::scope(|scope| {
                 both.map(|ask| scope.spawn(ask)).map(|asked| asked.join().unwrap())
             });
             let made = statuses.iter().filter(|status| **status < 300).count();
-            assert_eq!(made, 1, "round {round}: PUT, {verb}: {statuses:?}");
+            assert_eq!(made, 1, "round {round}: PUT, {verb} with {same}: {statuses:?}");
         }
+    }
+}
+
+/// A request with a condition, what is changed before its body is there, and the statuses of both.
+type Interrupted<'a> = (&'a str, &'a str, (&'a str, &'a str), u16, u16);
+
+#[test]
+fn conditions_are_looked_at_again_after_the_body() {
+    let site = open_site(&[("file", b"old"), ("other", b"y")]).start();
+    let tag = |path| site.ask("HEAD", path, &[]).field("ETag").unwrap().to_owned();
+    let properties = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x/></D:prop></D:set>\
+                      </D:propertyupdate>";
+    let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
+                <D:locktype><D:write/></D:locktype></D:lockinfo>";
+    let held = super::dav::send(&site, "LOCK", "/file", &[], lock);
+    let token = held.field("Lock-Token").unwrap().to_owned();
+    let (key, unlock) = (format!("If: </file> ({token})"), format!("Lock-Token: {token}"));
+    // What is locked is changed with its token, as long as the lock lasts.
+    let mut is_locked = true;
+    let rows: &[Interrupted<'_>] = &[
+        ("PUT", "If: (TOKEN [FILE])", ("PUT", "/file"), 204, 412),
+        ("PUT", "If: </file> (TOKEN) </other> ([OTHER])", ("PUT", "/file"), 204, 204),
+        ("PROPPATCH", "If: (TOKEN [FILE])", ("PUT", "/file"), 204, 412),
+        ("PROPPATCH", "If: (TOKEN [FILE])", ("PUT", "/other"), 204, 207),
+        ("PATCH", "If: (TOKEN [FILE])", ("PUT", "/file"), 204, 412),
+        ("PUT", "If: (TOKEN [FILE])", ("UNLOCK", "/file"), 204, 204),
+        ("PUT", "If: ([FILE]) (Not <DAV:no-lock>)", ("PUT", "/file"), 204, 204),
+        ("PUT", "If: (Not [OTHER])", ("PUT", "/file"), 204, 204),
+        ("PROPPATCH", "If-Match: FILE", ("PUT", "/file"), 204, 412),
+        ("PUT", "If: </other> ([OTHER])", ("DELETE", "/other"), 204, 412),
+    ];
+    for (verb, condition, (between, path), first, second) in rows {
+        let field = condition.replace("TOKEN", &token).replace("FILE", &tag("/file"));
+        let field = field.replace("OTHER", &tag("/other"));
+        let body = if *verb == "PROPPATCH" { properties } else { "new" };
+        let (length, expect) = (format!("Content-Length: {}", body.len()), "Expect: 100-continue");
+        let mut client = site.connect();
+        let update = "X-Update-Range: append";
+        client.send(request(verb, "/file", &[&field, &length, expect, update]));
+        assert_eq!(client.head().unwrap().status, 100, "{verb} {field}");
+        let own = if is_locked { &*key } else { "X: y" };
+        is_locked &= *between != "UNLOCK";
+        let other = site.ask(between, path, &[own, &unlock, "Content-Length: 0"]);
+        assert_eq!(other.status, *first, "{between} {path}");
+        client.send(body);
+        assert_eq!(client.reply().status, *second, "{verb} with {field}, then {between} {path}");
     }
 }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use underpass_dav::condition::{IfField, State};
+use underpass_dav::condition::{IfField, List, State};
 use underpass_dav::locks::{Lock, Reach, Submitted, parent};
 
 use crate::auth::Right;
 use crate::changes::dav::describe::{link, locks};
 use crate::changes::dav::propfind::rule;
+use crate::changes::dav::tags::{TagCondition, TagConditions};
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
@@ -19,6 +20,15 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::destination::is_here;
 use underpass_protocol::request::target::Target;
 
+/// What the `If` field of a request says, whose conditions hold.
+#[derive(Default)]
+pub(crate) struct Conditions<'r> {
+    /// The tokens of locks in it.
+    pub(crate) tokens: Vec<&'r str>,
+    /// The entity tags on which the request depends.
+    pub(crate) tags: TagConditions,
+}
+
 /// Reads the `If` field of a request, and checks that its conditions hold.
 ///
 /// # Errors
@@ -27,9 +37,9 @@ use underpass_protocol::request::target::Target;
 pub(crate) async fn conditions<'r>(
     ctx: &RequestContext<'r>,
     target: &Target<'_>,
-) -> Result<Vec<&'r str>, Response> {
+) -> Result<Conditions<'r>, Response> {
     if !ctx.request.has("if") {
-        return Ok(Vec::new());
+        return Ok(Conditions::default());
     }
     let field = ctx.request.single("if").and_then(IfField::parse);
     let Some(field) = field else { return Err(ctx.error(400, "the If field is malformed")) };
@@ -46,17 +56,49 @@ pub(crate) async fn conditions<'r>(
     }
     let now = Instant::now();
     let table = locks(ctx.site());
-    let holds = field.holds(|resource, state| {
+    let is_in = |resource: Option<&str>, state: State<'_>| {
         let Some((Some(path), etag)) = resources.get(&resource) else { return false };
         match state {
             State::Locked(token) => table.covering(path, now).any(|lock| &*lock.token == token),
             State::Etag(expected) => etag.as_deref() == Some(expected),
         }
-    });
-    match holds {
-        true => Ok(field.tokens()),
-        false => Err(ctx.error(412, "the conditions of If do not hold")),
+    };
+    if !field.holds(is_in) {
+        drop(table);
+        return Err(ctx.error(412, "the conditions of If do not hold"));
     }
+    let lists = field.lists().iter().filter_map(|list| {
+        let path = resources.get(&list.resource).and_then(|(path, _)| path.as_deref());
+        tags_of(list, path, |token| is_in(list.resource, State::Locked(token)))
+    });
+    let mut lists: Vec<_> = lists.collect();
+    if lists.iter().any(Vec::is_empty) {
+        // Such a list holds whatever the tags are.
+        lists.clear();
+    }
+    let tags = TagConditions { lists, user: ctx.user.clone() };
+    Ok(Conditions { tokens: field.tokens(), tags })
+}
+
+/// Returns the conditions on entity tags of a list; `None` if its conditions on locks do not hold.
+fn tags_of(
+    list: &List<'_>,
+    path: Option<&[u8]>,
+    is_locked: impl Fn(&str) -> bool,
+) -> Option<Vec<TagCondition>> {
+    let mut tags = Vec::new();
+    for one in &list.conditions {
+        match one.state {
+            State::Locked(token) if is_locked(token) == one.is_not => return None,
+            State::Locked(_) => {}
+            State::Etag(tag) => tags.push(TagCondition {
+                path: path.map(<[u8]>::to_vec),
+                tag: tag.to_owned(),
+                is_not: one.is_not,
+            }),
+        }
+    }
+    Some(tags)
 }
 
 /// Returns the path that a resource of an `If` field has here.

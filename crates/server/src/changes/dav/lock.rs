@@ -35,7 +35,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Err(refusal) => return refusal,
     };
     let tokens = match conditions(ctx, target).await {
-        Ok(tokens) => tokens,
+        Ok(conditions) => conditions.tokens,
         Err(refusal) => return refusal,
     };
     if body.is_empty() {

@@ -6,3 +6,4 @@ pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod propfind;
 pub(crate) mod proppatch;
+pub(crate) mod tags;

@@ -11,11 +11,13 @@ use underpass_dav::multistatus;
 use underpass_dav::property::Live;
 use underpass_dav::request::Patch;
 use underpass_dav::xml::Element;
+use underpass_engine::Version;
 
 use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
+use crate::changes::dav::tags::TagConditions;
 use crate::changes::refusal::ChangeRefusal;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::root::DiskWait;
@@ -25,8 +27,15 @@ use crate::server::sites::site::Site;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
 
-/// Answers a PROPPATCH. The caller must have checked the right to write, and the locks.
-pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+/// The version of a file, and the entity tags, for which the client's conditions held.
+pub(crate) type Expected = (Option<Version>, TagConditions);
+
+/// Answers a PROPPATCH. The caller must have checked the right to write, the locks and the conditions.
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    expected: Expected,
+) -> Response {
     let patches = match body::read(ctx, BodyKind::Xml).await {
         Ok(body) => Patch::parse(&body),
         Err(refusal) => return refusal,
@@ -49,7 +58,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let _turn = site.shared.changing.acquire().await;
     let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
-        let changed = change(&helper, &path, &patches);
+        let changed = change(&helper, &path, &patches, &expected);
         helper.shared.names_changed();
         changed
             .map(|faults| multistatus::patched(&link(&helper, &path, is_folder), &patches, &faults))
@@ -62,10 +71,19 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// Makes all changes or none; returns the status of each that cannot be made.
-fn change(site: &Site, path: &[u8], patches: &[Patch]) -> Result<Vec<Option<u16>>, ChangeRefusal> {
-    let file = open(site, path)?;
-    // No other request changes the properties meanwhile.
+fn change(
+    site: &Site,
+    path: &[u8],
+    patches: &[Patch],
+    (expected, tags): &Expected,
+) -> Result<Vec<Option<u16>>, ChangeRefusal> {
+    // No other request changes the properties meanwhile, or gives the name to another file.
     let alone = site.shared.hold_names(true);
+    let file = open(site, path)?;
+    let is_other = |expected: &Version| Version::of(&file).is_ok_and(|now| now != *expected);
+    if expected.as_ref().is_some_and(is_other) || !tags.hold(site) {
+        return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
+    }
     let before = dead_properties::load(&file);
     let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
     let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();

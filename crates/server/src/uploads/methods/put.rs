@@ -18,6 +18,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, PartialUpload};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
 use crate::uploads::refusal::UploadRefusal;
+use underpass_protocol::response::conditional::is_conditional;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
@@ -72,7 +73,7 @@ pub(crate) fn finish(
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
-    let is_conditional = keeps || CONDITIONS.iter().any(|name| upload.request.has(name));
+    let is_conditional = keeps || is_conditional(&upload.request) || !upload.params.tags.is_empty();
     let replaced = {
         let _names = site.shared.hold_names(is_conditional);
         name(upload, target, part, new_file, keeps)?
@@ -111,6 +112,9 @@ fn name(
     let keeps = keeps || upload.request.field("if-none-match") == Some(b"*");
     let present = match target.existing_file(&upload.site.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
+        Ok(_) if !upload.params.tags.hold(upload.site) => {
+            Err(UploadRefusal::new(412, "the conditions of If hold no longer"))
+        }
         Ok(present) => check(&upload.request, present.as_ref()).map(|()| present),
         Err(refusal) => Err(refusal),
     };
@@ -147,9 +151,6 @@ fn add_version_fields(response: &mut Response, file: &File) -> io::Result<Versio
     }
     Ok(version)
 }
-
-/// The fields that make a request conditional.
-const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
 
 /// The size from which a part is kept for a client that may resume it.
 const WORTH_KEEPING: u64 = 1 << 20;
