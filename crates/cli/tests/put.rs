@@ -173,6 +173,24 @@ fn what_cannot_be_read_does_not_stop_the_rest() {
 }
 
 #[test]
+fn a_file_in_the_place_of_an_empty_folder_is_an_error() {
+    let stage = Stage::new(&[]);
+    let root = stage.own.path().join("tree");
+    fs::create_dir_all(root.join("empty")).unwrap();
+    fs::create_dir_all(stage.served.path().join("tree")).unwrap();
+    fs::write(stage.served.path().join("tree/empty"), "old").unwrap();
+    let (root, url) = (root.to_str().unwrap(), stage.url("/"));
+    for args in [&["-r", root, &url][..], &["-r", "--update", root, &url]] {
+        let failed = stage.run(args).failed(1, &["/tree/empty", "a file has this name"]);
+        assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);
+    }
+    assert_eq!(stage.arrived("tree/empty"), b"old");
+    fs::remove_file(stage.served.path().join("tree/empty")).unwrap();
+    stage.run(&["-r", root, &url]).succeeded();
+    stage.run(&["-r", root, &url]).succeeded();
+}
+
+#[test]
 fn each_refusal_is_one_line_that_says_what_to_do() {
     let stage = Stage::new(&["--upload-limit", "3M"]);
     let file = stage.file("file", 2 << 20);

@@ -38,6 +38,29 @@ pub fn make_folder<'a>(
     Ok((made, answer.connection.finish(&answer.response)))
 }
 
+/// Returns whether there is a file in the place of the folder at `url`, which ends in `/`, and a connection
+/// that may be used again. If the server does not say it clearly, there is none.
+pub fn is_file<'a>(
+    client: &HttpClient<'a>,
+    url: &Url,
+    mut idle: Option<Connection<'a>>,
+) -> (bool, Option<Connection<'a>>) {
+    let mut bare = url.clone();
+    bare.set_path(url.path().trim_end_matches('/'));
+    // The name of a folder without its slash is not found, or leads to the one with it.
+    for (url, of_file) in [(url, &[404, 410][..]), (&bare, &[200])] {
+        let request = Request { method: "HEAD", fields: &[] };
+        let Ok(answer) = client.execute_without_redirects(idle.take(), &request, url) else {
+            return (false, None);
+        };
+        idle = answer.connection.finish(&answer.response);
+        if !of_file.contains(&answer.response.status) {
+            return (false, idle);
+        }
+    }
+    (true, idle)
+}
+
 /// Creates the folder at `url`, which ends in `/`, and those above it that are missing (RFC 4918
 /// 9.3.1: 409 if one is).
 ///

@@ -26,7 +26,7 @@ pub(crate) use journal::{UploadJournal, is_version, version};
 pub(crate) use resume_state::ResumeState;
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};
-pub use mkcol::{MkcolOutcome, make_folder, make_parents};
+pub use mkcol::{MkcolOutcome, is_file, make_folder, make_parents};
 pub use options::{Condition, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload, UploadEvent};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is

@@ -10,7 +10,7 @@ use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
 use underpass_client::upload::{
     Condition, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, UploadFailed,
-    UploadOutcome, make_folder, upload,
+    UploadOutcome, is_file, make_folder, upload,
 };
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 use underpass_engine::hint::Action;
@@ -158,6 +158,14 @@ impl<'s> PutSession<'s> {
             .map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
         self.idle = idle;
         self.makes_no_folders = made == MkcolOutcome::Unknown;
+        if made == MkcolOutcome::Exists {
+            let (is_file, idle) = is_file(&self.client, url, self.idle.take());
+            self.idle = idle;
+            if is_file {
+                let line = format!("making the folder {}: a file has this name", shown(url));
+                return Err(Failure::line(line).into());
+            }
+        }
         Ok(())
     }
 
