@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use crate::cp_in;
 use crate::rig::{folder, names, underpass};
@@ -30,7 +31,7 @@ fn existing_files_are_replaced_as_the_last_option_says() {
     ] {
         let here = folder();
         plant(here.path());
-        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         File::options().write(true).open(here.path().join("g")).unwrap().set_modified(old).unwrap();
         let finished = cp_in(here.path(), &[words, &["f", "g"]].concat());
         assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
@@ -126,4 +127,35 @@ fn answers_belong_to_sources_in_their_order() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_folder_that_has_the_name_of_a_file_is_left_where_a_file_would_be() {
+    let here = folder();
+    fs::create_dir_all(here.path().join("into/f")).unwrap();
+    plant(here.path());
+    let age = |seconds| {
+        let time = SystemTime::now() - Duration::from_secs(seconds);
+        File::open(here.path().join("f")).unwrap().set_modified(time).unwrap();
+    };
+    // As coreutils has it: what is not to be replaced is no error, whatever it is.
+    for (option, seconds, answer, code) in [
+        ("-n", 0, "", 0),
+        ("-u", 3600, "", 0),
+        ("-i", 0, "n\n", 0),
+        ("-i", 0, "y\n", 1),
+        ("-v", 3600, "", 1),
+    ] {
+        age(seconds);
+        fs::write(here.path().join("answer"), answer).unwrap();
+        let mut command = underpass();
+        command.args(["cp", option, "f", "into"]).current_dir(here.path());
+        command.stdin(File::open(here.path().join("answer")).unwrap());
+        let done = command.stderr(Stdio::null()).stdout(Stdio::null()).status().unwrap();
+        assert_eq!(done.code(), Some(code), "{option} {answer}");
+        assert!(here.path().join("into/f").is_dir());
+    }
+    fs::remove_dir(here.path().join("into/f")).unwrap();
+    cp_in(here.path(), &["-n", "f", "into"]).succeeded();
+    assert_eq!(fs::read(here.path().join("into/f")).unwrap(), b"new");
 }

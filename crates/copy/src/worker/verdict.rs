@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
@@ -42,7 +43,7 @@ impl CopyWorker<'_> {
         let settings = &self.context.settings;
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
-            return Err(Errno::ISDIR).at(Action::Replacing, path);
+            return self.leave_folder(folder, (stat, &there), path);
         }
         let is_one = (stat.st_dev, stat.st_ino) == (there.st_dev, there.st_ino);
         if is_one && settings.link == Some(LinkKind::Hard) {
@@ -53,9 +54,8 @@ impl CopyWorker<'_> {
         if settings.resume && is_copy(stat, &there) {
             return Ok(EntryVerdict::Resumed);
         }
-        let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+        let is_kept = self.is_kept(stat, &there);
         // What an earlier run has left in its hidden folder may be a part, and belongs to no other copy.
-        let is_kept = settings.no_clobber || (settings.update && time(stat) <= time(&there));
         if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
@@ -94,6 +94,30 @@ impl CopyWorker<'_> {
 }
 
 impl CopyWorker<'_> {
+    /// Returns whether the options keep what is there.
+    fn is_kept(&self, stat: &Stat, there: &Stat) -> bool {
+        let settings = &self.context.settings;
+        let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+        settings.no_clobber || (settings.update && time(stat) <= time(there))
+    }
+
+    /// Leaves a folder that has the name of a file, if the options or the answer to a question say so,
+    /// and fails otherwise.
+    fn leave_folder(
+        &mut self,
+        folder: &DirPair,
+        (stat, there): (&Stat, &Stat),
+        path: impl Fn() -> PathBuf,
+    ) -> Result<EntryVerdict, CopyError> {
+        let may_leave =
+            !self.context.settings.refuse_existing && folder.origin != DirOrigin::Adopted;
+        if may_leave && (self.is_kept(stat, there) || !self.context.may_replace(&path)?) {
+            self.totals.kept += 1;
+            return Ok(EntryVerdict::Leave);
+        }
+        Err(Errno::ISDIR).at(Action::Replacing, path)
+    }
+
     /// Refuses to copy a file onto itself. `stat` is what would be copied, `there` what has the name.
     pub(super) fn refuse_same(
         &self,
