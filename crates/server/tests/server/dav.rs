@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use super::changes_delete::{open_site, statuses};
-use super::rig::{Reply, Running, Site, age, request};
+use super::rig::{FileSystem, Mounted, Reply, Running, Site, age, request};
 
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
@@ -233,6 +233,44 @@ fn times_are_set_and_other_computed_properties_are_not() {
         assert!(reply.contains(status), "{reply}");
     }
     assert!(!site.ask("PROPFIND", "/file", &["Depth: 0"]).text().contains("urn:x"));
+}
+
+#[test]
+fn stored_properties_move_to_another_file_system() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    // The mount point has a name in the folder that is served.
+    let folder = mounted.root().parent().unwrap().to_owned();
+    fs::create_dir_all(folder.join("dir/deep")).unwrap();
+    for name in ["single", "dir/x", "dir/deep/y"] {
+        fs::write(folder.join(name), name).unwrap();
+    }
+    let site = Site::new().with(|settings| {
+        settings.sites[0].root = Some(folder.clone());
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
+    });
+    let site = site.start();
+    for path in ["/single", "/dir/", "/dir/x", "/dir/deep/", "/dir/deep/y"] {
+        let set = format!("<D:set><D:prop><x:own>{path}</x:own></D:prop></D:set>");
+        if !patch(&site, path, &set).text().contains("200 OK") {
+            return super::rig::skip("this file system has no extended attributes");
+        }
+    }
+    let moves = [("/single", "Destination: /root/single"), ("/dir/", "Destination: /root/moved/")];
+    for (path, to) in moves {
+        statuses(&site, &[("MOVE", path, &[to], 201)]);
+    }
+    for (from, to) in [
+        ("/single", "/root/single"),
+        ("/dir/", "/root/moved/"),
+        ("/dir/x", "/root/moved/x"),
+        ("/dir/deep/", "/root/moved/deep/"),
+        ("/dir/deep/y", "/root/moved/deep/y"),
+    ] {
+        let found = site.ask("PROPFIND", to, &["Depth: 0"]).text();
+        assert!(found.contains(&format!(">{from}</x:own>")), "{to}: {found}");
+        assert!(!folder.join(&from[1..]).exists(), "{from}");
+    }
 }
 
 #[test]
