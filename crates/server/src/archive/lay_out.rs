@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::archive::layouts::{FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
@@ -9,11 +10,14 @@ use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::sites::site::Site;
 
-/// Lays out the archive of a folder, with one walk for all requests that wait for it.
+/// Lays out the archive of a folder, with one walk for all requests that wait for it. A request for
+/// a range can need a later layout than others, see [`Layouts::get`].
+///
+/// [`Layouts::get`]: crate::archive::layouts::Layouts::get
 pub(crate) async fn lay_out(
     site: Arc<Site>,
     client: ClientNet,
-    key: LayoutKey,
+    (key, is_range): (LayoutKey, bool),
     folder: OwnedFd,
 ) -> LayoutResult {
     let busy = || Err(Arc::new(ArchiveError::Busy));
@@ -23,7 +27,8 @@ pub(crate) async fn lay_out(
         layouts.queue.submit(client, move || {
             let waiters = site.shared.layouts.batches.begin(&key);
             if !waiters.is_empty() {
-                answer_all(waiters, &walk_folder(&site, client, &key, folder).map_err(Arc::new));
+                let key = (&key, is_range);
+                answer_all(waiters, &walk_folder(&site, client, key, folder).map_err(Arc::new));
             }
         })
     };
@@ -37,10 +42,10 @@ pub(crate) async fn lay_out(
 fn walk_folder(
     site: &Site,
     client: ClientNet,
-    key: &LayoutKey,
+    (key, is_range): (&LayoutKey, bool),
     folder: OwnedFd,
 ) -> Result<Arc<FolderLayout>, ArchiveError> {
-    if let Some(kept) = site.shared.layouts.get(key) {
+    if let Some(kept) = site.shared.layouts.get(key, is_range) {
         return Ok(kept);
     }
     let reached = site.root.reached(&folder).ok().flatten();
@@ -63,5 +68,7 @@ fn walk_folder(
         return Err(ArchiveError::Busy);
     }
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));
-    Ok(site.shared.layouts.keep(key, FolderLayout { layout, folder, _held: held }))
+    let is_broken = AtomicBool::new(false);
+    let laid_out = FolderLayout { layout, folder, is_broken, _held: held };
+    Ok(site.shared.layouts.keep(key, laid_out))
 }

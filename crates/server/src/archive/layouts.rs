@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -57,7 +58,26 @@ impl LayoutKey {
 pub(crate) struct FolderLayout {
     pub(crate) layout: Arc<Layout>,
     pub(crate) folder: Arc<OwnedFd>,
+    /// Whether a transfer of it broke off: its client may have read bytes of a file that was
+    /// changed meanwhile.
+    pub(crate) is_broken: AtomicBool,
     pub(crate) _held: Reservation,
+}
+
+impl FolderLayout {
+    /// Notes that a transfer of it broke off: no later request gets it.
+    pub(crate) fn break_off(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it can be sent in place of a later one.
+    fn is_same(&self, later: &Self) -> bool {
+        self.layout.etag() == later.layout.etag() && !self.is_broken()
+    }
 }
 
 /// The result of laying out a folder.
@@ -94,10 +114,18 @@ impl Layouts {
     }
 
     /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
-    /// then aborts the transfer, so this cannot mix two versions.
-    pub(crate) fn get(&self, key: &LayoutKey) -> Option<Arc<FolderLayout>> {
+    /// then aborts the transfer, so a response cannot mix two versions.
+    ///
+    /// A range may continue a response that broke off, whose client may have read bytes of a file
+    /// that was changed while they were on their way. So the tag that the range has is made anew if
+    /// a transfer of the layout broke off, or is still under way.
+    pub(crate) fn get(&self, key: &LayoutKey, is_range: bool) -> Option<Arc<FolderLayout>> {
         let kept = self.lock();
-        kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?.fresh.clone()
+        let kept = kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?;
+        let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
+        // The first is the one that is kept.
+        let is_sent = Arc::strong_count(fresh) > 1;
+        (!is_range || !is_sent).then(|| Arc::clone(fresh))
     }
 
     /// Forgets all of them, because names were changed.
@@ -120,7 +148,7 @@ impl Layouts {
         let mut kept = self.lock();
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
         let laid_out = match used {
-            Some(used) if used.layout.etag() == laid_out.layout.etag() => used,
+            Some(used) if used.is_same(&laid_out) => used,
             _ => Arc::new(laid_out),
         };
         let used = Arc::downgrade(&laid_out);

@@ -232,11 +232,12 @@ async fn laid_out(
     folder: OwnedFd,
     key: LayoutKey,
 ) -> Result<Arc<FolderLayout>, Response> {
-    if let Some(laid_out) = ctx.shared().layouts.get(&key) {
+    let is_range = ctx.request.has("range");
+    if let Some(laid_out) = ctx.shared().layouts.get(&key, is_range) {
         return Ok(laid_out);
     }
     let client = ClientNet::of(ctx.peer.address());
-    let laid_out = lay_out(Arc::clone(ctx.site()), client, key, folder).await;
+    let laid_out = lay_out(Arc::clone(ctx.site()), client, (key, is_range), folder).await;
     laid_out.map_err(|error| match error.status() {
         503 => ctx.busy(503, &error.to_string()),
         status => ctx.error(status, &error.to_string()),
@@ -273,8 +274,8 @@ fn send_archive(
         body.remembering(Arc::clone(&ctx.shared().checksums))
     };
     let whole = |parts, closing| {
-        let _laid_out = Arc::clone(laid_out);
-        Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
+        let laid_out = Arc::clone(laid_out);
+        Body::Archive(Box::new(ArchiveBody { parts, closing, laid_out }))
     };
     let sent = response::part(&plan, layout.len(), &etag, true);
     let body = match plan.body {

@@ -104,7 +104,7 @@ pub(crate) struct ArchiveBody {
     /// The bytes after the last part.
     pub(crate) closing: Vec<u8>,
     /// The layout of the archive, which counts as memory while the parts are sent.
-    pub(crate) _laid_out: Arc<FolderLayout>,
+    pub(crate) laid_out: Arc<FolderLayout>,
 }
 
 /// A file or ranges of one.

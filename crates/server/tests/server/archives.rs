@@ -130,6 +130,35 @@ fn a_member_that_changes_in_mid_archive_resets_the_connection() {
 }
 
 #[test]
+fn a_broken_download_does_not_continue_after_a_change_of_what_was_on_its_way() {
+    let site = Site::new();
+    site.write("folder/a", &pattern(100_000));
+    site.write("folder/z", &pattern(24 << 20));
+    let site = site.start();
+    let len = 1 << 20;
+    for is_closed in [true, false] {
+        let mut client = site.connect_narrow();
+        client.send(request("GET", TAR, &[]));
+        let head = client.head().unwrap();
+        let tag = head.field("ETag").unwrap().to_owned();
+        // All of it is on its way by now, and pages go by reference.
+        client.take(len / 2).unwrap();
+        let file = fs::File::options().write(true).open(site.path("folder/a")).unwrap();
+        file.write_all_at(b"other", 50_000).unwrap();
+        client.take(len / 2).unwrap();
+        if is_closed {
+            drop(client);
+        }
+        let fields = [&*format!("Range: bytes={len}-1100000"), &format!("If-Range: {tag}")];
+        let mut other = site.connect_narrow();
+        other.send(request("GET", TAR, &fields));
+        let reply = other.head().unwrap();
+        assert_eq!(reply.status, 200, "the folder is in another version");
+        assert_ne!(reply.field("ETag"), Some(tag.as_str()));
+    }
+}
+
+#[test]
 fn links_that_leave_the_root_are_members_and_nothing_behind_them_is() {
     let site = site();
     symlink("/etc/passwd", site.path("folder/passwd")).unwrap();

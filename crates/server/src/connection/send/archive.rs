@@ -1,6 +1,7 @@
 //! Sends folders as archives.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 use underpass_engine::{Chain, Confirm, Status, Wait};
@@ -17,6 +18,15 @@ use crate::server::limits::disk_queue::ClientNet;
 impl Slow<'_> {
     /// Sends an archive, or ranges of one.
     pub(super) async fn archive(&mut self, archive: ArchiveBody) {
+        let laid_out = Arc::clone(&archive.laid_out);
+        self.archive_parts(archive).await;
+        if self.outcome.failure.is_some() {
+            laid_out.break_off();
+        }
+    }
+
+    /// Sends the parts of an archive; a failure is in the outcome.
+    async fn archive_parts(&mut self, archive: ArchiveBody) {
         self.unread = Some(Unread::default());
         for (header, mut part) in archive.parts {
             if !header.is_empty()
