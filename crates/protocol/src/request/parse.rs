@@ -142,10 +142,14 @@ fn parse_later_minor<'f, 'b>(
     request.checked().map(|request| Some((request, line + 1 + len)))
 }
 
-/// Returns the error for a head that does not fit: 414 if not even the request line did,
-/// otherwise 431.
+/// The maximum number of bytes in a request's head.
+pub const MAX_HEAD: usize = 32 << 10;
+
+/// Returns the error for a head of more than [`MAX_HEAD`] bytes: 414 if not even the request line
+/// fits, otherwise 431.
 #[must_use]
 pub fn too_long(bytes: &[u8]) -> Malformed {
+    let bytes = &bytes[..bytes.len().min(MAX_HEAD)];
     let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     if bytes[line..].contains(&b'\n') { Malformed::HeadTooLong } else { Malformed::TargetTooLong }
 }

@@ -25,7 +25,7 @@ use crate::routing::router;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::sites::local::Selection;
 use crate::server::worker::Worker;
-use underpass_protocol::request::{self, BodyLength, Malformed, Request};
+use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request};
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
 /// bytes that came instead.
@@ -211,9 +211,9 @@ impl<'a> Connection<'a> {
             parsed = request::parse(bytes, all.insert([httparse::EMPTY_HEADER; MAX_FIELDS]));
         }
         let (request, len) = match parsed {
-            Ok(Some(parsed)) => parsed,
+            Ok(Some(parsed)) if parsed.1 <= MAX_HEAD => parsed,
             Ok(None) if bytes.len() < MAX_HEAD => return self.wait_for_more(bytes, started),
-            Ok(None) => return Some(self.malformed(bytes, &request::too_long(bytes), started)),
+            Ok(_) => return Some(self.malformed(bytes, &request::too_long(bytes), started)),
             Err(fault) => return Some(self.malformed(bytes, &fault, started)),
         };
         let body = match request.body() {
@@ -469,9 +469,6 @@ const USUAL_FIELDS: usize = 16;
 
 /// The maximum number of fields in a request's head.
 const MAX_FIELDS: usize = 64;
-
-/// The maximum number of bytes in a request's head.
-const MAX_HEAD: usize = 32 << 10;
 
 /// The length up to which a head is parsed whenever any of it comes.
 const CHEAP_HEAD: usize = 512;
