@@ -116,8 +116,8 @@ struct DigestRecord {
     set_at: i64,
     /// The previous ctime.
     changed: i64,
-    /// A checksum of the size and the mtime, which detects a change at the very moment at which the
-    /// attribute is set.
+    /// A checksum of the inode, the size and the mtime, which detects a change at the very moment at
+    /// which the attribute is set, and an attribute that was copied from another file.
     check: [u8; 4],
     digests: Vec<Digest>,
 }
@@ -198,10 +198,11 @@ fn now() -> io::Result<i64> {
     nanoseconds((time.tv_sec, time.tv_nsec)).ok_or_else(|| Errno::OVERFLOW.into())
 }
 
-/// Returns a checksum of four bytes, which hardly any other size and mtime have.
+/// Returns a checksum of four bytes, which hardly any other inode, size and mtime have.
 fn check(version: &Version) -> [u8; 4] {
     let (seconds, nanoseconds) = version.modified();
     let mut hasher = Sha256::new();
+    hasher.update(version.inode().to_le_bytes());
     hasher.update(version.size().to_le_bytes());
     hasher.update(seconds.to_le_bytes());
     hasher.update(nanoseconds.to_le_bytes());
@@ -277,6 +278,28 @@ mod tests {
         other[20] = 3;
         assert!(DigestRecord::parse(&other).is_none());
         assert!(DigestRecord::parse(&[bytes, vec![1]].concat()).is_none());
+    }
+
+    #[test]
+    fn an_attribute_that_was_copied_with_the_times_is_not_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name| {
+            let file = std::fs::File::create_new(folder.path().join(name)).unwrap();
+            file.set_len(5).unwrap();
+            file
+        };
+        let (file, copy) = (make("file"), make("copy"));
+        let version = Version::of(&file).unwrap();
+        // Not every file system has such attributes.
+        let Ok(Some(version)) = store(&file, &version, &[digest(Algorithm::Sha256)]) else {
+            return;
+        };
+        assert!(load_digest(&file, &version).is_some());
+        let mut bytes = [0; MAX_BYTES];
+        let len = fgetxattr(&file, NAME, &mut bytes[..]).unwrap();
+        copy.set_modified(file.metadata().unwrap().modified().unwrap()).unwrap();
+        fsetxattr(&copy, NAME, &bytes[..len], XattrFlags::empty()).unwrap();
+        assert_eq!(load_digest(&copy, &Version::of(&copy).unwrap()), None);
     }
 
     #[test]
