@@ -113,12 +113,7 @@ impl ServedFile {
     /// Returns whether the file was changed so recently that a program may still be writing to it,
     /// or is open for writing.
     pub(crate) fn is_unsettled(&self, now: SystemTime) -> bool {
-        if self.has_writer {
-            return true;
-        }
-        let changed = u64::try_from(self.version.changed().0).unwrap_or(0);
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        now < changed + SETTLED_AFTER.as_secs()
+        self.has_writer || is_recent(self.version.changed(), now)
     }
 
     /// Returns whether the file is still the one that was opened, in the same version. One without a name
@@ -342,6 +337,15 @@ fn is_made_when_read(file: impl AsFd) -> bool {
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
+/// Returns whether a change at this time, in seconds and nanoseconds, is so recent that a program may
+/// still be writing.
+fn is_recent((seconds, nanoseconds): (i64, i64), now: SystemTime) -> bool {
+    let (seconds, nanoseconds) = (u64::try_from(seconds), u32::try_from(nanoseconds));
+    let changed = Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0));
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now < changed.saturating_add(SETTLED_AFTER)
+}
+
 /// Returns whether an error means that the client cannot see anything there.
 pub(crate) fn is_missing(errno: Errno) -> bool {
     matches!(
@@ -381,3 +385,20 @@ const MAX_OPEN: usize = 256;
 /// `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and `SECURITYFS_MAGIC` of linux/magic.h.
 const MADE_WHEN_READ: [u32; 6] =
     [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_settled_two_whole_seconds_after_its_change() {
+        let at =
+            |seconds, nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        let changed = (1_000, 900_000_000);
+        assert!(is_recent(changed, at(1_000, 900_000_001)));
+        assert!(is_recent(changed, at(1_002, 0)) && is_recent(changed, at(1_002, 899_999_999)));
+        assert!(!is_recent(changed, at(1_002, 900_000_000)));
+        // The clock may have been set back, and a time may be before 1970.
+        assert!(is_recent(changed, at(10, 0)) && !is_recent((-5, 0), at(10, 0)));
+    }
+}
