@@ -7,8 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, T
 use underpass_engine::{Mechanism, Size};
 
 use crate::error::Result;
-use crate::record::{Arguments, Choice, Contender, Record, Step, once};
-use crate::run::Context;
+use crate::record::{Choice, Contender, Record, Step};
+use crate::run::{Context, RunArgs};
 
 /// A scenario with its options.
 pub trait Benchmark {
@@ -24,25 +24,34 @@ pub trait Benchmark {
     fn measure(&self, context: &Context<'_>) -> Result<Record>;
 }
 
-/// What all scenarios have in common.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Run N rounds; each measures every contender once at each size
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1))]
-    pub(crate) runs: u32,
+/// A scenario by its own options, besides those that all have.
+pub trait Measure {
+    /// Measures it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Benchmark::measure`].
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record>;
+}
 
-    /// Run N rounds before those, which do not count
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0))]
-    pub(crate) warmup: u32,
+/// The options of a scenario, and those that all scenarios have.
+#[derive(Debug, Args)]
+pub struct Run<S: Args> {
+    #[command(flatten)]
+    scenario: S,
 
-    /// Create the files in a new folder in DIR, which is removed afterwards
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    run: RunArgs,
+}
 
-    /// Write the record, with all samples and the environment, to FILE; - for standard output instead
-    /// of the table
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+impl<S: Args + Measure> Benchmark for Run<S> {
+    fn json(&self) -> Option<&Path> {
+        self.run.json.as_deref()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        self.scenario.measure(&self.run, context)
+    }
 }
 
 /// What scenarios with mechanisms and steps have in common.
@@ -77,9 +86,6 @@ pub(crate) struct TargetArgs {
     /// Do not count system calls in a separate pass
     #[arg(long)]
     pub(crate) no_count: bool,
-
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
 }
 
 pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
@@ -98,9 +104,6 @@ pub(crate) struct SystemArgs {
     /// Do not count system calls in a separate pass
     #[arg(long)]
     pub(crate) no_count: bool,
-
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
 }
 
 /// What the scenarios with servers have in common.
@@ -147,14 +150,6 @@ pub(crate) fn among(named: &'static [Named]) -> impl TypedValueParser<Value = Co
         let found = named.iter().find(|(name, ..)| *name == typed);
         found.map_or(Contender::Underpass, |(_, contender, _)| *contender)
     })
-}
-
-impl RunArgs {
-    /// Returns the options that all scenarios have, for the record.
-    pub(crate) fn arguments(&self, sizes: &[u64]) -> Arguments {
-        let sizes = once(sizes.iter().copied());
-        Arguments { sizes, runs: self.runs, warmup: self.warmup, ..Arguments::default() }
-    }
 }
 
 /// Parses a number of rounds, responses or connections.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::Args;
+
 use crate::error::{BenchError, Result};
 
 /// What a run needs of the program that starts it.
@@ -14,6 +16,29 @@ pub struct Context<'a> {
     pub cancel: &'a AtomicBool,
     /// Learns how far the run is.
     pub observer: &'a dyn RunObserver,
+}
+
+/// What all scenarios have in common.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Run N rounds; each measures every contender once at each size
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) runs: u32,
+
+    /// Run N rounds before those, which do not count
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
+    pub(crate) warmup: u32,
+
+    /// Create the files in a new folder in DIR, which is removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+
+    /// Write the record, with all samples and the environment, to FILE; - for standard output instead
+    /// of the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Learns how far a run is. It is called between samples, so that it does not disturb them.

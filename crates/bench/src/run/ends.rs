@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::context::Context;
+use super::context::{Context, RunArgs};
 use super::files::{Noise, RunFolder, digest, drop_cached, largest};
 use super::process::{Cores, Finished, Placement, Running};
-use super::schedule::Verification;
+use super::schedule::{RunPlan, Verification};
+use super::survey::survey;
 use super::tracer::{CallTracer, traced};
 use crate::error::Result;
-use crate::record::{MissingContender, Role};
+use crate::record::Role;
 
 /// The folders of source and target, and what samples need.
 #[derive(Debug)]
@@ -29,26 +30,27 @@ pub(crate) struct SampleEnds<'a> {
 }
 
 impl<'a> SampleEnds<'a> {
-    /// Makes folders in `dir` and in `to`, with room for the largest file; and what is missing to
-    /// count system calls, unless nothing is to be counted.
+    /// Makes folders for the source and in `to`, with room for the largest file, and plans to
+    /// measure these sizes.
     pub(crate) fn open(
         context: &'a Context<'a>,
-        dir: &Path,
+        run: &RunArgs,
         to: Option<&Path>,
         sizes: &[u64],
         cold: bool,
         no_count: bool,
-    ) -> Result<(Self, Vec<MissingContender>)> {
-        let largest = largest(sizes);
-        let source = RunFolder::create(dir)?;
-        let target = RunFolder::create(to.unwrap_or(dir))?;
+    ) -> Result<(Self, RunPlan)> {
+        let (largest, cores) = (largest(sizes), Cores::available());
+        let source = RunFolder::create(&run.dir)?;
+        let target = RunFolder::create(to.unwrap_or(&run.dir))?;
         // Both in one folder share its room.
         source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
         target.require_space(largest)?;
-        let (tracer, missing) = CallTracer::unless(no_count, &source);
-        let (noise, cores) = (Noise::new(largest)?, Cores::available());
-        let sha256 = String::new();
-        Ok((Self { context, source, target, noise, cold, tracer, cores, sha256 }, missing))
+        let mut plan = RunPlan::new(run, sizes, survey(cores, source.path(), None));
+        plan.arguments.cold = cold;
+        let tracer = CallTracer::unless(no_count, &source, &mut plan);
+        let (noise, sha256) = (Noise::new(largest)?, String::new());
+        Ok((Self { context, source, target, noise, cold, tracer, cores, sha256 }, plan))
     }
 
     pub(crate) fn from(&self) -> PathBuf {

@@ -13,14 +13,14 @@ mod system;
 mod threads;
 mod tracer;
 
-pub use context::{Context, RunObserver};
+pub use context::{Context, RunArgs, RunObserver};
 pub(crate) use ends::SampleEnds;
 pub(crate) use file_tree::{Content, FileTree};
 pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
 pub(crate) use process::{Cores, Finished, Running, build, processor_time, stay_on, tries};
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
-pub(crate) use survey::{find, machine_seconds, nginx_version, survey, version};
+pub(crate) use survey::{file_system, find, machine_seconds, nginx_version, survey, version};
 pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion};
 pub(crate) use threads::{ThreadRun, copy_memory, send_bare};
 pub(crate) use tracer::{CallTracer, traced};

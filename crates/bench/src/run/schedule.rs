@@ -3,13 +3,13 @@
 
 use std::time::Instant;
 
-use super::context::Context;
+use super::context::{Context, RunArgs};
 use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
 use crate::error::Result;
 use crate::record::{
     Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
-    Sample, Served, Side, ThreadCost, Variant,
+    Sample, Served, Side, Step, ThreadCost, Variant, once,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -92,6 +92,24 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
+    /// Plans to measure these sizes, by contenders that choose their steps.
+    pub(crate) fn new(run: &RunArgs, sizes: &[u64], environment: Environment) -> Self {
+        let arguments = Arguments {
+            sizes: once(sizes.iter().copied()),
+            steps: vec![Step::Default],
+            runs: run.runs,
+            warmup: run.warmup,
+            ..Arguments::default()
+        };
+        Self { arguments, environment, ..Self::default() }
+    }
+
+    /// Notes contenders that are missing, and why.
+    pub(crate) fn lacks(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
+        let missing = |name: &str| MissingContender { name: name.to_owned(), why: why.to_owned() };
+        self.missing.extend(names.into_iter().map(missing));
+    }
+
     /// Plans a group for each size of the arguments, with all variants.
     pub(crate) fn for_sizes(&mut self, variants: &[Variant]) {
         let group =

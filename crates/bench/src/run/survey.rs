@@ -100,7 +100,7 @@ pub(crate) fn machine_seconds() -> Option<f64> {
 
 /// Returns the type of the file system on which a folder lies: that of the mount with the longest
 /// path above it; of two at one place the later one.
-fn file_system(folder: &Path) -> String {
+pub(crate) fn file_system(folder: &Path) -> String {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());
     let mounts = mounts.into_iter().flatten();

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::files::RunFolder;
+use super::schedule::RunPlan;
 use super::survey::find;
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Counted, MissingContender, NamedCall, Role};
+use crate::record::{Counted, NamedCall, Role};
 
 /// Counts the calls of processes, one of each role, into files in the folder of the run.
 #[derive(Clone, Debug)]
@@ -21,19 +22,14 @@ pub(crate) struct CallTracer {
 }
 
 impl CallTracer {
-    /// Counts into files in `folder`, unless nothing is to be counted; and what is missing for that.
-    pub(crate) fn unless(
-        is_off: bool,
-        folder: &RunFolder,
-    ) -> (Option<Self>, Vec<MissingContender>) {
-        match find("strace") {
-            _ if is_off => (None, Vec::new()),
-            Some(strace) => (Some(Self { strace, folder: folder.path().to_owned() }), Vec::new()),
-            None => {
-                let why = "not installed, so that no system calls were counted".to_owned();
-                (None, vec![MissingContender { name: "strace".to_owned(), why }])
-            }
+    /// Counts into files in `folder`, unless nothing is to be counted. The plan notes what is
+    /// missing for that.
+    pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan) -> Option<Self> {
+        let strace = find("strace").filter(|_| !is_off);
+        if strace.is_none() && !is_off {
+            plan.lacks(["strace"], "not installed, so that no system calls were counted");
         }
+        strace.map(|strace| Self { strace, folder: folder.path().to_owned() })
     }
 
     /// Returns what a process of this role called, which was counted and has ended.

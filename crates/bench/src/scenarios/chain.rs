@@ -10,7 +10,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,14 +21,13 @@ use underpass_engine::{
 };
 
 use crate::error::{BenchError, Result, WithPath};
-use crate::options::{Benchmark, RunArgs, bytes, number};
+use crate::options::{Measure, bytes, number};
 use crate::record::{
-    Arguments, CALLS, CPU, Cell, Contender, Cpu, Description, Environment, PEER_CPU, Record, Role,
-    SWITCHES, Side, SinkKind, Step, TIME, ThreadCost, USER_SPACE, Variant, short_size,
+    CALLS, CPU, Cell, Contender, Cpu, Description, Environment, PEER_CPU, Record, Role, SWITCHES,
+    Side, SinkKind, TIME, ThreadCost, USER_SPACE, Variant, short_size,
 };
 use crate::run::{
-    Context, Measured, RunPlan, SampleEnds, Scenario, Verification, choose_congestion, hex,
-    stay_on, survey,
+    Context, Measured, RunArgs, SampleEnds, Scenario, Verification, choose_congestion, hex, stay_on,
 };
 
 /// What can be typed after `bench chain`.
@@ -47,27 +45,14 @@ pub struct ChainArgs {
     /// Set the congestion control of the connections; auto keeps the system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
     congestion: String,
-
-    #[command(flatten)]
-    run: RunArgs,
 }
 
-impl Benchmark for ChainArgs {
-    fn json(&self) -> Option<&Path> {
-        self.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        let (ends, _) = SampleEnds::open(context, &self.run.dir, None, &self.sizes, false, true)?;
-        let arguments = Arguments {
-            mechanisms: vec![SENDFILE],
-            steps: vec![Step::Default],
-            sink: Some(SinkKind::Drop),
-            responses: Some(self.responses),
-            ..self.run.arguments(&self.sizes)
-        };
-        let environment = survey(ends.cores, ends.source.path(), None);
-        let mut plan = RunPlan { arguments, environment, ..RunPlan::default() };
+impl Measure for ChainArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+        let (ends, mut plan) = SampleEnds::open(context, run, None, &self.sizes, false, true)?;
+        plan.arguments.mechanisms = vec![SENDFILE];
+        plan.arguments.sink = Some(SinkKind::Drop);
+        plan.arguments.responses = Some(self.responses);
         let baseline = Variant::plain(Contender::OneBuffer);
         plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
         let (responses, congestion) = (self.responses, self.congestion.clone());

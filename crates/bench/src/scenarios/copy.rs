@@ -1,7 +1,6 @@
 //! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
 //! What counts is the life of the process, as that is all that can be known of a peer.
 
-use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
@@ -9,16 +8,15 @@ use underpass_engine::Mechanism;
 
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
-use crate::options::{Benchmark, RunArgs, StepArgs, TargetArgs, bytes, mechanisms};
+use crate::options::{Measure, StepArgs, TargetArgs, bytes, mechanisms};
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
-    Arguments, CALLS, CPU, Cell, Choice, Contender, Counted, Cpu, Description, Environment, FAULTS,
-    MissingContender, Record, Role, SPEED, SWITCHES, Side, Step, TIME, ThreadCost, USER_SPACE,
-    Variant, at_steps, chosen, once,
+    CALLS, CPU, Cell, Choice, Contender, Counted, Cpu, Description, FAULTS, Record, Role, SPEED,
+    SWITCHES, Side, Step, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{
-    CallTracer, Context, Finished, Measured, RunPlan, SampleEnds, Scenario, Verification, find,
-    survey, version,
+    CallTracer, Context, Finished, Measured, RunArgs, RunPlan, SampleEnds, Scenario, Verification,
+    file_system, find, version,
 };
 
 /// What can be typed after `bench copy`.
@@ -35,9 +33,6 @@ pub struct CopyArgs {
     /// Do not count system calls in a separate pass
     #[arg(long)]
     no_count: bool,
-
-    #[command(flatten)]
-    run: RunArgs,
 }
 
 /// What can be typed after `bench article-copy`.
@@ -65,75 +60,59 @@ pub struct SmallCopyArgs {
     target: TargetArgs,
 }
 
-impl Benchmark for CopyArgs {
-    fn json(&self) -> Option<&Path> {
-        self.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for CopyArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let mut contenders = chosen(&self.steps.mechanism, TO_FILE);
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
         let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
-        let ends = SampleEnds::open(context, &self.run.dir, to, &self.sizes, cold, self.no_count)?;
-        let arguments = Arguments {
-            mechanisms: contenders,
-            steps: self.steps.step.clone(),
-            cold,
-            ..self.run.arguments(&self.sizes)
-        };
-        measure(&COPY, ends, arguments, variants)
+        let opened = SampleEnds::open(context, run, to, &self.sizes, cold, self.no_count)?;
+        measure(&COPY, opened, &contenders, &self.steps.step, variants)
     }
 }
 
-impl Benchmark for SmallCopyArgs {
-    fn json(&self) -> Option<&Path> {
-        self.target.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for SmallCopyArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let peers = [Contender::CReadWrite, Contender::CSendfile];
         let peers = peers.into_iter().flat_map(|peer| without(peer, &self.step));
         let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
         let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
-        let TargetArgs { to, no_count, run } = &self.target;
-        let ends =
-            SampleEnds::open(context, &run.dir, to.as_deref(), &self.sizes, self.cold, *no_count)?;
-        let arguments =
-            Arguments { steps: self.step.clone(), cold: self.cold, ..run.arguments(&self.sizes) };
-        measure(&ARTICLE_COPY, ends, arguments, variants)
+        let (to, no_count) = (self.target.to.as_deref(), self.target.no_count);
+        let opened = SampleEnds::open(context, run, to, &self.sizes, self.cold, no_count)?;
+        measure(&ARTICLE_COPY, opened, &[], &self.step, variants)
     }
 }
 
-/// Measures those variants that can be, the first of which is the baseline.
+/// Measures those variants that can be, the first of which is the baseline. The record names the
+/// requested contenders, or those that were measured if none was requested.
 fn measure(
     about: &'static Description,
-    (ends, mut missing): (SampleEnds<'_>, Vec<MissingContender>),
-    mut arguments: Arguments,
+    (ends, mut plan): (SampleEnds<'_>, RunPlan),
+    requested: &[Contender],
+    steps: &[Step],
     mut variants: Vec<Variant>,
 ) -> Result<Record> {
     let contenders = variants.iter().map(|variant| variant.contender);
     let programs = PeerPrograms::open(&ends.source, contenders)?;
     let cp = find("cp").and_then(|cp| version(&cp));
     if cp.is_none() && about.expected.is_empty() {
-        missing.push(MissingContender { name: "cp".to_owned(), why: "not installed".to_owned() });
+        plan.lacks(["cp"], "not installed");
     }
-    missing.extend(programs.missing.iter().cloned());
+    plan.missing.extend(programs.missing.iter().cloned());
     variants.retain(|Variant { contender, .. }| {
         programs.has(*contender) && (cp.is_some() || *contender != Contender::Cp)
     });
     let baseline = first(&variants)?;
-    if arguments.mechanisms.is_empty() {
-        arguments.mechanisms = once(variants.iter().map(|variant| variant.contender));
-    }
-    arguments.side = Role::Copier;
-    let environment = Environment {
-        cp,
-        programs: programs.versions.clone(),
-        ..survey(ends.cores, ends.source.path(), Some(ends.target.path()))
+    plan.arguments.mechanisms = match requested {
+        [] => once(variants.iter().map(|variant| variant.contender)),
+        requested => requested.to_vec(),
     };
-    let mut plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
+    plan.arguments.steps = steps.to_vec();
+    plan.arguments.side = Role::Copier;
+    plan.environment.cp = cp;
+    plan.environment.programs.clone_from(&programs.versions);
+    plan.environment.target_file_system = Some(file_system(ends.target.path()));
     plan.for_sizes(&variants);
     let context = ends.context;
     plan.measure(about, &mut Copy { ends, programs }, baseline, context)

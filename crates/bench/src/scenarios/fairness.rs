@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 use clap::Args;
 
@@ -17,12 +16,12 @@ use crate::load::{
     Class, Counting, DropBehind, Host, LoadGenerator, RequestSpec, ResourceUse, Server,
     ServerFixture, during,
 };
-use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
     Served, Setting, metric, short_size,
 };
-use crate::run::{Context, Measured, Noise, Scenario, Verification, drop_cached};
+use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop_cached};
 
 /// What can be typed after `bench serve fairness`.
 #[derive(Debug, Args)]
@@ -51,12 +50,8 @@ pub(super) struct FairnessArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for FairnessArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for FairnessArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         // Whole pieces, as they are dropped from the page cache.
         let stream_bytes = self.stream_size.next_multiple_of(1 << 20);
         let setting = Setting {
@@ -64,7 +59,7 @@ impl Benchmark for FairnessArgs {
             stream_bytes: Some(stream_bytes),
             ..self.server.setting(self.connections)
         };
-        let opened = self.server.open(&FAIRNESS, &[self.size], setting, context)?;
+        let opened = self.server.open(run, &FAIRNESS, &[self.size], setting, context)?;
         let (mut plan, mut fixture, variants) = opened;
         let all = stream_bytes.saturating_mul(self.streams.into());
         fixture.site.folder.require_space(all.saturating_add(self.size))?;

@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,12 @@ use crate::load::{
     Counting, Host, Latencies, LoadClient, LoadWindow, ResourceUse, ResponseFault, Server,
     ServerFixture,
 };
-use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, SampleSide, Served,
     ServerMemory, Setting, metric,
 };
-use crate::run::{Context, Measured, Scenario, Verification, allow_open_files};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files};
 
 /// What can be typed after `bench serve idle`.
 #[derive(Debug, Args)]
@@ -43,15 +42,11 @@ pub(super) struct IdleArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for IdleArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for IdleArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let setting =
             Setting { idle: Some(self.idle), slow: Some(self.slow), ..self.server.setting(1) };
-        let opened = self.server.open(&IDLE, &[self.size], setting, context)?;
+        let opened = self.server.open(run, &IDLE, &[self.size], setting, context)?;
         let (mut plan, mut fixture, variants) = opened;
         fixture.site.folder.require_space(self.size)?;
         let connections = self.idle.saturating_add(self.slow).saturating_add(SPARE_CONNECTIONS);

@@ -2,7 +2,6 @@
 //! handshakes`, in which each connection asks only once.
 
 use std::io;
-use std::path::Path;
 
 use clap::Args;
 
@@ -10,12 +9,12 @@ use crate::error::Result;
 use crate::load::{
     Class, Counting, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture, during,
 };
-use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE,
     Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verification, largest};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, largest};
 
 /// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
@@ -53,29 +52,21 @@ pub(super) struct HandshakesArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for RequestsArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for RequestsArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let setting = Setting {
             tls: self.tls,
             all_connections: self.connections.is_some(),
             ..self.server.setting(self.connections.unwrap_or(64))
         };
-        measure(&REQUESTS, &self.sizes, setting, &self.server, context)
+        measure(&REQUESTS, &self.sizes, setting, &self.server, run, context)
     }
 }
 
-impl Benchmark for HandshakesArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for HandshakesArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let setting = Setting { tls: true, ..self.server.setting(self.connections) };
-        measure(&HANDSHAKES, &self.sizes, setting, &self.server, context)
+        measure(&HANDSHAKES, &self.sizes, setting, &self.server, run, context)
     }
 }
 
@@ -84,9 +75,10 @@ fn measure(
     sizes: &[u64],
     setting: Setting,
     args: &ServerArgs,
+    run: &RunArgs,
     context: &Context<'_>,
 ) -> Result<Record> {
-    let (mut plan, fixture, variants) = args.open(about, sizes, setting, context)?;
+    let (mut plan, fixture, variants) = args.open(run, about, sizes, setting, context)?;
     fixture.site.folder.require_space(largest(sizes))?;
     plan.for_sizes(&variants);
     let mut requests = Requests { fixture, reconnects: about == &HANDSHAKES };

@@ -3,19 +3,20 @@
 //! with other servers.
 
 use std::io;
-use std::path::Path;
 
 use clap::Args;
 
 use super::requests::{REQUESTS, Requesting, subject};
 use crate::error::Result;
 use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
-use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
     SampleSide, Served, THROUGHPUT, metric, once, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verification, allow_open_files, digest, sparse};
+use crate::run::{
+    Context, Measured, RunArgs, Scenario, Verification, allow_open_files, digest, sparse,
+};
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
@@ -46,18 +47,14 @@ pub struct ScaleArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for ScaleArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for ScaleArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let sizes = once(self.sizes.iter().chain([&self.size]).copied());
         let mut setting = self.server.setting(self.at);
         let has_sparse = sizes.iter().any(|size| *size >= self.sparse_from);
         setting.sparse_from = has_sparse.then_some(self.sparse_from);
         let (mut plan, mut fixture, variants) =
-            self.server.open(&SCALE, &sizes, setting, context)?;
+            self.server.open(run, &SCALE, &sizes, setting, context)?;
         let is_written = |size: &&u64| **size < self.sparse_from;
         fixture.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
         let max = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);

@@ -14,13 +14,11 @@ use super::installed;
 use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
-use crate::options::{Benchmark, ServerArgs};
-use crate::record::{
-    Arguments, Description, Environment, MissingContender, Record, Role, Setting, Step, Variant,
-};
+use crate::options::{Benchmark, Run, ServerArgs};
+use crate::record::{Description, Record, Role, Setting, Variant};
 use crate::run::{
-    CallTracer, Context, Cores, Noise, RunPlan, SystemCongestion, find, largest, nginx_version,
-    survey, version,
+    CallTracer, Context, Cores, Noise, RunArgs, RunPlan, SystemCongestion, find, largest,
+    nginx_version, survey, version,
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
@@ -36,24 +34,24 @@ pub struct ServeArgs {
     scenario: Option<ServeScenario>,
 
     #[command(flatten)]
-    requests: RequestsArgs,
+    requests: Run<RequestsArgs>,
 }
 
 /// The scenarios with servers.
 #[derive(Debug, Subcommand)]
 enum ServeScenario {
     /// Measure processor time of requests, and requests per second
-    Requests(RequestsArgs),
+    Requests(Run<RequestsArgs>),
     /// Measure the latency of a hot file, alone and while large files are streamed
-    Fairness(FairnessArgs),
+    Fairness(Run<FairnessArgs>),
     /// Measure throughput and processor time of files that are not in the page cache
-    Cold(ColdArgs),
+    Cold(Run<ColdArgs>),
     /// Measure processor time of new TLS connections with one request each, and connections per
     /// second
-    Handshakes(HandshakesArgs),
+    Handshakes(Run<HandshakesArgs>),
     /// Measure memory with thousands of idle connections and slow downloads, and the latency of a new
     /// connection
-    Idle(IdleArgs),
+    Idle(Run<IdleArgs>),
 }
 
 impl ServeArgs {
@@ -80,11 +78,6 @@ impl Benchmark for ServeArgs {
 }
 
 impl ServerArgs {
-    /// Returns the file for the record, if one was named.
-    pub(super) fn json(&self) -> Option<&Path> {
-        self.system.run.json.as_deref()
-    }
-
     /// Returns the options that all scenarios with servers have.
     pub(super) fn setting(&self, connections: u32) -> Setting {
         Setting { connections, seconds: self.seconds, log: self.log, ..Setting::default() }
@@ -93,6 +86,7 @@ impl ServerArgs {
     /// Finds the servers and a place for their files, of which nothing is measured yet.
     pub(super) fn open<'a>(
         &self,
+        run: &RunArgs,
         about: &Description,
         sizes: &[u64],
         setting: Setting,
@@ -103,30 +97,19 @@ impl ServerArgs {
         let programs = servers.iter().filter(|server| !server.programs().contains(&"nginx"));
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
         let cores = Cores::of_server();
-        let run = &self.system.run;
         let mut site = ServedSite::create(context, &run.dir, self.log, Some(cores.first))?;
         // Before anything of the system is set.
-        let found = survey(cores, site.folder.path(), None);
+        let mut plan = RunPlan::new(run, sizes, survey(cores, site.folder.path(), None));
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
-        let environment = Environment {
-            nginx,
-            programs: programs.collect(),
-            congestion: Some(congestion.name.clone()),
-            ..found
-        };
-        let arguments = Arguments {
-            mechanisms: servers.clone(),
-            steps: vec![Step::Default],
-            side: Role::Server,
-            serve: Some(setting),
-            ..run.arguments(sizes)
-        };
-        let (tracer, mut uncounted) = CallTracer::unless(self.system.no_count, &site.folder);
+        plan.environment.nginx = nginx;
+        plan.environment.programs = programs.collect();
+        plan.environment.congestion = Some(congestion.name.clone());
+        plan.arguments.mechanisms.clone_from(&servers);
+        (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
+        let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         // Where nginx is expected, a version that is absent says it.
         let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
-        let missing = missing.map(|name| (name.to_owned(), "not installed".to_owned()));
-        uncounted.extend(missing.map(|(name, why)| MissingContender { name, why }));
-        let plan = RunPlan { arguments, environment, missing: uncounted, ..RunPlan::default() };
+        plan.lacks(missing, "not installed");
         if setting.tls {
             site.encrypt()?;
         }

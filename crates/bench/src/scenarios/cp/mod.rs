@@ -14,15 +14,15 @@ use self::copiers::CopyCommand;
 use self::original::CopyOriginal;
 use super::installed;
 use crate::error::{BenchError, Result, WithPath};
-use crate::options::{Benchmark, Named, TargetArgs, among, bytes, number};
+use crate::options::{Measure, Named, TargetArgs, among, bytes, number};
 use crate::record::{
-    Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description,
-    Dropped, EarlierCopies, Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED,
-    SWITCHES, Side, Step, TIME, Unit, Variant, metric,
+    CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description, Dropped,
+    EarlierCopies, Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED, SWITCHES,
+    Side, TIME, Unit, Variant, metric,
 };
 use crate::run::{
-    CallTracer, Content, Context, Cores, Measured, Noise, RunFolder, RunPlan, Running, Scenario,
-    Verification, find, survey, traced, version,
+    CallTracer, Content, Context, Cores, Measured, Noise, RunArgs, RunFolder, RunPlan, Running,
+    Scenario, Verification, find, survey, traced, version,
 };
 
 /// What can be typed after `bench cp`.
@@ -96,15 +96,11 @@ impl CpArgs {
     }
 }
 
-impl Benchmark for CpArgs {
-    fn json(&self) -> Option<&Path> {
-        self.target.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for CpArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let original = self.original();
         let (contenders, missing) = installed(self.contenders(), |name| find(name).is_some())?;
-        let TargetArgs { to, no_count, run } = &self.target;
+        let TargetArgs { to, no_count } = &self.target;
         let place = RunFolder::create(&run.dir)?;
         let target = RunFolder::create(to.as_deref().unwrap_or(&run.dir))?;
         place.require_space(original.room())?;
@@ -122,21 +118,17 @@ impl Benchmark for CpArgs {
             Ok(()) => Dropped::AllCaches,
             Err(_) => Dropped::PageCache,
         });
-        let environment = environment(&contenders, &original.path(&place), target.path());
         let sizes = match (&original, self.sizes.is_empty()) {
             (CopyOriginal::File(_), false) => self.sizes.clone(),
             (CopyOriginal::File(size), true) => vec![*size],
             _ => vec![content.bytes],
         };
-        let (tracer, uncounted) = CallTracer::unless(*no_count, &target);
-        let arguments = Arguments {
-            mechanisms: contenders.clone(),
-            steps: vec![Step::Default],
-            cold: self.cold,
-            side: Role::Copier,
-            ..run.arguments(&sizes)
-        };
-        let copies = Copies {
+        let environment = environment(&contenders, &original.path(&place), target.path());
+        let mut plan = RunPlan::new(run, &sizes, environment);
+        let tracer = CallTracer::unless(*no_count, &target, &mut plan);
+        plan.arguments.mechanisms.clone_from(&contenders);
+        (plan.arguments.cold, plan.arguments.side) = (self.cold, Role::Copier);
+        plan.copies = Some(Copies {
             original: original.kind(),
             files: content.files,
             allocated_bytes: content.allocated,
@@ -144,10 +136,8 @@ impl Benchmark for CpArgs {
             earlier,
             commands: commands(&contenders, original.is_folder()),
             missing: missing.into_iter().map(str::to_owned).collect(),
-        };
+        });
         let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
-        let (missing, copies) = (uncounted, Some(copies));
-        let mut plan = RunPlan { arguments, environment, missing, copies, ..RunPlan::default() };
         plan.for_sizes(&variants);
         let sha256 = Default::default();
         let mut copying = Copying {

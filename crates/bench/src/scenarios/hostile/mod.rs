@@ -12,7 +12,6 @@ mod loads;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -26,12 +25,12 @@ use crate::load::{
     Host, Latencies, LoadClient, LoadWindow, ResourceUse, Server, ServerFixture,
     accept_any_certificate, peak,
 };
-use crate::options::{Benchmark, ServerArgs};
+use crate::options::{Measure, ServerArgs};
 use crate::record::{
     BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
     Sample, SampleSide, Served, metric, once,
 };
-use crate::run::{Context, Measured, Scenario, Verification, allow_open_files, stay_on};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files, stay_on};
 
 /// What can be typed after `bench hostile`.
 #[derive(Debug, Args)]
@@ -49,14 +48,10 @@ pub struct HostileArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for HostileArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for HostileArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let setting = self.server.setting(self.connections);
-        let opened = self.server.open(&HOSTILE, &[SMALL_BYTES], setting, context)?;
+        let opened = self.server.open(run, &HOSTILE, &[SMALL_BYTES], setting, context)?;
         let (mut plan, mut fixture, variants) = opened;
         allow_open_files(u64::from(self.connections) * 2 + SPARE_FILES)?;
         fixture.site.encrypt()?;

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 use clap::Args;
 
@@ -11,12 +10,12 @@ use crate::error::Result;
 use crate::load::{
     Class, DropBehind, Host, LoadGenerator, RequestSpec, Server, ServerFixture, during,
 };
-use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CPU, Cell, Contender, Cpu, Description, MACHINE_PER_GIB, Record, SERVER_BUSY, SWITCHES, Served,
     THROUGHPUT, Variant, once,
 };
-use crate::run::{Context, Measured, Noise, Scenario, Verification, drop_cached};
+use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop_cached};
 use crate::scenarios::NGINX;
 use crate::scenarios::requests::{REQUESTS, subject};
 
@@ -36,16 +35,12 @@ pub(super) struct ColdArgs {
     server: ServerArgs,
 }
 
-impl Benchmark for ColdArgs {
-    fn json(&self) -> Option<&Path> {
-        self.server.json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for ColdArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         // Whole pieces, as they are dropped from the page cache.
         let size = self.size.next_multiple_of(1 << 20);
         let max = self.connections.iter().copied().max().unwrap_or(1);
-        let opened = self.server.open(&COLD, &[size], self.server.setting(max), context)?;
+        let opened = self.server.open(run, &COLD, &[size], self.server.setting(max), context)?;
         let (mut plan, mut fixture, mut variants) = opened;
         fixture.site.folder.require_space(size.saturating_mul(max.into()))?;
         fixture.noise = Noise::new(size)?;

@@ -15,12 +15,12 @@ use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadClient, LoadWindow, ResourceUse,
     ResponseFault, Server, ServerFixture, ServerKind,
 };
-use crate::options::{Benchmark, Named, ServerArgs, SystemArgs, among, bytes, number};
+use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, number};
 use crate::record::{
     Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, SampleSide, Served,
     Setting, metric, short_size,
 };
-use crate::run::{Context, Measured, Scenario, Verification, sparse};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, sparse};
 
 /// What can be typed after `bench origin`.
 #[derive(Debug, Args)]
@@ -66,17 +66,13 @@ const CACHES: &[Named] = &[
     ("varnish", Contender::Varnish, "Varnish with a file as its storage"),
 ];
 
-impl Benchmark for OriginArgs {
-    fn json(&self) -> Option<&Path> {
-        self.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for OriginArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let system = SystemArgs { no_count: true, ..self.system.clone() };
         let servers = ServerArgs { server: self.server.clone(), seconds: 1.0, log: false, system };
         let setting = Setting { seconds: 1.0, connections: self.clients, ..Setting::default() };
         let (mut plan, fixture, variants) =
-            servers.open(&ORIGIN, &[self.size], setting, context)?;
+            servers.open(run, &ORIGIN, &[self.size], setting, context)?;
         fixture.site.folder.require_space(self.size * 3 + self.budget * 2)?;
         plan.for_sizes(&variants);
         let origin = CountingOrigin::start(&fixture.site.file(""), self.origin_rate);

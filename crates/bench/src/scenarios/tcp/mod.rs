@@ -5,22 +5,20 @@
 
 mod transfer;
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
 use underpass_engine::Mechanism;
 
 use self::transfer::TcpTransfer;
 use super::{TRADITIONAL, first, usual_step, without};
 use crate::error::Result;
-use crate::options::{Benchmark, RunArgs, StepArgs, SystemArgs, bytes, mechanisms};
+use crate::options::{Measure, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::peers::PeerPrograms;
 use crate::record::{
-    Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, Environment, FAULTS, Metric,
-    NetworkKind, PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME,
-    USER_SPACE, Variant, at_steps, chosen, once,
+    Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, FAULTS, Metric, NetworkKind,
+    PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE,
+    Variant, at_steps, chosen, once,
 };
-use crate::run::{Context, Link, RunPlan, SampleEnds, survey};
+use crate::run::{Context, Link, RunArgs, RunPlan, SampleEnds, file_system};
 
 /// What can be typed after `bench net`.
 #[derive(Debug, Args)]
@@ -52,9 +50,6 @@ pub struct NetArgs {
 
     #[command(flatten)]
     steps: StepArgs,
-
-    #[command(flatten)]
-    run: RunArgs,
 }
 
 /// The sides of a connection.
@@ -171,12 +166,8 @@ fn peer(text: &str) -> std::result::Result<Contender, String> {
     found.ok_or_else(|| format!("peers are {}", PEERS.map(Contender::name).join(", ")))
 }
 
-impl Benchmark for NetArgs {
-    fn json(&self) -> Option<&Path> {
-        self.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for NetArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let (side, all, baseline) = match self.side {
             SideArg::Receiver => {
                 let baseline = Variant::mechanism(Mechanism::ReadWrite, 64 << 10);
@@ -184,10 +175,11 @@ impl Benchmark for NetArgs {
             }
             SideArg::Sender => (Role::Sender, TO_SOCKET, TRADITIONAL),
         };
-        let (dir, to, cold) = (&self.run.dir, self.steps.to.as_deref(), self.steps.cold);
-        let (ends, missing) = SampleEnds::open(context, dir, to, &self.sizes, cold, self.no_count)?;
-        let written = (self.sink == SinkKind::File).then_some(ends.target.path());
-        let environment = survey(ends.cores, ends.source.path(), written);
+        let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
+        let (ends, mut plan) =
+            SampleEnds::open(context, run, to, &self.sizes, cold, self.no_count)?;
+        let is_written = self.sink == SinkKind::File;
+        plan.environment.target_file_system = is_written.then(|| file_system(ends.target.path()));
         // Namespaces begin with a congestion control of their own; on loopback each connection
         // sets its own.
         let link = match self.over {
@@ -196,52 +188,38 @@ impl Benchmark for NetArgs {
         };
         let contenders = chosen(&self.steps.mechanism, all);
         let variants = once([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
-        let arguments = Arguments {
+        plan.arguments = Arguments {
             mechanisms: contenders,
             steps: self.steps.step.clone(),
-            cold,
             side,
             sink: Some(self.sink),
             over: self.over,
-            ..self.run.arguments(&self.sizes)
+            ..plan.arguments
         };
-        let plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
         measure(&NET, ends, link, None, plan, &variants)
     }
 }
 
-impl Benchmark for TableArgs {
-    fn json(&self) -> Option<&Path> {
-        self.line.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for TableArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let peers = self.peer.iter().map(|peer| Variant::new(*peer, usual_step(*peer)));
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let variants = peers.chain(ours).collect();
-        self.line.measure(&TABLE, &self.sizes, &self.step, variants, context)
+        self.line.measure(&TABLE, &self.sizes, &self.step, variants, run, context)
     }
 }
 
-impl Benchmark for ChunksArgs {
-    fn json(&self) -> Option<&Path> {
-        self.line.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for ChunksArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let peers = self.peer.iter().flat_map(|peer| without(*peer, &self.step));
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let variants = peers.chain(ours).collect();
-        self.line.measure(&CHUNKS, &self.sizes, &self.step, variants, context)
+        self.line.measure(&CHUNKS, &self.sizes, &self.step, variants, run, context)
     }
 }
 
-impl Benchmark for LimitArgs {
-    fn json(&self) -> Option<&Path> {
-        self.line.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for LimitArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         // The bare loop is measured at our own step first.
         let own = Variant::new(Contender::BareSendfile, Step::Bytes(OWN_STEP));
         let bare = without(Contender::BareSendfile, &self.step);
@@ -251,7 +229,7 @@ impl Benchmark for LimitArgs {
         });
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let variants = once([own].into_iter().chain(bare).chain(peers).chain(ours));
-        self.line.measure(&LIMIT, &self.sizes, &self.step, variants, context)
+        self.line.measure(&LIMIT, &self.sizes, &self.step, variants, run, context)
     }
 }
 
@@ -263,34 +241,28 @@ impl LineArgs {
         sizes: &[u64],
         steps: &[Step],
         mut variants: Vec<Variant>,
+        run: &RunArgs,
         context: &Context<'_>,
     ) -> Result<Record> {
-        let SystemArgs { congestion, no_count, run } = &self.system;
-        // The target of the verifying pass is as large as its source.
-        let (ends, mut missing) =
-            SampleEnds::open(context, &run.dir, None, sizes, self.cold, *no_count)?;
-        // Before anything of the system is set.
-        let found = survey(ends.cores, ends.source.path(), None);
+        let SystemArgs { congestion, no_count } = &self.system;
+        // The target of the verifying pass is as large as its source. What was found of the system
+        // is from before anything of it is set.
+        let (ends, mut plan) = SampleEnds::open(context, run, None, sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let contenders = variants.iter().map(|variant| variant.contender);
         let programs = PeerPrograms::open(&ends.source, contenders)?;
         variants.retain(|variant| programs.has(variant.contender));
-        missing.extend(programs.missing.iter().cloned());
-        let environment = Environment {
-            congestion: Some(link.congestion.clone()),
-            programs: programs.versions.clone(),
-            ..found
-        };
-        let arguments = Arguments {
+        plan.missing.extend(programs.missing.iter().cloned());
+        plan.environment.congestion = Some(link.congestion.clone());
+        plan.environment.programs.clone_from(&programs.versions);
+        plan.arguments = Arguments {
             mechanisms: once(variants.iter().map(|variant| variant.contender)),
             steps: steps.to_vec(),
-            cold: self.cold,
             sink: Some(SinkKind::Drop),
             over: self.over,
             receivers: self.receivers,
-            ..run.arguments(sizes)
+            ..plan.arguments
         };
-        let plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
         measure(about, ends, link, Some(programs), plan, &variants)
     }
 }

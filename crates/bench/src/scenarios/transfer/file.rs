@@ -10,9 +10,9 @@ use super::clients::{CommandWords, download, upload};
 use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
-use crate::options::{Benchmark, Named, among, bytes};
+use crate::options::{Measure, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Context, Measured, Scenario, Verification, digest, largest};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest};
 
 /// What can be typed after `bench get`.
 #[derive(Debug, Args)]
@@ -90,12 +90,8 @@ const UPLOADS: &[Named] = &[
     ),
 ];
 
-impl Benchmark for GetArgs {
-    fn json(&self) -> Option<&Path> {
-        self.common.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for GetArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let server = ServerKind::from(self.from);
         let programs = Programs::look(None, &self.client, Some(self.from))?;
         let example = FileDirection::Get(server.clone());
@@ -106,22 +102,18 @@ impl Benchmark for GetArgs {
         let commands = programs.commands(words, |_| server.clone());
         let transfers = Transfers { server: Some(self.from), commands, ..Transfers::default() };
         let direction = FileDirection::Get(server);
-        measure(direction, &self.sizes, transfers, programs, &self.common, context)
+        measure(direction, &self.sizes, transfers, programs, &self.common, run, context)
     }
 }
 
-impl Benchmark for PutArgs {
-    fn json(&self) -> Option<&Path> {
-        self.common.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for PutArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
         let words =
             |contender| FileDirection::Put.words(contender, "http://SERVER/", Path::new("SOURCE"));
         let commands = programs.commands(words, |contender| server(contender, None));
         let transfers = Transfers { commands, ..Transfers::default() };
-        measure(FileDirection::Put, &self.sizes, transfers, programs, &self.common, context)
+        measure(FileDirection::Put, &self.sizes, transfers, programs, &self.common, run, context)
     }
 }
 
@@ -131,11 +123,12 @@ fn measure(
     transfers: Transfers,
     programs: Programs,
     common: &ClientArgs,
+    run: &RunArgs,
     context: &Context<'_>,
 ) -> Result<Record> {
     // Source and target.
     let room = largest(sizes).saturating_mul(2);
-    let (plan, fixture) = common.open(sizes, room, transfers, programs, context)?;
+    let (plan, fixture) = common.open(run, sizes, room, transfers, programs, context)?;
     let (about, baseline) = match direction {
         FileDirection::Get(_) => (&GET, Contender::Curl),
         FileDirection::Put => (&PUT, Contender::CurlToNginx),

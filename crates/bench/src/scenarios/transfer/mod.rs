@@ -17,13 +17,12 @@ use crate::error::Result;
 use crate::load::{ServedSite, Server, ServerKind, ServerUsage};
 use crate::options::SystemArgs;
 use crate::record::{
-    Arguments, CALLS, CPU, CommandLine, Contender, Counted, Cpu, Description, Environment,
-    MemoryState, Metric, PEER_CPU, PinnedSides, Record, Role, SPEED, SWITCHES, Side, Step, TIME,
-    Transfers, Variant, short_size,
+    CALLS, CPU, CommandLine, Contender, Counted, Cpu, Description, MemoryState, Metric, PEER_CPU,
+    PinnedSides, Record, Role, SPEED, SWITCHES, Side, TIME, Transfers, Variant, short_size,
 };
 use crate::run::{
-    CallTracer, Context, Cores, Finished, Measured, Noise, RunPlan, Running, SystemCongestion,
-    find, largest, nginx_version, survey, version,
+    CallTracer, Context, Cores, Finished, Measured, Noise, RunArgs, RunPlan, Running,
+    SystemCongestion, find, largest, nginx_version, survey, version,
 };
 
 pub use file::{GetArgs, PutArgs};
@@ -116,6 +115,7 @@ impl ClientArgs {
     /// Finds a place for the files, `room` bytes altogether; nothing is measured yet.
     fn open<'a>(
         &self,
+        run: &RunArgs,
         sizes: &[u64],
         room: u64,
         mut transfers: Transfers,
@@ -126,26 +126,17 @@ impl ClientArgs {
         let cores = Cores::of_server();
         (transfers.pinned, transfers.memory) = (self.pin, self.memory);
         let core = (self.pin == PinnedSides::Server).then_some(cores.first);
-        let run = &self.system.run;
         let site = ServedSite::create(context, &run.dir, false, core)?;
         site.folder.require_space(room)?;
         let found = survey(cores, site.folder.path(), Some(site.folder.path()));
+        let mut plan = RunPlan::new(run, sizes, found);
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
-        let environment = Environment {
-            congestion: Some(congestion.name.clone()),
-            nginx: programs.nginx,
-            programs: programs.versions,
-            ..found
-        };
-        let arguments = Arguments {
-            mechanisms: programs.contenders.clone(),
-            steps: vec![Step::Default],
-            side: Role::Client,
-            transfers: Some(transfers),
-            ..run.arguments(sizes)
-        };
-        let (tracer, missing) = CallTracer::unless(self.system.no_count, &site.folder);
-        let mut plan = RunPlan { arguments, environment, missing, ..RunPlan::default() };
+        plan.environment.congestion = Some(congestion.name.clone());
+        plan.environment.nginx = programs.nginx;
+        plan.environment.programs = programs.versions;
+        plan.arguments.mechanisms.clone_from(&programs.contenders);
+        (plan.arguments.side, plan.arguments.transfers) = (Role::Client, Some(transfers));
+        let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         let variants: Vec<_> = programs.contenders.into_iter().map(Variant::plain).collect();
         plan.for_sizes(&variants);
         let fixture = ClientFixture {

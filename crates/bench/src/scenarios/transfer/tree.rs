@@ -14,9 +14,9 @@ use super::clients::download_tree;
 use super::{ClientArgs, ClientFixture, Programs, TREE};
 use crate::error::{BenchError, Result};
 use crate::load::ServerKind;
-use crate::options::{Benchmark, Named, among, bytes, number};
+use crate::options::{Measure, Named, among, bytes, number};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Content, Context, FileTree, Measured, Scenario, Verification};
+use crate::run::{Content, Context, FileTree, Measured, RunArgs, Scenario, Verification};
 
 /// What can be typed after `bench tree`.
 #[derive(Debug, Args)]
@@ -47,18 +47,13 @@ const CLIENTS: &[Named] = &[
     ("underpass", Contender::Underpass, "`underpass get -r`"),
 ];
 
-impl Benchmark for TreeArgs {
-    fn json(&self) -> Option<&Path> {
-        self.common.system.run.json.as_deref()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+impl Measure for TreeArgs {
+    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let tree = FileTree { files: self.files, large: self.large, large_bytes: self.large_size };
         let programs = Programs::look(None, &self.client, None)?;
         let example = |contender| download_tree(contender, "http://SERVER/", Path::new("TARGET"));
         let commands = programs.commands(example, |_| SERVER);
         // Every contender once to verify it, once to count, and in each round.
-        let run = &self.common.system.run;
         let rounds = u64::from(run.runs) + u64::from(run.warmup) + 2;
         let downloads = rounds.saturating_mul(programs.contenders.len() as u64);
         let earlier = tree.light_room().saturating_mul(downloads);
@@ -72,7 +67,7 @@ impl Benchmark for TreeArgs {
             ..Transfers::default()
         };
         let sizes = [tree.bytes()];
-        let (plan, fixture) = self.common.open(&sizes, room, transfers, programs, context)?;
+        let (plan, fixture) = self.common.open(run, &sizes, room, transfers, programs, context)?;
         let baseline = Variant::plain(Contender::Wget);
         plan.measure(&TREE, &mut Tree { fixture, tree, turn: 0 }, baseline, context)
     }

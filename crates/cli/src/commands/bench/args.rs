@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use underpass_bench::{
     Benchmark, ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs,
-    OriginArgs, PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
+    OriginArgs, PutArgs, Run, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 
 /// What can be typed after `bench`.
@@ -21,40 +21,40 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioArgs {
     /// Measure files over TCP from one process to another, by each mechanism
-    Net(NetArgs),
+    Net(Run<NetArgs>),
     /// Measure copies of files by each mechanism, compared with cp
-    Copy(CopyArgs),
+    Copy(Run<CopyArgs>),
     /// Repeat an article's table: files of several sizes over TCP, compared with Java
     #[command(name = "article-table")]
-    ArticleTable(TableArgs),
+    ArticleTable(Run<TableArgs>),
     /// Repeat an article's copy through a small buffer, with time and number of each system call
     #[command(name = "article-copy")]
-    ArticleCopy(SmallCopyArgs),
+    ArticleCopy(Run<SmallCopyArgs>),
     /// Repeat an article's transfer in chunks of several sizes, compared with Python and C
     #[command(name = "article-chunks")]
-    ArticleChunks(ChunksArgs),
+    ArticleChunks(Run<ChunksArgs>),
     /// Compare transfers with a bare loop around sendfile and with copying memory
-    Limit(LimitArgs),
+    Limit(Run<LimitArgs>),
     /// Measure copies of a large file, many small files, a folder or a file with holes, compared with
     /// xcp, fcp, rsync, tar and cp -a
-    Cp(CpArgs),
+    Cp(Run<CpArgs>),
     /// Find the size up to which one buffer is cheaper than sendfile for a header and a small file
-    Chain(ChainArgs),
+    Chain(Run<ChainArgs>),
     /// Measure the file server under load, compared with nginx
     Serve(Box<ServeArgs>),
     /// Measure what one good client gets from the file server among thousands of bad ones
-    Hostile(Box<HostileArgs>),
+    Hostile(Box<Run<HostileArgs>>),
     /// Measure caches in front of an origin by a crowd, hits, ranges and a scan, compared with nginx,
     /// Varnish, Squid and Traffic Server
-    Origin(OriginArgs),
+    Origin(Run<OriginArgs>),
     /// Measure throughput, processor time and memory of the file server by connections and file size
-    Scale(ScaleArgs),
+    Scale(Run<ScaleArgs>),
     /// Measure downloads, compared with curl, wget and aria2c
-    Get(GetArgs),
+    Get(Run<GetArgs>),
     /// Measure uploads, compared with curl to nginx and to dufs
-    Put(PutArgs),
+    Put(Run<PutArgs>),
     /// Measure the download of a folder of many files, compared with wget
-    Tree(TreeArgs),
+    Tree(Run<TreeArgs>),
     /// Show records as tables with bars, as Markdown, as a page with charts, or as chart files
     Show(ShowArgs),
     /// Compare two records, and exit with 3 if something got worse by more than noise
