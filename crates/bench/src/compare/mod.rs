@@ -76,8 +76,7 @@ impl Comparison {
     /// Returns the comparison as a table, and what it comes to.
     #[must_use]
     pub fn table(&self) -> String {
-        let [old, new] = &self.records;
-        render::render(self, old, new, self.relative, self.percent)
+        render::render(self)
     }
 
     /// Returns the number of compared values.

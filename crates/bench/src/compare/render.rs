@@ -2,24 +2,13 @@
 
 use super::interval::CONFIDENCE;
 use super::{Comparison, Difference};
-use crate::record::{Record, Unit};
+use crate::record::{Record, Unit, once};
 use crate::views::{Table, draw};
 
-pub(super) fn render(
-    comparison: &Comparison,
-    old: &Record,
-    new: &Record,
-    relative: bool,
-    margin: f64,
-) -> String {
-    let mut parts = vec![heading(old, new, relative, margin)];
-    let mut titles: Vec<String> = Vec::new();
-    for line in &comparison.lines {
-        let title = line.metric.heading(new);
-        if !titles.contains(&title) {
-            titles.push(title);
-        }
-    }
+pub(super) fn render(comparison: &Comparison) -> String {
+    let ([old, new], relative) = (&comparison.records, comparison.relative);
+    let mut parts = vec![heading(old, new, relative, comparison.percent)];
+    let titles = once(comparison.lines.iter().map(|line| line.metric.heading(new)));
     parts.extend(titles.iter().map(|title| metric(comparison, new, title, relative)));
     parts.push(summary(comparison));
     parts.extend(alone(comparison));
@@ -60,14 +49,18 @@ fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) ->
     for line in lines {
         advice = line.metric.advice();
         let unit = if relative { Unit::Times } else { line.metric.unit };
-        let bounds = line.interval.bounds;
-        let mut cells = vec![line.label.clone()];
-        cells.extend(line.medians.map(|median| unit.show(median)));
-        cells.push(Unit::Times.show(line.interval.middle));
-        cells
-            .push(bounds.map_or_else(|| "-".to_owned(), |(min, max)| format!("{min:.2}-{max:.2}")));
-        cells.push(verdict(line.verdict).to_owned());
-        table.lines.push(cells.into_iter().map(|cell| [cell, String::new()]).collect());
+        let [old, new] = line.medians.map(|median| unit.show(median));
+        let (middle, bounds) = (Unit::Times.show(line.interval.middle), line.interval.bounds);
+        let bounds =
+            bounds.map_or_else(|| "-".to_owned(), |(min, max)| format!("{min:.2}-{max:.2}"));
+        table.push([
+            line.label.clone(),
+            old,
+            new,
+            middle,
+            bounds,
+            verdict(line.verdict).to_owned(),
+        ]);
     }
     format!("{title}, {advice}\n{}", draw(&table))
 }

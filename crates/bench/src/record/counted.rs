@@ -8,14 +8,9 @@ use super::Role;
 /// The system calls of one process and all of its threads in the counted pass of a cell.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Counted {
-    /// The cell, as an index.
     pub(crate) cell: usize,
     pub(crate) role: Role,
-    /// Its calls, those that took longest first: from its start to its end, of a server during
-    /// requests.
     pub(crate) calls: Vec<NamedCall>,
-    /// Bytes of bodies that arrived meanwhile, of a server with repeated requests; absent where
-    /// everything is moved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) served_bytes: Option<u64>,
 }
@@ -41,11 +36,8 @@ impl Counted {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct NamedCall {
     pub(crate) name: String,
-    /// How often it was called.
     pub(crate) calls: u64,
-    /// How often it failed.
     pub(crate) errors: u64,
-    /// Seconds between its begins and its ends, with what watching it took.
     pub(crate) seconds: f64,
 }
 
@@ -53,6 +45,5 @@ pub(crate) struct NamedCall {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct MissingContender {
     pub(crate) name: String,
-    /// Why it did not.
     pub(crate) why: String,
 }

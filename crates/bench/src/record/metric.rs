@@ -1,9 +1,7 @@
 //! The metrics of samples: one entry for each, from which tables, charts and comparisons are
 //! made. Those of a single scenario are in its file.
 
-use super::{
-    Counted, Cpu, Load, NamedCall, ProcessCost, Record, Role, Sample, Served, Side, ThreadCost,
-};
+use super::{Counted, Cpu, Load, NamedCall, Record, Role, Sample, Served, Side};
 use super::{TimeOf, Unit};
 
 /// Something of which samples have a value.
@@ -54,10 +52,13 @@ pub(crate) enum Rank {
     Finding,
 }
 
-/// Writes a metric in a few lines: its name, its title, the head of its column, unit and rank, and the
-/// value of a sample. The lower value is the better one.
+/// Writes a metric in a few lines: its name, its title, the head of its column, unit and rank, what
+/// marks it, and the value of a sample. The lower value is the better one unless a mark says more.
 macro_rules! metric {
-    ($name:literal: $title:literal, $short:literal, $unit:ident, $rank:ident, $of:expr) => {
+    (
+        $name:literal: $title:literal, $short:literal, $unit:ident, $rank:ident $(, $mark:ident)*;
+        $of:expr
+    ) => {
         $crate::record::Metric {
             name: $name,
             title: $title,
@@ -68,18 +69,24 @@ macro_rules! metric {
             rank: $crate::record::Rank::$rank,
             of: $of,
         }
+        $(.$mark())*
     };
 }
 pub(crate) use metric;
 
 impl Metric {
-    /// Restricts the metric to one side.
-    pub(crate) const fn of_side(self, whose: SampleSide) -> Self {
-        Self { whose: Some(whose), ..self }
+    /// Marks the metric as one of the side that is varied.
+    pub(crate) const fn measured(self) -> Self {
+        Self { whose: Some(SampleSide::Measured), ..self }
+    }
+
+    /// Marks the metric as one of the other side.
+    pub(crate) const fn peer(self) -> Self {
+        Self { whose: Some(SampleSide::Peer), ..self }
     }
 
     /// Marks the metric as better if higher.
-    pub(crate) const fn more_is_better(self) -> Self {
+    pub(crate) const fn more(self) -> Self {
         Self { aim: Some(Preference::More), ..self }
     }
 
@@ -156,98 +163,84 @@ fn role(record: &Record, whose: SampleSide) -> Option<&'static str> {
 }
 
 /// The time of a scenario without a fixed duration.
-pub(crate) const TIME: Metric = metric! { "time": "Time", "time", Seconds, Finding,
+pub(crate) const TIME: Metric = metric! { "time": "Time", "time", Seconds, Finding;
     |record, sample| sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))
 };
 
 /// Processor time of the side that is varied.
-pub(crate) const CPU: Metric = metric! { "cpu": "Processor time", "CPU", Seconds, Finding,
+pub(crate) const CPU: Metric = metric! { "cpu": "Processor time", "CPU", Seconds, Finding, measured;
     |record, sample| cost(record, sample, TimeOf::Cpu)
-}
-.of_side(SampleSide::Measured);
+};
 
-pub(crate) const PEER_CPU: Metric = metric! { "peer-cpu": "Processor time", "CPU", Seconds, Chart,
+pub(crate) const PEER_CPU: Metric = metric! { "peer-cpu": "Processor time", "CPU", Seconds, Chart, peer;
     |record, sample| cost(record, sample, TimeOf::PeerCpu)
-}
-.of_side(SampleSide::Peer);
+};
 
-pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", Bytes, Table,
+pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", Bytes, Table, more;
     |record, sample| Some(record.cells[sample.cell].size as f64 / sample.wall_s)
-}
-.more_is_better();
+};
 
 /// System calls that moved bytes; of a server, all of them.
 pub(crate) const CALLS: Metric =
-    metric! { "calls": "System calls", "calls", Count, Main, calls }.of_side(SampleSide::Measured);
+    metric! { "calls": "System calls", "calls", Count, Main, measured; calls };
 
-pub(crate) const SWITCHES: Metric =
-    metric! { "switches": "Context switches", "switches", Count, Chart,
-        |record, sample| {
-            let parts = match &sample.served {
-                None => responses(record),
-                Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
-                Some(_) => return None,
-            };
-            Some(switches(record.about.cpu, &sample.measured)? / parts)
-        }
+pub(crate) const SWITCHES: Metric = metric! { "switches": "Context switches", "switches", Count, Chart, measured;
+    |record, sample| {
+        let parts = match &sample.served {
+            None => responses(record),
+            Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
+            Some(_) => return None,
+        };
+        Some(switches(record.about.cpu, &sample.measured)? / parts)
     }
-    .of_side(SampleSide::Measured);
+};
 
 /// Page faults of the thread that moved the bytes.
-pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", Count, Table,
+pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", Count, Table, measured;
     |_, sample| {
         let thread = sample.measured.thread.as_ref()?;
         Some(thread.minor_faults.saturating_add(thread.major_faults) as f64)
     }
-}
-.of_side(SampleSide::Measured);
+};
 
 /// Bytes that were copied between the kernel and the program.
-pub(crate) const USER_SPACE: Metric =
-    metric! { "user-space": "Bytes through user space", "user space",
-        Bytes, Chart, |record, sample| {
-            let thread = sample.measured.thread.as_ref()?;
-            Some(thread.user_space_bytes as f64 / responses(record))
-        }
+pub(crate) const USER_SPACE: Metric = metric! { "user-space": "Bytes through user space", "user space",
+    Bytes, Chart, measured; |record, sample| {
+        let thread = sample.measured.thread.as_ref()?;
+        Some(thread.user_space_bytes as f64 / responses(record))
     }
-    .of_side(SampleSide::Measured);
+};
 
 /// Responses, counted by their bytes.
-pub(crate) const RATE: Metric =
-    metric! { "rate": "Responses in a second", "in a second", Count, Finding,
-        |record, sample| Some(answered(record, sample)? / requested(sample)?.elapsed_s)
-    }
-    .more_is_better();
+pub(crate) const RATE: Metric = metric! { "rate": "Responses in a second", "in a second", Count, Finding, more;
+    |record, sample| Some(answered(record, sample)? / requested(sample)?.elapsed_s)
+};
 
-pub(crate) const THROUGHPUT: Metric =
-    metric! { "throughput": "Bytes in a second", "B/s", Bytes, Finding,
-        |_, sample| requested(sample).map(|load| load.bytes as f64 / load.elapsed_s)
-    }
-    .more_is_better();
+pub(crate) const THROUGHPUT: Metric = metric! { "throughput": "Bytes in a second", "B/s", Bytes, Finding, more;
+    |_, sample| requested(sample).map(|load| load.bytes as f64 / load.elapsed_s)
+};
 
-pub(crate) const P50: Metric = metric! { "p50": "Latency of half of the requests", "p50", Seconds, Chart,
+pub(crate) const P50: Metric = metric! { "p50": "Latency of half of the requests", "p50", Seconds, Chart;
     |_, sample| Some(requested(sample)?.latency?.p50_s)
 };
 
-pub(crate) const P99: Metric = metric! { "p99": "Latency of 99 of 100 requests", "p99", Seconds, Main,
+pub(crate) const P99: Metric = metric! { "p99": "Latency of 99 of 100 requests", "p99", Seconds, Main;
     |_, sample| Some(requested(sample)?.latency?.p99_s)
 };
 
-pub(crate) const LONGEST: Metric = metric! { "max": "The longest latency", "max", Seconds, Table,
+pub(crate) const LONGEST: Metric = metric! { "max": "The longest latency", "max", Seconds, Table;
     |_, sample| Some(requested(sample)?.latency?.max_s)
 };
 
-pub(crate) const SERVER_BUSY: Metric =
-    metric! { "server-busy": "Part of its core that the server used",
-        "server busy", Percent, Table,
-        |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s)
-    }
-    .aimless();
+pub(crate) const SERVER_BUSY: Metric = metric! { "server-busy": "Part of its core that the server used",
+    "server busy", Percent, Table, aimless;
+    |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s)
+};
 
 /// Processor time of server, load and interrupts: on loopback a server can leave part of its work to
 /// the core of its client.
 pub(crate) const MACHINE: Metric = metric! {
-    "machine-cpu": "Processor time of the whole machine for each response", "machine CPU", Seconds, Table,
+    "machine-cpu": "Processor time of the whole machine for each response", "machine CPU", Seconds, Table;
     |record, sample| Some(requested(sample)?.machine_s? / answered(record, sample)?)
 };
 
@@ -261,12 +254,11 @@ pub(crate) const MACHINE_PER_GIB: Metric = Metric {
 };
 
 pub(crate) const LOAD_BUSY: Metric = metric! { "load-busy": "Part of its core that the load used",
-    "load busy", Percent, Table, |_, sample| {
+    "load busy", Percent, Table, aimless; |_, sample| {
         let load = sample.peer.as_ref()?;
         Some(load.thread.as_ref()?.cpu_s() / load.elapsed_s)
     }
-}
-.aimless();
+};
 
 fn calls(record: &Record, sample: &Sample) -> Option<f64> {
     let by_receipt = sample.measured.thread.as_ref().filter(|thread| thread.calls > 0);
@@ -303,16 +295,17 @@ fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
 /// Returns the context switches of the thread that moved the bytes, or of the whole process in
 /// scenarios with peers, of which nothing else is known.
 fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
-    let of_thread =
-        |thread: &ThreadCost| thread.voluntary_switches.saturating_add(thread.involuntary_switches);
-    let of_process = |process: &ProcessCost| {
-        process.voluntary_switches.saturating_add(process.involuntary_switches)
+    let (voluntary, involuntary) = match cpu {
+        Cpu::Thread => {
+            let thread = side.thread.as_ref()?;
+            (thread.voluntary_switches, thread.involuntary_switches)
+        }
+        Cpu::Process | Cpu::ProcessOrThread => {
+            let process = side.process?;
+            (process.voluntary_switches, process.involuntary_switches)
+        }
     };
-    let count = match cpu {
-        Cpu::Thread => side.thread.as_ref().map(of_thread),
-        Cpu::Process | Cpu::ProcessOrThread => side.process.as_ref().map(of_process),
-    };
-    count.map(|count| count as f64)
+    Some(voluntary.saturating_add(involuntary) as f64)
 }
 
 /// Returns the number of responses of one sample; 1 for a transfer.

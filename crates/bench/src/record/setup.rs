@@ -8,25 +8,17 @@ use super::contender::Contender;
 /// The requested options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Transfers {
-    /// The server from which all clients downloaded; absent of uploads, where each way has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<Contender>,
-    /// Small files of the folder; absent if a single file was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<u32>,
-    /// Large files of the folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) large: Option<u32>,
-    /// Bytes of each of those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) large_bytes: Option<u64>,
-    /// Which processes were kept on a core.
     pub(crate) pinned: PinnedSides,
-    /// How the samples found the memory.
     pub(crate) memory: MemoryState,
-    /// What was run for each way.
     pub(crate) commands: Vec<CommandLine>,
-    /// Programs that were to be measured but are not installed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<String>,
 }
@@ -57,18 +49,12 @@ pub(crate) enum MemoryState {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Copies {
     pub(crate) original: OriginalKind,
-    /// Its files.
     pub(crate) files: u64,
-    /// Bytes that they took on the disk.
     pub(crate) allocated_bytes: u64,
-    /// How it was dropped from memory before each sample; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chilled: Option<Dropped>,
-    /// What became of earlier copies.
     pub(crate) earlier: EarlierCopies,
-    /// What was run for each way.
     pub(crate) commands: Vec<CommandLine>,
-    /// Programs that were to be measured but are not installed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<String>,
 }
@@ -115,13 +101,10 @@ pub(crate) enum EarlierCopies {
 pub(crate) struct CommandLine {
     #[serde(rename = "way")]
     pub(crate) contender: Contender,
-    /// What was run, of programs that copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<String>,
-    /// The client, which is what is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
-    /// Its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
 }

@@ -151,10 +151,9 @@ impl Record {
     /// Returns what a cell is: its variant, the bad clients if there are any, and the connections
     /// if these are varied.
     pub(crate) fn label(&self, cell: usize) -> String {
-        let Cell { variant, load, connections, .. } = &self.cells[cell];
-        let load = load.map(|load| format!(", {}", load.name())).unwrap_or_default();
-        let count = connections.map(|count| format!(", {count} connections")).unwrap_or_default();
-        format!("{}{load}{count}", variant.label())
+        let cell = &self.cells[cell];
+        let count = cell.connections.map(|count| format!(", {count} connections"));
+        format!("{}{}", cell.label(), count.unwrap_or_default())
     }
 
     /// Returns the cell of a contender at the step that takes the least time, besides the

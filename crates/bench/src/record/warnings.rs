@@ -1,7 +1,7 @@
 //! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
-use super::{Metric, MissingContender, ProcessCost, Record, Sample, TimeOf, summarize};
+use super::{Metric, MissingContender, ProcessCost, Record, Sample, TimeOf};
 
 /// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -15,18 +15,11 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     if record.arguments.warmup == 0 {
         found.push("no round to warm up: the first one counts".to_owned());
     }
-    found.extend(too_short(record));
-    found.extend(noisy(record));
-    found.extend(busy(record));
-    found.extend(one_core(record));
-    found.extend(paced(record));
-    found.extend(page_cache(record));
-    found.extend(exhausted_load(record));
-    found.extend(little_cpu(record));
+    let checks = [too_short, noisy, busy, one_core, paced, page_cache, exhausted_load, little_cpu];
+    found.extend(checks.iter().filter_map(|check| check(record)));
+    let absent = missing(record).into_iter();
     found.extend(
-        missing(record)
-            .into_iter()
-            .map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
+        absent.map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
     );
     let missing = record.missing.iter();
     found.extend(missing.map(|MissingContender { name, why }| format!("without {name}: {why}")));
@@ -49,27 +42,19 @@ fn missing(record: &Record) -> Vec<&str> {
 /// Names cells whose samples end before a process is well under way.
 fn too_short(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
-        let all = record.samples_of(index).map(|sample| sample.wall_s);
-        summarize(all).is_some_and(|wall| wall.median < MIN_TIME_S)
-    });
-    let limit = MIN_TIME_S * 1e3;
-    (!cells.is_empty())
-        .then(|| format!("too short, under {limit:.0} ms, to be exact: {}", cells.join("; ")))
+        let wall = record.median(index, |sample| Some(sample.wall_s));
+        wall.is_some_and(|wall| wall < MIN_TIME_S)
+    })?;
+    Some(format!("too short, under {:.0} ms, to be exact: {cells}", MIN_TIME_S * 1e3))
 }
 
 /// Names cells whose samples differ too much.
 fn noisy(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
-        record
-            .summary(index, TimeOf::Wall)
-            .is_some_and(|wall| wall.min > 0.0 && wall.max / wall.min > MAX_SPREAD)
-    });
-    (!cells.is_empty()).then(|| {
-        format!(
-            "noisy, the slowest sample over {MAX_SPREAD} times the fastest: {}",
-            cells.join("; ")
-        )
-    })
+        let wall = record.summary(index, TimeOf::Wall);
+        wall.is_some_and(|wall| wall.min > 0.0 && wall.max / wall.min > MAX_SPREAD)
+    })?;
+    Some(format!("noisy, the slowest sample over {MAX_SPREAD} times the fastest: {cells}"))
 }
 
 /// Returns whether others used the machine, before or meanwhile.
@@ -134,10 +119,8 @@ fn exhausted_load(record: &Record) -> Option<String> {
             record.median(index, |sample| metric.value(record, sample)).unwrap_or(0.0)
         };
         record.about.saturates && median(&LOAD_BUSY) > EXHAUSTED && median(&SERVER_BUSY) < EXHAUSTED
-    });
-    (!cells.is_empty()).then(|| {
-        format!("requests in a second are as many as the load could make: {}", cells.join("; "))
-    })
+    })?;
+    Some(format!("requests in a second are as many as the load could make: {cells}"))
 }
 
 /// Names cells whose servers hardly worked: the kernel updates the processor time of a running
@@ -146,14 +129,13 @@ fn little_cpu(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let cpu_s = |sample: &Sample| sample.measured.process.map(|process| process.cpu_s);
         record.about.saturates && record.median(index, cpu_s).is_some_and(|cpu_s| cpu_s < MIN_CPU_S)
-    });
-    let limit = MIN_CPU_S * 1e3;
-    (!cells.is_empty())
-        .then(|| format!("under {limit:.0} ms of processor time in a sample: {}", cells.join("; ")))
+    })?;
+    Some(format!("under {:.0} ms of processor time in a sample: {cells}", MIN_CPU_S * 1e3))
 }
 
-/// Returns the names of the cells for which `is_true` holds: by size, with the variants.
-fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
+/// Returns the names of the cells for which `is_true` holds: by size, with the variants; none if it
+/// holds for none.
+fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Option<String> {
     let mut names = Vec::new();
     for size in record.sizes() {
         let of_size = |index: &usize| record.cells[*index].size == size;
@@ -174,7 +156,7 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
             names.push(format!("{size} {}", found.join(", ")));
         }
     }
-    names
+    (!names.is_empty()).then(|| names.join("; "))
 }
 
 /// Starting and ending a connection takes a part of a millisecond.

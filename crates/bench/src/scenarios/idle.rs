@@ -18,8 +18,8 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, SampleSide, Served,
-    ServerMemory, Setting, metric,
+    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory,
+    Setting, metric,
 };
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files};
 
@@ -245,44 +245,38 @@ pub(super) const IDLE: Description = Description {
     metrics: &[
         &CALLS,
         &metric! {
-            "memory-start": "Resident memory after one request", "after one", Bytes, Chart,
+            "memory-start": "Resident memory after one request", "after one", Bytes, Chart, measured;
             |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "memory-idle": "Resident memory with idle connections", "with idle", Bytes, Main,
+            "memory-idle": "Resident memory with idle connections", "with idle", Bytes, Main, measured;
             |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
             "memory-slow": "Resident memory with slow downloads besides", "with slow", Bytes,
-            Finding,
+            Finding, measured;
             |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "pss-start": "Proportional memory after one request", "Pss after one", Bytes, Table,
+            "pss-start": "Proportional memory after one request", "Pss after one", Bytes, Table, measured;
             |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "pss-idle": "Proportional memory with idle connections", "Pss with idle", Bytes, Table,
+            "pss-idle": "Proportional memory with idle connections", "Pss with idle", Bytes, Table, measured;
             |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
             "pss-slow": "Proportional memory with slow downloads besides", "Pss with slow",
-            Bytes, Table,
+            Bytes, Table, measured;
             |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "answers": "Time to answer one more connection", "one more", Seconds, Main,
+            "answers": "Time to answer one more connection", "one more", Seconds, Main;
             |_, sample| Some(found(sample)?.1.p50_s)
         },
         &metric! {
             "answers-max": "The longest time to answer one more connection", "longest", Seconds,
-            Table,
+            Table;
             |_, sample| Some(found(sample)?.1.max_s)
         },
     ],

@@ -12,7 +12,7 @@ use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
-    SampleSide, Served, THROUGHPUT, metric, once, short_size,
+    Served, THROUGHPUT, metric, once, short_size,
 };
 use crate::run::{
     Context, Measured, RunArgs, Scenario, Verification, allow_open_files, digest, sparse,
@@ -148,21 +148,19 @@ pub(super) const SCALE: Description = Description {
         &P50,
         &P99,
         &metric! {
-            "memory-busy": "Resident memory under load", "memory", Bytes, Main,
+            "memory-busy": "Resident memory under load", "memory", Bytes, Main, measured;
             |_, sample| match sample.served? {
                 Served::Scale { busy, .. } => Some(busy.resident_bytes as f64),
                 _ => None,
             }
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "memory-rest": "Resident memory at rest", "at rest", Bytes, Table,
+            "memory-rest": "Resident memory at rest", "at rest", Bytes, Table, measured;
             |_, sample| match sample.served? {
                 Served::Scale { start, .. } => Some(start.resident_bytes as f64),
                 _ => None,
             }
-        }
-        .of_side(SampleSide::Measured),
+        },
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],

@@ -1,7 +1,7 @@
 //! Charts as values, made from a record alone, before they are drawn.
 
 use super::axis::{AxisScale, Base};
-use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size};
+use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, once, short_size};
 
 /// One metric of a record.
 #[derive(Clone, Debug)]
@@ -114,15 +114,8 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     } else {
         ""
     };
-    Chart {
-        name: metric.name.to_owned(),
-        title: metric.heading(record),
-        note: format!("by the size of the file; {}{step}", metric.advice()),
-        unit: metric.unit,
-        form: ChartKind::Lines,
-        by: by_size(record),
-        rows,
-    }
+    let note = format!("by the size of the file; {}{step}", metric.advice());
+    Chart { note, ..Chart::new(record, metric, ChartKind::Lines, rows) }
 }
 
 /// Returns a metric by the number of connections, and by the size.
@@ -150,15 +143,9 @@ fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
         }
         _ => ("sizes", format!("by the size of the file, {held} connections")),
     };
-    Chart {
-        name: format!("{}-{suffix}", metric.name),
-        title: metric.heading(record),
-        note: format!("{note}; {}", metric.advice()),
-        unit: metric.unit,
-        form: ChartKind::Lines,
-        by,
-        rows: rows.collect(),
-    }
+    let (name, note) =
+        (format!("{}-{suffix}", metric.name), format!("{note}; {}", metric.advice()));
+    Chart { name, note, by, ..Chart::new(record, metric, ChartKind::Lines, rows.collect()) }
 }
 
 /// Returns every variant, at these sizes.
@@ -175,15 +162,9 @@ pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart
         true => (format!("{}-steps", metric.name), "every step; "),
         false => (metric.name.to_owned(), ""),
     };
-    Chart {
-        name,
-        title: format!("{}{at}", metric.heading(record)),
-        note: format!("{note}{}", metric.advice()),
-        unit: metric.unit,
-        form: ChartKind::Bars,
-        by: by_size(record),
-        rows,
-    }
+    let (title, note) =
+        (format!("{}{at}", metric.heading(record)), format!("{note}{}", metric.advice()));
+    Chart { name, title, note, ..Chart::new(record, metric, ChartKind::Bars, rows) }
 }
 
 fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
@@ -192,7 +173,7 @@ fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
     let is_baseline = cell.variant == record.baseline;
     let label = match kind {
         "best" => cell.variant.contender.label().to_owned(),
-        _ => label(record, index),
+        _ => cell.label(),
     };
     ChartRow {
         at: cell.size,
@@ -202,13 +183,6 @@ fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
         ratio: record.ratio_by(index, value),
         declined: cell.declined.clone(),
     }
-}
-
-/// Returns what a cell is, without its connections.
-fn label(record: &Record, index: usize) -> String {
-    let cell = &record.cells[index];
-    let load = cell.load.map(|load| format!(", {}", load.name())).unwrap_or_default();
-    format!("{}{load}", cell.variant.label())
 }
 
 /// Returns the number of a contender's colour: what `underpass` does by itself has the same one
@@ -228,12 +202,20 @@ fn style(record: &Record, contender: Contender) -> usize {
     2 + others.take_while(|other| *other != contender).count()
 }
 
-/// Returns how sizes are shown.
-const fn by_size(record: &Record) -> XAxis {
-    if record.about.whole_folders { XAxis::Whole } else { XAxis::Size }
-}
-
 impl Chart {
+    /// Creates a chart by sizes, which may need another note.
+    fn new(record: &Record, metric: &Metric, form: ChartKind, rows: Vec<ChartRow>) -> Self {
+        Self {
+            name: metric.name.to_owned(),
+            title: metric.heading(record),
+            note: metric.advice().to_owned(),
+            unit: metric.unit,
+            form,
+            by: if record.about.whole_folders { XAxis::Whole } else { XAxis::Size },
+            rows,
+        }
+    }
+
     pub(crate) fn axis(&self) -> Axis {
         let summaries = || self.rows.iter().filter_map(|row| row.summary);
         let max = summaries().map(|summary| summary.max).fold(0.0, f64::max);
@@ -255,23 +237,12 @@ impl Chart {
 
     /// Returns each label once with its style, in the order of the rows.
     pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
-        let mut labels: Vec<(&str, usize)> = Vec::new();
-        for row in &self.rows {
-            if !labels.iter().any(|(label, _)| *label == row.label) {
-                labels.push((&row.label, row.style));
-            }
-        }
-        labels
+        once(self.rows.iter().map(|row| (row.label.as_str(), row.style)))
     }
 
     /// Returns each size or number of connections once, in ascending order.
     pub(crate) fn places(&self) -> Vec<u64> {
-        let mut places = Vec::new();
-        for row in &self.rows {
-            if !places.contains(&row.at) {
-                places.push(row.at);
-            }
-        }
+        let mut places = once(self.rows.iter().map(|row| row.at));
         places.sort_unstable();
         places
     }

@@ -3,7 +3,7 @@
 
 use crate::record::{
     CPU, CommandLine, Contender, Counted, Metric, NamedCall, PEER_CPU, Rank, Record, Sample,
-    Summary, TIME, Unit, served_amount, served_in, short_size, three_digits,
+    Summary, TIME, Unit, served_amount, served_in, three_digits,
 };
 
 /// A table: headings, and lines of cells.
@@ -17,6 +17,18 @@ pub(crate) struct Table {
     pub(crate) lines: Vec<Vec<[String; 2]>>,
     /// How many of the first columns hold words, not figures.
     pub(crate) words: usize,
+}
+
+impl Table {
+    /// Adds a line of cells without a second line.
+    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.lines.push(cells.into_iter().map(plain).collect());
+    }
+}
+
+/// Creates a cell without a second line.
+fn plain(text: String) -> [String; 2] {
+    [text, String::new()]
 }
 
 pub(crate) fn heading(record: &Record) -> String {
@@ -98,14 +110,19 @@ pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let largest = sizes.iter().copied().max().filter(|_| is_matrix);
     let mut tables = Vec::new();
     if is_matrix {
-        let times = record.metrics(Rank::Main).into_iter();
-        let times = times.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
-        tables.extend(times.map(|metric| by_size(record, metric)));
+        tables.extend(times(record).into_iter().map(|metric| by_size(record, metric)));
     }
     tables.push(in_full(record, largest));
     tables.extend(against_each(record));
     tables.extend(calls(record));
     tables
+}
+
+/// Returns the metrics that are times: of everything, and of the processor.
+fn times(record: &Record) -> Vec<&'static Metric> {
+    let mut metrics = record.metrics(Rank::Main);
+    metrics.retain(|metric| [TIME.name, CPU.name].contains(&metric.name));
+    metrics
 }
 
 /// Returns a metric, a line for each size, a column for each contender at its best step.
@@ -114,12 +131,12 @@ fn by_size(record: &Record, metric: &Metric) -> Table {
     let mut headings = vec!["size".to_owned(), baseline(record)];
     headings.extend(contenders.iter().map(|contender| contender.label().to_owned()));
     let line = |size: u64| {
-        let mut line = vec![[record.about.size_label(size), String::new()]];
+        let mut line = vec![plain(record.about.size_label(size))];
         let baseline = record.cell(size, record.baseline);
         let best = contenders.iter().map(|contender| record.best(size, *contender));
         let cells = [baseline].into_iter().chain(best);
         line.extend(cells.map(|cell| match cell {
-            None => [dash(), String::new()],
+            None => plain(dash()),
             Some(index) => {
                 let variant = record.cells[index].variant;
                 let [value, range] = value(record, index, metric);
@@ -152,7 +169,6 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
         if only.is_some_and(|size| cell.size != size) {
             continue;
         }
-        let plain = |text: String| [text, String::new()];
         let mut line = Vec::new();
         line.extend(cell.connections.map(|count| plain(count.to_string())));
         line.extend(cell.load.map(|load| plain(load.name())));
@@ -173,9 +189,7 @@ fn against_each(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
     }
-    let times = record.metrics(Rank::Main).into_iter();
-    let times = times.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
-    let times: Vec<_> = times.collect();
+    let times = times(record);
     let mut headings = ["size", "", "to"].map(str::to_owned).to_vec();
     headings.extend(times.iter().map(|metric| metric.short.to_owned()));
     let cells = || record.cells.iter().enumerate();
@@ -184,14 +198,13 @@ fn against_each(record: &Record) -> Option<Table> {
         let is_other = |contender: Contender| !contender.is_ours();
         let others = cells().filter(|(_, other)| other.size == cell.size);
         for (other, of) in others.filter(|(_, other)| is_other(other.variant.contender)) {
-            let mut line = vec![record.about.size_label(cell.size), cell.variant.label()];
-            line.push(of.variant.label());
-            let mut line: Vec<_> = line.into_iter().map(|text| [text, String::new()]).collect();
+            let size = record.about.size_label(cell.size);
+            let mut line = [size, cell.variant.label(), of.variant.label()].map(plain).to_vec();
             line.extend(times.iter().map(|metric| {
                 let value = |sample: &Sample| metric.value(record, sample);
                 match record.ratio_between(ours, other, value) {
                     Some(ratio) => [Unit::Times.show(ratio.median), range(ratio, Unit::Times)],
-                    None => [dash(), String::new()],
+                    None => plain(dash()),
                 }
             }));
             lines.push(line);
@@ -208,7 +221,7 @@ pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 
         let cell = &record.cells[index];
         return match &cell.declined {
             Some(errno) => ["declined".to_owned(), errno.clone()],
-            None => [dash(), String::new()],
+            None => plain(dash()),
         };
     };
     let has_ratio = [TIME.name, CPU.name, PEER_CPU.name].contains(&metric.name)
@@ -260,11 +273,7 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
         (!ratios.is_empty()).then(|| (record.cells[cell].variant.label(), ratios.join(", ")))
     };
     let contenders: Vec<_> = record.contenders().into_iter().filter_map(ratios).collect();
-    let at = match record.about.whole_folders {
-        true => record.about.size_label(size),
-        false => short_size(size),
-    };
-    let at = format!("At {at}, compared with {}", baseline(record));
+    let at = format!("At {}, compared with {}", record.about.size_label(size), baseline(record));
     (!contenders.is_empty()).then_some(Finding { at, contenders })
 }
 
@@ -282,7 +291,12 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     let share = format!("each {}", served_in(record));
     headings.extend(is_served.then_some(share.as_str()));
     headings.extend(["errors", "ms", "usecs/call", "of the time"]);
-    let mut lines = Vec::new();
+    let headings = headings.into_iter().map(str::to_owned).collect();
+    let title = "System calls by name. Counted in a pass of its own, where each takes longer for \
+         being watched; those that only wait are left out"
+        .to_owned();
+    let words = 2 + usize::from(has_sides);
+    let mut table = Table { title, headings, lines: Vec::new(), words };
     for counted in shown {
         let calls = longest(counted);
         let whole: f64 = calls.iter().map(|call| call.seconds).sum();
@@ -294,14 +308,10 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
             line.extend([call.name.clone(), call.calls.to_string()]);
             line.extend(is_served.then(|| each(call, served_amount(record, counted))));
             line.extend(figures(call, whole));
-            lines.push(line.into_iter().map(|text| [text, String::new()]).collect());
+            table.push(line);
         }
     }
-    let headings = headings.into_iter().map(str::to_owned).collect();
-    let title = "System calls by name. Counted in a pass of its own, where each takes longer for \
-         being watched; those that only wait are left out"
-        .to_owned();
-    Some(Table { title, headings, lines, words: 2 + usize::from(has_sides) })
+    Some(table)
 }
 
 /// Returns the calls of a process, those that took longest first, without those that wait for

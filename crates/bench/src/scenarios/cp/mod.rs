@@ -407,10 +407,9 @@ pub(super) const CP: Description = Description {
     metrics: &[
         &TIME,
         &metric! {
-            "files": "Files in a second", "files/s", Count, Table,
+            "files": "Files in a second", "files/s", Count, Table, more;
             |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s)
-        }
-        .more_is_better(),
+        },
         // Holes have not to be moved.
         &Metric {
             of: |record, sample| {

@@ -28,7 +28,7 @@ use crate::load::{
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
     BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
-    Sample, SampleSide, Served, metric, once,
+    Sample, Served, metric, once,
 };
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files, stay_on};
 
@@ -243,58 +243,52 @@ pub(super) const HOSTILE: Description = Description {
     },
     metrics: &[
         &metric! {
-            "alone-p50": "Latency of half of the requests of a good client, alone", "p50 alone", Seconds, Table,
+            "alone-p50": "Latency of half of the requests of a good client, alone", "p50 alone", Seconds, Table;
             |_, sample| Some(alone(sample)?.p50_s)
         },
         &metric! {
-            "beside-p50": "Latency of half of the requests of a good client beside bad ones", "p50 beside", Seconds, Table,
+            "beside-p50": "Latency of half of the requests of a good client beside bad ones", "p50 beside", Seconds, Table;
             |_, sample| Some(beside(sample)?.p50_s)
         },
         &metric! {
-            "alone-p99": "Latency of 99 of 100 requests of a good client, alone", "p99 alone", Seconds, Table,
+            "alone-p99": "Latency of 99 of 100 requests of a good client, alone", "p99 alone", Seconds, Table;
             |_, sample| Some(alone(sample)?.p99_s)
         },
         &metric! {
-            "floor": "Latency of 99 of 100 requests of a good client beside the load alone", "p99 floor", Seconds, Table,
+            "floor": "Latency of 99 of 100 requests of a good client beside the load alone", "p99 floor", Seconds, Table;
             |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)
         },
         &metric! {
             "beside": "99 of 100 requests of a good client beside bad ones", "p99 beside",
-            Seconds, Chart,
+            Seconds, Chart;
             |_, sample| Some(beside(sample)?.p99_s)
         },
         &metric! {
-            "slowdown": "Latency beside bad clients, as a multiple of that alone", "beside/alone", Times, Table,
+            "slowdown": "Latency beside bad clients, as a multiple of that alone", "beside/alone", Times, Table;
             |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
         },
         &metric! {
-            "failed": "Requests of a good client that failed beside bad ones", "failed", Count, Table,
+            "failed": "Requests of a good client that failed beside bad ones", "failed", Count, Table, aimless;
             |_, sample| Some(hostile(sample)?.beside.failed as f64)
-        }
-        .aimless(),
+        },
         &metric! {
-            "memory-start": "Resident memory before bad clients come", "memory", Bytes, Table,
+            "memory-start": "Resident memory before bad clients come", "memory", Bytes, Table, aimless;
             |_, sample| Some(hostile(sample)?.start_bytes as f64)
-        }
-        .aimless(),
+        },
         &metric! {
             "memory-hostile": "The most resident memory beside bad clients", "at most", Bytes,
-            Chart,
+            Chart, aimless, measured;
             |_, sample| Some(hostile(sample)?.peak_bytes as f64)
-        }
-        .aimless()
-        .of_side(SampleSide::Measured),
+        },
         &SERVER_BUSY,
         &metric! {
-            "open": "Connections that bad clients have open at the end", "open", Count, Table,
+            "open": "Connections that bad clients have open at the end", "open", Count, Table, aimless;
             |_, sample| Some(f64::from(hostile(sample)?.open))
-        }
-        .aimless(),
+        },
         &metric! {
-            "begun": "Connections that bad clients have begun", "begun", Count, Table,
+            "begun": "Connections that bad clients have begun", "begun", Count, Table, aimless;
             |_, sample| Some(hostile(sample)?.begun as f64)
-        }
-        .aimless(),
+        },
     ],
     ..REQUESTS
 };

@@ -17,8 +17,8 @@ use crate::load::{
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, number};
 use crate::record::{
-    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, SampleSide, Served,
-    Setting, metric, short_size,
+    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting,
+    metric, short_size,
 };
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification, sparse};
 
@@ -310,39 +310,36 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
     metrics: &[
         &metric! {
             "crowd-bytes": "Bytes of the origin for the crowd, as a multiple of the object",
-            "origin bytes", Times, Main,
+            "origin bytes", Times, Main;
             |record, sample| {
                 Some(found(sample)?.crowd_origin_bytes as f64 / cell_bytes(record, sample))
             }
         },
         &metric! {
             "crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
-            "crowd/direct", Times, Finding,
+            "crowd/direct", Times, Finding;
             |_, sample| found(sample).map(|found| found.crowd_s / found.direct_s)
         },
         &metric! {
-            "crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart,
+            "crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart, measured;
             |_, sample| Some(found(sample)?.crowd_cpu_s)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
-            "warm": "Time until each of the crowd has it once more", "warm", Seconds, Main,
+            "warm": "Time until each of the crowd has it once more", "warm", Seconds, Main;
             |_, sample| Some(found(sample)?.warm_s)
         },
         &metric! {
-            "warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart,
+            "warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart, measured;
             |_, sample| Some(found(sample)?.warm_cpu_s)
-        }
-        .of_side(SampleSide::Measured),
+        },
         &metric! {
             "warm-plain": "Throughput of hits, as a part of that of underpass serve",
-            "warm/serve", Times, Chart,
+            "warm/serve", Times, Chart, more;
             |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)
-        }
-        .more_is_better(),
+        },
         &metric! {
             "range-bytes": "Bytes of the origin for ranges, as a multiple of those asked for",
-            "range bytes", Times, Chart,
+            "range bytes", Times, Chart;
             |_, sample| {
                 let ranges = found(sample)?.ranges?;
                 Some(ranges.origin_bytes as f64 / ranges.asked_bytes as f64)
@@ -350,32 +347,30 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
         },
         &metric! {
             "range-first": "Time to the first byte of a range, beyond the origin's",
-            "first byte", Seconds, Chart,
+            "first byte", Seconds, Chart;
             |_, sample| {
                 let ranges = found(sample)?.ranges?;
                 Some(ranges.first_s - ranges.direct_first_s)
             }
         },
         &metric! {
-            "hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main,
+            "hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main, more;
             |_, sample| {
                 let (requests, missed) = found(sample)?.hot;
                 Some(1.0 - missed as f64 / requests as f64)
             }
-        }
-        .more_is_better(),
+        },
         &metric! {
-            "kept": "The most bytes on the disk, as a part of the budget", "of budget", Times, Table,
+            "kept": "The most bytes on the disk, as a part of the budget", "of budget", Times, Table;
             |_, sample| {
                 let (kept, budget) = found(sample)?.kept;
                 Some(kept as f64 / budget as f64)
             }
         },
         &metric! {
-            "memory": "Resident memory after the crowd", "memory", Bytes, Chart,
+            "memory": "Resident memory after the crowd", "memory", Bytes, Chart, measured;
             |_, sample| Some(found(sample)?.memory.resident_bytes as f64)
-        }
-        .of_side(SampleSide::Measured),
+        },
     ],
     ..REQUESTS
 };

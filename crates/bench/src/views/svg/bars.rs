@@ -31,13 +31,7 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
         (grid(axis, y))
         @for part in parts { (part) }
     };
-    Drawing {
-        title: chart.title.clone(),
-        note: chart.note.clone(),
-        description: chart.sentence(),
-        height: y + AXIS,
-        body,
-    }
+    Drawing::of(chart, y + AXIS, body)
 }
 
 /// Returns a line for each tick, and the texts below that there is room for: on a logarithmic axis

@@ -107,6 +107,16 @@ fn flows(path: &Path) -> Markup {
     let middle = USER_BOX + USER_TALL / 2.0;
     let row = KERNEL_BOX + TALL / 2.0;
     let top = KERNEL_BOX;
+    let across = |flow: &PathFlow, class: &str, y: f64| {
+        let (from, to) = (LEFT + WIDE / 2.0, RIGHT - WIDE / 2.0);
+        html! {
+            g class=(class) {
+                path.flow d=(format!("M{},{1}H{2}", number(from), number(y), number(to - 6.0))) {}
+                (head(to - 1.0, y, 0))
+                (between(flow, row))
+            }
+        }
+    };
     html! {
         @if path.mapped {
             g.c0 {
@@ -129,20 +139,8 @@ fn flows(path: &Path) -> Markup {
                 (beside(down, RIGHT - 8.0, "end"))
             }
         }
-        @if let Some(inside) = &path.inside {
-            g.c3 {
-                path.flow d=(format!("M{},{1}H{2}", number(LEFT + WIDE / 2.0), number(row), number(RIGHT - WIDE / 2.0 - 6.0))) {}
-                (head(RIGHT - WIDE / 2.0 - 1.0, row, 0))
-                (between(inside, row))
-            }
-        }
-        @if let Some(shared) = &path.shared {
-            g.c1 {
-                path.flow d=(format!("M{},{1}H{2}", number(LEFT + WIDE / 2.0), number(HARDWARE_BOX + 10.0), number(RIGHT - WIDE / 2.0 - 6.0))) {}
-                (head(RIGHT - WIDE / 2.0 - 1.0, HARDWARE_BOX + 10.0, 0))
-                (between(shared, row))
-            }
-        }
+        @if let Some(inside) = &path.inside { (across(inside, "c3", row)) }
+        @if let Some(shared) = &path.shared { (across(shared, "c1", HARDWARE_BOX + 10.0)) }
     }
 }
 

@@ -47,13 +47,7 @@ pub(crate) fn draw(chart: &Chart) -> Drawing {
             text x=(number(x + 24.0)) y=(number(y)) { (shortened(label, 20)) }
         }
     };
-    Drawing {
-        title: chart.title.clone(),
-        note: chart.note.clone(),
-        description: chart.sentence(),
-        height: LEGEND + count.div_ceil(2) as f64 * LINE - 8.0,
-        body,
-    }
+    Drawing::of(chart, LEGEND + count.div_ceil(2) as f64 * LINE - 8.0, body)
 }
 
 fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a ChartRow> {

@@ -8,7 +8,7 @@ mod lines;
 use maud::{Markup, PreEscaped, Render, html};
 
 use super::chart::{Chart, ChartKind};
-use super::path::Path;
+pub(super) use figure::draw as path_diagram;
 
 /// Colours and lines of every drawing. No variables: not every program that shows SVG has them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
@@ -39,30 +39,28 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
+    /// Draws a chart by its body, which is so high.
+    fn of(chart: &Chart, height: f64, body: Markup) -> Self {
+        let (title, note) = (chart.title.clone(), chart.note.clone());
+        Self { title, note, description: chart.sentence(), height, body }
+    }
+
     /// Returns the drawing as one element. `id` is unique in the page.
     pub(crate) fn element(&self, id: &str, within: SvgTarget) -> Markup {
-        let lines = match within {
-            SvgTarget::Page => Vec::new(),
-            SvgTarget::File => wrapped(&self.title, TITLE_LETTERS),
-        };
-        let above = match within {
-            SvgTarget::Page => 0.0,
-            SvgTarget::File => lines.len() as f64 * 18.0 + 40.0,
-        };
-        let height = self.height + above + if within == SvgTarget::File { MARGIN } else { 0.0 };
-        let margin = if within == SvgTarget::File { MARGIN } else { 0.0 };
-        let (left, wide) = (-margin, WIDTH + 2.0 * margin);
-        let xmlns = (within == SvgTarget::File).then_some("http://www.w3.org/2000/svg");
-        let size = (within == SvgTarget::File).then(|| (number(wide), number(height)));
-        let width = size.as_ref().map(|(width, _)| width);
-        let tall = size.as_ref().map(|(_, height)| height);
+        let is_file = within == SvgTarget::File;
+        let lines = if is_file { wrapped(&self.title, TITLE_LETTERS) } else { Vec::new() };
+        let above = if is_file { lines.len() as f64 * 18.0 + 40.0 } else { 0.0 };
+        let margin = if is_file { MARGIN } else { 0.0 };
+        let (left, wide, height) = (-margin, WIDTH + 2.0 * margin, self.height + above + margin);
+        let xmlns = is_file.then_some("http://www.w3.org/2000/svg");
+        let [width, tall] = [wide, height].map(|length| is_file.then(|| number(length)));
         html! {
             svg.chart xmlns=[xmlns] width=[width] height=[tall]
                 viewBox=(format!("{} {} {} {}", number(left), number(-above), number(wide), number(height)))
                 role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
                 title id=(format!("{id}-title")) { (self.title) }
                 desc id=(format!("{id}-desc")) { (self.description) }
-                @if within == SvgTarget::File {
+                @if is_file {
                     style { (PreEscaped(STYLE)) }
                     rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
                     @for (line, text) in lines.iter().enumerate() {
@@ -184,10 +182,6 @@ pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
         ChartKind::Bars => bars::draw(chart, id),
         ChartKind::Lines => lines::draw(chart),
     }
-}
-
-pub(super) fn path_diagram(path: &Path) -> Drawing {
-    figure::draw(path)
 }
 
 /// Returns a file with one drawing.
