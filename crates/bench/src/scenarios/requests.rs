@@ -6,15 +6,10 @@ use std::io;
 use clap::Args;
 
 use crate::error::Result;
-use crate::load::{
-    Class, Counting, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture, during,
-};
+use crate::load::{Class, Host, LoadGenerator, RequestSpec, Server, ServerFixture, during};
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{
-    CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, Load, MACHINE, P50, P99, RATE,
-    Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
-};
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, largest};
+use crate::record::{CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE, Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest, sparse};
 
 /// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
@@ -59,19 +54,33 @@ impl Measure for RequestsArgs {
             all_connections: self.connections.is_some(),
             ..self.server.setting(self.connections.unwrap_or(64))
         };
-        measure(&REQUESTS, &self.sizes, setting, &self.server, run, context)
+        measure(
+            (&REQUESTS, RequestsKind::KeptAlive),
+            &self.sizes,
+            setting,
+            &self.server,
+            run,
+            context,
+        )
     }
 }
 
 impl Measure for HandshakesArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let setting = Setting { tls: true, ..self.server.setting(self.connections) };
-        measure(&HANDSHAKES, &self.sizes, setting, &self.server, run, context)
+        measure(
+            (&HANDSHAKES, RequestsKind::Reconnecting),
+            &self.sizes,
+            setting,
+            &self.server,
+            run,
+            context,
+        )
     }
 }
 
 fn measure(
-    about: &'static Description,
+    (about, kind): (&'static Description, RequestsKind),
     sizes: &[u64],
     setting: Setting,
     args: &ServerArgs,
@@ -81,88 +90,89 @@ fn measure(
     let (mut plan, fixture, variants) = args.open(run, about, sizes, setting, context)?;
     fixture.site.folder.require_space(largest(sizes))?;
     plan.for_sizes(&variants);
-    let mut requests = Requests { fixture, reconnects: about == &HANDSHAKES };
-    plan.measure(about, &mut requests, super::NGINX, context)
+    plan.measure(about, &mut Requests { fixture, kind }, super::NGINX, context)
 }
 
-/// One file, again and again.
+/// Files that are requested again and again, by clients that do nothing else.
 #[derive(Debug)]
-struct Requests<'a> {
-    fixture: ServerFixture<'a>,
-    /// Whether each request comes over a new connection.
-    reconnects: bool,
+pub(super) struct Requests<'a> {
+    pub(super) fixture: ServerFixture<'a>,
+    pub(super) kind: RequestsKind,
+}
+
+/// What is measured of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestsKind {
+    /// Requests on connections that are kept alive.
+    KeptAlive,
+    /// Requests each of which comes over a new connection.
+    Reconnecting,
+    /// The first, and the memory that the server takes for them; each size has a file of its own.
+    WithMemory,
 }
 
 impl Scenario for Requests<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.fixture.sha256 = self.fixture.create_file(FILE, cell.size)?;
+        let name = self.name(cell.size);
+        let path = self.fixture.site.file(&name);
+        self.fixture.sha256 = match self.fixture.setting.sparse_from {
+            Some(from) if cell.size >= from => {
+                sparse(&path, cell.size)?;
+                digest(&path)?
+            }
+            _ => self.fixture.create_file(&name, cell.size)?,
+        };
         Ok(())
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-        self.fixture.verify(cell.variant.contender, FILE, cell.size)
+        self.fixture.verify(cell.variant.contender, &self.name(cell.size), cell.size)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let requesting = self.requesting(cell.size);
-        let ask = |server: &Server, host: &Host| requesting.run(server, host, |_| ());
-        let contender = cell.variant.contender;
-        let ((spent, load, ()), all_cpu_s) = self.fixture.with_server(contender, ask)?;
-        Ok(spent.measured(spent.elapsed_s(), Served::Requests(load), all_cpu_s))
+        let work = |server: &Server, host: &Host| {
+            let has_memory = self.kind == RequestsKind::WithMemory;
+            let start = has_memory.then(|| server.memory());
+            let mut generator = self.generator(cell, host)?;
+            let (spent, load) = during(&mut generator, server, self.fixture.time())?;
+            // The connections are still open.
+            Ok((
+                spent,
+                match start {
+                    Some(start) => Served::Scale { load, start, busy: server.memory() },
+                    None => Served::Requests(load),
+                },
+            ))
+        };
+        let ((spent, served), all_cpu_s) =
+            self.fixture.with_server(cell.variant.contender, work)?;
+        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let requesting = self.requesting(cell.size);
-        self.fixture
-            .counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
+        self.fixture.counted(cell.variant.contender, |counting, host| {
+            counting.asked_by(&mut self.generator(cell, host)?, self.fixture.time())
+        })
     }
 }
 
 impl Requests<'_> {
-    fn requesting(&self, size: u64) -> Requesting<'_> {
-        Requesting {
-            spec: RequestSpec::of(FILE, size, Class::Hot),
-            connections: connections(&self.fixture.setting, size),
-            reconnects: self.reconnects,
-            fixture: &self.fixture,
+    fn name(&self, size: u64) -> String {
+        match self.kind {
+            RequestsKind::WithMemory => format!("file{size}"),
+            _ => "file".to_owned(),
         }
-    }
-}
-
-/// What the load does in a sample.
-pub(super) struct Requesting<'a> {
-    pub(super) spec: RequestSpec,
-    pub(super) connections: u32,
-    pub(super) reconnects: bool,
-    pub(super) fixture: &'a ServerFixture<'a>,
-}
-
-impl Requesting<'_> {
-    /// Asks, and returns what was spent meanwhile, what the clients saw, and what `look` finds at the
-    /// end, while connections are still open.
-    pub(super) fn run<T>(
-        &self,
-        server: &Server,
-        host: &Host,
-        look: impl FnOnce(&Server) -> T,
-    ) -> io::Result<(ResourceUse, Load, T)> {
-        let mut generator = self.generator(host)?;
-        let (spent, load) = during(&mut generator, server, self.fixture.time())?;
-        Ok((spent, load, look(server)))
-    }
-
-    /// Asks while the server's system calls are counted, which makes it slower.
-    pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Counted> {
-        counting.asked_by(&mut self.generator(host)?, self.fixture.time())
     }
 
     /// Opens all connections, and lets them request until the server is warm.
-    fn generator(&self, host: &Host) -> io::Result<LoadGenerator<'_>> {
+    fn generator(&self, cell: &Cell, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
-        for _ in 0..self.connections {
-            generator.join(host, &self.spec, None)?;
+        let spec = RequestSpec::of(&self.name(cell.size), cell.size, Class::Hot);
+        let usual = connections(&self.fixture.setting, cell.size);
+        for _ in 0..cell.connections.unwrap_or(usual) {
+            generator.join(host, &spec, None)?;
         }
-        if self.reconnects {
+        if self.kind == RequestsKind::Reconnecting {
             generator.reconnect(host);
         }
         generator.run_for(self.fixture.warm_up())?;
@@ -244,8 +254,6 @@ pub(super) const HANDSHAKES: Description = Description {
     },
     ..REQUESTS
 };
-
-const FILE: &str = "file";
 
 /// The most bytes requested at once, unless that were fewer than two files.
 const MAX_UNDER_WAY: u64 = 128 << 20;

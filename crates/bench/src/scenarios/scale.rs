@@ -2,21 +2,14 @@
 //! more and files larger. All points take turns, as they are compared with each other and not only
 //! with other servers.
 
-use std::io;
 
 use clap::Args;
 
-use super::requests::{REQUESTS, Requesting, subject};
+use super::requests::{REQUESTS, Requests, RequestsKind, subject};
 use crate::error::Result;
-use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{
-    CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES,
-    Served, THROUGHPUT, metric, once, short_size,
-};
-use crate::run::{
-    Context, Measured, RunArgs, Scenario, Verification, allow_open_files, digest, sparse,
-};
+use crate::record::{CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served, THROUGHPUT, metric, once, short_size};
+use crate::run::{Context, RunArgs, allow_open_files};
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
@@ -70,61 +63,9 @@ impl Measure for ScaleArgs {
             variants.iter().copied().map(cell)
         };
         plan.groups = vec![points.into_iter().flat_map(at).collect()];
-        plan.measure(&SCALE, &mut Scale(fixture), super::NGINX, context)
+        let mut requests = Requests { fixture, kind: RequestsKind::WithMemory };
+        plan.measure(&SCALE, &mut requests, super::NGINX, context)
     }
-}
-
-/// Points to be measured, each with every server.
-#[derive(Debug)]
-struct Scale<'a>(ServerFixture<'a>);
-
-impl Scenario for Scale<'_> {
-    fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        let path = self.0.site.file(&name(cell.size));
-        self.0.sha256 = match cell.size {
-            size if self.0.setting.sparse_from.is_some_and(|from| size >= from) => {
-                sparse(&path, size)?;
-                digest(&path)?
-            }
-            size => self.0.create_file(&name(size), size)?,
-        };
-        Ok(())
-    }
-
-    fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-        self.0.verify(cell.variant.contender, &name(cell.size), cell.size)
-    }
-
-    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let requesting = self.requesting(cell);
-        let ask = |server: &Server, host: &Host| -> io::Result<_> {
-            let start = server.memory();
-            let (spent, load, busy) = requesting.run(server, host, Server::memory)?;
-            Ok((spent, Served::Scale { load, start, busy }))
-        };
-        let ((spent, served), all_cpu_s) = self.0.with_server(cell.variant.contender, ask)?;
-        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
-    }
-
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let requesting = self.requesting(cell);
-        self.0.counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
-    }
-}
-
-impl Scale<'_> {
-    fn requesting(&self, cell: &Cell) -> Requesting<'_> {
-        Requesting {
-            spec: RequestSpec::of(&name(cell.size), cell.size, Class::Hot),
-            connections: cell.connections.unwrap_or(1),
-            reconnects: false,
-            fixture: &self.0,
-        }
-    }
-}
-
-fn name(size: u64) -> String {
-    format!("file{size}")
 }
 
 pub(super) const SCALE: Description = Description {
