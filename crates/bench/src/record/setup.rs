@@ -108,3 +108,10 @@ pub(crate) struct CommandLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
 }
+
+impl CommandLine {
+    /// Creates the line of a contender of which nothing was run.
+    pub(crate) const fn of(contender: Contender) -> Self {
+        Self { contender, command: None, client: None, server: None }
+    }
+}

@@ -18,7 +18,9 @@ pub(crate) use ends::SampleEnds;
 pub(crate) use file_tree::{Content, FileTree};
 pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
-pub(crate) use process::{Cores, Finished, Running, build, processor_time, stay_on, tries};
+pub(crate) use process::{
+    CommandWords, Cores, Finished, Running, build, processor_time, stay_on, tries,
+};
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
 pub(crate) use survey::{file_system, find, machine_seconds, nginx_version, survey, version};
 pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion};

@@ -1,6 +1,7 @@
 //! The measured processes: each is started on one core, waited for without disturbing it, and its
 //! cost is read before it is gone.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,6 +12,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::context::Context;
 use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::ProcessCost;
 use procfs::process::Status;
@@ -56,6 +58,56 @@ pub(crate) fn stay_on(core: usize) {
     only.set(core);
     let _ = sched_setaffinity(None, &only);
 }
+
+/// A program with its arguments, as it is run and as records have it.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandWords {
+    program: &'static str,
+    arguments: Vec<OsString>,
+}
+
+impl CommandWords {
+    pub(crate) fn new(program: &'static str, options: &[&str]) -> Self {
+        Self { program, arguments: options.iter().map(Into::into).collect() }
+    }
+
+    /// Creates the words of `underpass`.
+    pub(crate) fn ours(options: &[&str]) -> Self {
+        Self::new(OURS, options)
+    }
+
+    pub(crate) fn and(mut self, word: impl Into<OsString>) -> Self {
+        self.arguments.push(word.into());
+        self
+    }
+
+    /// Returns the command; `underpass` is the program that the run was started with.
+    pub(crate) fn command(&self, context: &Context<'_>) -> Command {
+        self.given_to(match self.program {
+            OURS => context.program(),
+            program => Command::new(program),
+        })
+    }
+
+    /// Returns a command that stands for the program, with the arguments.
+    pub(crate) fn given_to(&self, mut command: Command) -> Command {
+        command.args(&self.arguments);
+        command
+    }
+}
+
+impl fmt::Display for CommandWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What a shell is given is a script, and says what is run.
+        if let ("sh", [_, script, ..]) = (self.program, self.arguments.as_slice()) {
+            return write!(f, "{}", script.to_string_lossy());
+        }
+        f.write_str(self.program)?;
+        self.arguments.iter().try_for_each(|word| write!(f, " {}", word.to_string_lossy()))
+    }
+}
+
+const OURS: &str = "underpass";
 
 /// Where a process runs.
 #[derive(Clone, Copy, Debug, Default)]

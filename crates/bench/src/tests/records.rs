@@ -2,11 +2,7 @@
 
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
-use crate::record::{
-    Arguments, Cell, CommandLine, Contender, Copies, EarlierCopies, Environment, Latency, Load,
-    MemoryState, OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served,
-    ServerMemory, Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant,
-};
+use crate::record::{Arguments, Cell, CommandLine, Contender, Copies, Environment, Latency, Load, MemoryState, OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served, ServerMemory, Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant};
 use crate::scenarios;
 
 /// Two rounds at 1 MiB, the second twice as slow: read_write at 4K in 100 ms and at 64K in 50,
@@ -103,12 +99,7 @@ pub(super) fn sample(cell: usize, round: u32, wall_s: f64, cpu_s: f64) -> Sample
         ..ThreadCost::default()
     };
     let process = ProcessCost { wall_s, cpu_s, ..ProcessCost::default() };
-    let side = |role| Side {
-        role,
-        elapsed_s: wall_s,
-        thread: Some(thread.clone()),
-        process: Some(process),
-    };
+    let side = |role| Side { thread: Some(thread.clone()), ..Side::process(role, wall_s, process) };
     Sample {
         cell,
         round,
@@ -267,12 +258,10 @@ fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
         record.cells.push(cell(1 << 20, Variant::plain(*way)));
         let samples = (1..=2).map(|round| transferred(index, round, seconds * f64::from(round)));
         record.samples.extend(samples);
-        let client = format!("{way} URL");
         commands.push(CommandLine {
-            contender: *way,
-            command: None,
-            client: Some(client),
+            client: Some(format!("{way} URL")),
             server: Some("underpass serve".to_owned()),
+            ..CommandLine::of(*way)
         });
     }
     record.arguments.transfers = Some(Transfers { commands, ..Transfers::default() });
@@ -281,10 +270,8 @@ fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
 
 fn transferred(cell: usize, round: u32, wall_s: f64) -> Sample {
     let sample = sample(cell, round, wall_s, 0.0);
-    let side = |role, cpu_s| {
-        let process = Some(ProcessCost { wall_s, cpu_s, ..ProcessCost::default() });
-        Side { role, elapsed_s: wall_s, thread: None, process }
-    };
+    let cost = |cpu_s| ProcessCost { wall_s, cpu_s, ..ProcessCost::default() };
+    let side = |role, cpu_s| Side::process(role, wall_s, cost(cpu_s));
     Sample {
         measured: side(Role::Client, wall_s / 4.0 + 0.25 * f64::from(round)),
         peer: Some(side(Role::Server, 0.125)),
@@ -305,27 +292,20 @@ pub(super) fn cp_record() -> Record {
         record.cells.push(cell(1 << 20, Variant::new(way, Step::Default)));
         record.samples.extend((1..=2).map(|round| {
             let wall_s = seconds * f64::from(round);
-            let process =
-                Some(ProcessCost { wall_s, cpu_s: wall_s / 2.0, ..ProcessCost::default() });
-            let side = Side { role: Role::Copier, elapsed_s: wall_s, thread: None, process };
-            let sample = sample(index, round, wall_s, 0.0);
-            Sample { measured: side, peer: None, ..sample }
+            let process = ProcessCost { wall_s, cpu_s: wall_s / 2.0, ..ProcessCost::default() };
+            let measured = Side::process(Role::Copier, wall_s, process);
+            Sample { measured, peer: None, ..sample(index, round, wall_s, 0.0) }
         }));
-        commands.push(CommandLine {
-            contender: way,
-            command: Some(format!("{way} ORIGINAL COPY")),
-            client: None,
-            server: None,
-        });
+        let command = Some(format!("{way} ORIGINAL COPY"));
+        commands.push(CommandLine { command, ..CommandLine::of(way) });
     }
     record.copies = Some(Copies {
         original: OriginalKind::SmallFiles,
         files: 100,
         allocated_bytes: 1 << 20,
-        chilled: None,
-        earlier: EarlierCopies::Stay,
         commands,
         missing: vec!["xcp".to_owned()],
+        ..Copies::default()
     });
     record
 }

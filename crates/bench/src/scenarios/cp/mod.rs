@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use self::copiers::CopyCommand;
+use self::copiers::copy;
 use self::original::CopyOriginal;
 use super::installed;
 use crate::error::{BenchError, Result, WithPath};
@@ -171,9 +171,8 @@ fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Enviro
 fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
     let command = |contender: &Contender| {
         let from = if *contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
-        let words = CopyCommand::new(*contender, is_folder, Path::new(from), Path::new("COPY"));
-        let command = Some(words.to_string());
-        CommandLine { contender: *contender, command, client: None, server: None }
+        let words = copy(*contender, is_folder, false, Path::new(from), Path::new("COPY"));
+        CommandLine { command: Some(words.to_string()), ..CommandLine::of(*contender) }
     };
     contenders.iter().map(command).collect()
 }
@@ -274,11 +273,11 @@ impl Copying<'_> {
             true => CopyOriginal::dense_path(&self.place),
             false => self.original.path(&self.place),
         };
-        let words =
-            CopyCommand::new(contender, self.original.is_folder(), &from, &self.copy_path());
         // That would read all zeros of the holes, twice; the digest knows them.
         let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
-        let words = if pass == Pass::Verified && !has_holes { words.verifying() } else { words };
+        let is_verified = pass == Pass::Verified && !has_holes;
+        let is_folder = self.original.is_folder();
+        let words = copy(contender, is_folder, is_verified, &from, &self.copy_path());
         self.target.sync()?;
         self.cool(&from)?;
         let before = children_s();

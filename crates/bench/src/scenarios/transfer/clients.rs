@@ -1,51 +1,18 @@
 //! The command lines of the clients, without the user's configuration and without output.
 
-use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
 use crate::record::Contender;
-use crate::run::Context;
+use crate::run::CommandWords;
 
-/// A program with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CommandWords {
-    program: &'static str,
-    arguments: Vec<OsString>,
-}
-
-impl CommandWords {
-    fn new(program: &'static str, options: &[&str]) -> Self {
-        Self { program, arguments: options.iter().map(Into::into).collect() }
+/// Lets a client find no configuration in `home`, and ask no proxy.
+pub(super) fn isolated(mut command: Command, home: &Path) -> Command {
+    for name in PROXIES {
+        command.env_remove(name).env_remove(name.to_uppercase());
     }
-
-    fn and(mut self, word: impl Into<OsString>) -> Self {
-        self.arguments.push(word.into());
-        self
-    }
-
-    /// Returns the command, which finds no configuration in `home` and asks no proxy. `bare` is the bare
-    /// client.
-    pub(super) fn command(&self, context: &Context<'_>, bare: &Path, home: &Path) -> Command {
-        let mut command = match self.program {
-            OURS => context.program(),
-            BARE => Command::new(bare),
-            program => Command::new(program),
-        };
-        for name in PROXIES {
-            command.env_remove(name).env_remove(name.to_uppercase());
-        }
-        command.args(&self.arguments).env("HOME", home);
-        command
-    }
-}
-
-impl fmt::Display for CommandWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program)?;
-        self.arguments.iter().try_for_each(|word| write!(f, " {}", word.to_string_lossy()))
-    }
+    command.env("HOME", home);
+    command
 }
 
 /// Downloads `url` into the new file `file`.
@@ -59,7 +26,7 @@ pub(super) fn download(contender: Contender, url: &str, file: &Path) -> CommandW
         Contender::BareClient => CommandWords::new(BARE, &["get"]).and(url).and(file),
         Contender::Curl => CommandWords::new("curl", CURL).and("-o").and(file).and(url),
         Contender::Wget => CommandWords::new("wget", WGET).and("-O").and(file).and(url),
-        _ => CommandWords::new(OURS, &["get", "-q", "-o"]).and(file).and(url),
+        _ => CommandWords::ours(&["get", "-q", "-o"]).and(file).and(url),
     }
 }
 
@@ -70,7 +37,7 @@ pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWor
         Contender::CurlToDufs | Contender::CurlToNginx | Contender::CurlToUnderpass => {
             CommandWords::new("curl", CURL).and("-T").and(file).and(url)
         }
-        _ => CommandWords::new(OURS, &["put", "-q"]).and(file).and(url),
+        _ => CommandWords::ours(&["put", "-q"]).and(file).and(url),
     }
 }
 
@@ -87,11 +54,9 @@ pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> C
             .and("-P")
             .and(folder)
             .and(url),
-        _ => CommandWords::new(OURS, &["get", "-q", "-r"]).and(url).and("-d").and(folder),
+        _ => CommandWords::ours(&["get", "-q", "-r"]).and(url).and("-d").and(folder),
     }
 }
-
-const OURS: &str = "underpass";
 
 const BARE: &str = "peers/c/client.c";
 

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::clients::{CommandWords, download, upload};
+use super::clients::{download, upload};
 use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Measure, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest};
+use crate::run::{
+    CommandWords, Context, Measured, RunArgs, Scenario, Verification, digest, largest,
+};
 
 /// What can be typed after `bench get`.
 #[derive(Debug, Args)]

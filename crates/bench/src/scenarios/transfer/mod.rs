@@ -11,7 +11,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use self::clients::CommandWords;
+use self::clients::isolated;
 use super::installed;
 use crate::error::Result;
 use crate::load::{ServedSite, Server, ServerKind, ServerUsage};
@@ -21,7 +21,7 @@ use crate::record::{
     PinnedSides, Record, Role, SPEED, SWITCHES, Side, TIME, Transfers, Variant, short_size,
 };
 use crate::run::{
-    CallTracer, Context, Cores, Finished, Measured, Noise, RunArgs, RunPlan, Running,
+    CallTracer, CommandWords, Context, Cores, Finished, Measured, Noise, RunArgs, RunPlan, Running,
     SystemCongestion, find, largest, nginx_version, survey, version,
 };
 
@@ -85,10 +85,9 @@ impl Programs {
         server: impl Fn(Contender) -> ServerKind,
     ) -> Vec<CommandLine> {
         let command = |contender: &Contender| CommandLine {
-            contender: *contender,
-            command: None,
             client: Some(client(*contender).to_string()),
             server: Some(server(*contender).command_line()),
+            ..CommandLine::of(*contender)
         };
         self.contenders.iter().map(command).collect()
     }
@@ -197,12 +196,12 @@ impl ClientFixture<'_> {
         server: &Server,
         words: impl FnOnce(&str) -> CommandWords,
     ) -> Result<Command> {
-        let bare = match contender {
-            Contender::BareClient => self.site.bare_client()?,
-            _ => PathBuf::new(),
-        };
         let words = words(&format!("http://{}/", server.address));
-        Ok(words.command(self.context, &bare, self.site.folder.path()))
+        let command = match contender {
+            Contender::BareClient => words.given_to(Command::new(self.site.bare_client()?)),
+            _ => words.command(self.context),
+        };
+        Ok(isolated(command, self.site.folder.path()))
     }
 
     fn succeeded(&self, contender: Contender, command: Command) -> Result<Finished> {
