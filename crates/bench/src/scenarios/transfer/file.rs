@@ -11,7 +11,7 @@ use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Measure, Named, among, bytes};
-use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
 use crate::run::{
     CommandWords, Context, Measured, RunArgs, Scenario, Verification, digest, largest,
 };
@@ -94,141 +94,120 @@ const UPLOADS: &[Named] = &[
 
 impl Measure for GetArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
-        let server = ServerKind::from(self.from);
         let programs = Programs::look(None, &self.client, Some(self.from))?;
-        let example = FileDirection::Get(server.clone());
-        let words = |contender| {
-            let url = "http://SERVER/";
-            example.words(contender, url, Path::new("FOLDER/TARGET"))
+        let server = ServerKind::from(self.from);
+        let direction = FileDirection {
+            about: &GET,
+            baseline: Contender::Curl,
+            example: "FOLDER/TARGET",
+            words: |contender, url, file| download(contender, &format!("{url}file"), file),
+            server: Box::new(move |_| server.clone()),
         };
-        let commands = programs.commands(words, |_| server.clone());
-        let transfers = Transfers { server: Some(self.from), commands, ..Transfers::default() };
-        let direction = FileDirection::Get(server);
-        measure(direction, &self.sizes, transfers, programs, &self.common, run, context)
+        let transfers = Transfers { server: Some(self.from), ..Transfers::default() };
+        direction.measure(&self.sizes, transfers, programs, &self.common, run, context)
     }
 }
 
 impl Measure for PutArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
-        let words =
-            |contender| FileDirection::Put.words(contender, "http://SERVER/", Path::new("SOURCE"));
-        let commands = programs.commands(words, |contender| server(contender, None));
-        let transfers = Transfers { commands, ..Transfers::default() };
-        measure(FileDirection::Put, &self.sizes, transfers, programs, &self.common, run, context)
+        let dufs = programs.dufs.clone();
+        let direction = FileDirection {
+            about: &PUT,
+            baseline: Contender::CurlToNginx,
+            example: "SOURCE",
+            words: |contender, url, file| upload(contender, file, &format!("{url}target")),
+            server: Box::new(move |contender| server(contender, dufs.as_deref())),
+        };
+        let transfers = Transfers::default();
+        direction.measure(&self.sizes, transfers, programs, &self.common, run, context)
     }
 }
 
-fn measure(
-    direction: FileDirection,
-    sizes: &[u64],
-    transfers: Transfers,
-    programs: Programs,
-    common: &ClientArgs,
-    run: &RunArgs,
-    context: &Context<'_>,
-) -> Result<Record> {
-    // Source and target.
-    let room = largest(sizes).saturating_mul(2);
-    let (plan, fixture) = common.open(run, sizes, room, transfers, programs, context)?;
-    let (about, baseline) = match direction {
-        FileDirection::Get(_) => (&GET, Contender::Curl),
-        FileDirection::Put => (&PUT, Contender::CurlToNginx),
-    };
-    let baseline = Variant::plain(baseline);
-    plan.measure(about, &mut Moved { fixture, direction }, baseline, context)
-}
-
-/// A file that clients move.
-#[derive(Debug)]
-struct Moved<'a> {
-    fixture: ClientFixture<'a>,
-    direction: FileDirection,
-}
-
-/// Which way the file goes.
-#[derive(Clone, Debug)]
-enum FileDirection {
-    /// From this server, the same for all clients.
-    Get(ServerKind),
-    /// To a server, of each contender its own.
-    Put,
+/// Which way a file goes.
+struct FileDirection {
+    about: &'static Description,
+    baseline: Contender,
+    /// The client's own file, as records name it.
+    example: &'static str,
+    /// The command of a client for the server at a URL; the file is the client's own.
+    words: fn(Contender, &str, &Path) -> CommandWords,
+    /// The server of a contender.
+    server: Box<dyn Fn(Contender) -> ServerKind>,
 }
 
 impl FileDirection {
-    /// Returns the command of a client for the server at `url`; `file` is the client's own.
-    fn words(&self, contender: Contender, url: &str, file: &Path) -> CommandWords {
-        match self {
-            Self::Get(_) => download(contender, &format!("{url}file"), file),
-            Self::Put => upload(contender, file, &format!("{url}target")),
-        }
+    fn measure(
+        self,
+        sizes: &[u64],
+        mut transfers: Transfers,
+        programs: Programs,
+        common: &ClientArgs,
+        run: &RunArgs,
+        context: &Context<'_>,
+    ) -> Result<Record> {
+        let words = |contender| (self.words)(contender, "http://SERVER/", self.example.as_ref());
+        transfers.commands = programs.commands(words, &self.server);
+        // Source and target.
+        let room = largest(sizes).saturating_mul(2);
+        let (plan, fixture) = common.open(run, sizes, room, transfers, programs, context)?;
+        let site = &fixture.site;
+        let (source, target, own) = match self.about == &GET {
+            true => (site.file("file"), site.folder.file("target"), site.folder.file("target")),
+            false => (site.folder.file("source"), site.file("target"), site.folder.file("source")),
+        };
+        let (about, baseline) = (self.about, Variant::plain(self.baseline));
+        let mut moved = Moved { fixture, direction: self, source, target, own };
+        plan.measure(about, &mut moved, baseline, context)
     }
+}
+
+/// A file that clients move.
+struct Moved<'a> {
+    fixture: ClientFixture<'a>,
+    direction: FileDirection,
+    source: PathBuf,
+    /// The file that is made anew for each sample.
+    target: PathBuf,
+    /// The one of them that is the client's.
+    own: PathBuf,
 }
 
 impl Scenario for Moved<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        let source = match self.direction {
-            FileDirection::Get(_) => self.fixture.site.file("file"),
-            FileDirection::Put => self.own_file(),
-        };
-        self.fixture.sha256 = self.fixture.noise.write(&source, cell.size)?;
+        self.fixture.sha256 = self.fixture.noise.write(&self.source, cell.size)?;
         Ok(())
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.moved(cell)?;
-        let target = self.target();
-        let arrived = digest(&target)?;
-        self.fixture.site.folder.clear(&target)?;
+        let arrived = digest(&self.target)?;
+        self.fixture.site.folder.clear(&self.target)?;
         Verification::compare(arrived, &self.fixture.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let target = self.target();
-        self.fixture.site.folder.clear(&target)?;
+        self.fixture.site.folder.clear(&self.target)?;
         self.fixture.even_memory(cell.size)?;
         let measured = self.moved(cell)?;
-        let found = fs::metadata(&target).with_path("looking at", &target)?.len();
+        let found = fs::metadata(&self.target).with_path("looking at", &self.target)?.len();
         if found == cell.size { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.target())?;
-        let words = |url: &str| self.direction.words(contender, url, &self.own_file());
-        self.fixture.count(contender, &self.server(contender), words)
+        self.fixture.site.folder.clear(&self.target)?;
+        let words = |url: &str| (self.direction.words)(contender, url, &self.own);
+        self.fixture.count(contender, &(self.direction.server)(contender), words)
     }
 }
 
 impl Moved<'_> {
-    /// Returns the file of the client.
-    fn own_file(&self) -> PathBuf {
-        self.fixture.site.folder.file(match self.direction {
-            FileDirection::Get(_) => "target",
-            FileDirection::Put => "source",
-        })
-    }
-
-    /// Returns the file that is made anew for each sample.
-    fn target(&self) -> PathBuf {
-        match self.direction {
-            FileDirection::Get(_) => self.own_file(),
-            FileDirection::Put => self.fixture.site.file("target"),
-        }
-    }
-
-    fn server(&self, contender: Contender) -> ServerKind {
-        match &self.direction {
-            FileDirection::Get(kind) => kind.clone(),
-            FileDirection::Put => server(contender, self.fixture.dufs.as_deref()),
-        }
-    }
-
     fn moved(&self, cell: &Cell) -> Result<Measured> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.target())?;
-        let words = |url: &str| self.direction.words(contender, url, &self.own_file());
-        self.fixture.run(contender, &self.server(contender), words)
+        self.fixture.site.folder.clear(&self.target)?;
+        let words = |url: &str| (self.direction.words)(contender, url, &self.own);
+        self.fixture.run(contender, &(self.direction.server)(contender), words)
     }
 }
 

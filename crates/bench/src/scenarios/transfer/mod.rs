@@ -98,8 +98,6 @@ impl Programs {
 struct ClientFixture<'a> {
     site: ServedSite<'a>,
     noise: Noise,
-    /// The program dufs, if it is installed.
-    dufs: Option<PathBuf>,
     /// How samples find the memory.
     memory: MemoryState,
     tracer: Option<CallTracer>,
@@ -141,7 +139,6 @@ impl ClientArgs {
         let fixture = ClientFixture {
             site,
             noise: Noise::new(largest(sizes))?,
-            dufs: programs.dufs,
             memory: self.memory,
             tracer,
             context,
