@@ -24,12 +24,6 @@ pub(crate) struct Host {
     pub(crate) tls: Option<Tls>,
 }
 
-/// A connection that is kept alive.
-#[derive(Debug)]
-pub(crate) struct LoadClient {
-    connection: LoadConnection,
-}
-
 impl Host {
     /// Connects from an address of this machine, any port, with a receive buffer of `buffer` bytes
     /// if that is not left to the kernel.
@@ -61,42 +55,42 @@ impl Host {
 
     /// Returns the digest of a file of `size` bytes as it arrives.
     pub(crate) fn digest(&self, path: &str, size: u64) -> io::Result<String> {
-        let mut client = LoadClient::connect(self, Ipv4Addr::LOCALHOST)?;
+        let mut client = LoadConnection::to(self, Ipv4Addr::LOCALHOST)?;
         let mut hasher = Sha256::new();
-        client.ask(&self.request(path), size, |bytes| hasher.update(bytes))?;
+        client.ask_whole(&self.request(path), size, |bytes| hasher.update(bytes))?;
         Ok(hex(&hasher.finalize()))
     }
 }
 
-impl LoadClient {
-    pub(crate) fn connect(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
-        Ok(Self { connection: LoadConnection::new(host.connect(from, None)?, host.tls.as_ref())? })
+impl LoadConnection {
+    pub(crate) fn to(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
+        Self::new(host.connect(from, None)?, host.tls.as_ref())
     }
 
     /// Sends a request and takes its response, a body of `size` bytes.
-    pub(crate) fn ask(
+    pub(crate) fn ask_whole(
         &mut self,
         request: &[u8],
         size: u64,
         mut body: impl FnMut(&[u8]),
     ) -> io::Result<()> {
-        self.connection.ask(request)?;
+        self.ask(request)?;
         let mut responses = Responses::new(size);
         let mut buffer = vec![0; size.saturating_add(4 << 10).min(1 << 20) as usize];
-        while responses.finished() == 0 {
-            let piece = match self.connection.read(&mut buffer) {
+        while responses.finished == 0 {
+            let piece = match self.read(&mut buffer) {
                 Ok(0) => return Err(ResponseFault::End.into()),
                 Ok(len) => &buffer[..len],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.connection.wait()?;
+                    self.wait()?;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             responses.take(piece, &mut body)?;
         }
-        let is_between = responses.finished() == 1 && responses.is_between();
+        let is_between = responses.finished == 1 && responses.is_between();
         if is_between { Ok(()) } else { Err(ResponseFault::Surplus.into()) }
     }
 }

@@ -16,8 +16,8 @@ use crate::record::{
     Contender, Counted, Load, NamedCall, ProcessCost, Role, Served, Setting, Side, ThreadCost,
 };
 use crate::run::{
-    CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, machine_seconds,
-    stay_on,
+    CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, allow_open_files,
+    machine_seconds, stay_on,
 };
 
 /// Everything that a sample needs.
@@ -67,6 +67,14 @@ impl ServerFixture<'_> {
     /// Returns the time in which a server and its connections warm up before each sample.
     pub(crate) fn warm_up(&self) -> Duration {
         WARM_UP.min(self.time())
+    }
+
+    /// Lets the server keep this many connections, and a few more that measure the latency, and lets
+    /// server and load have these and `files` open.
+    pub(crate) fn allow(&mut self, connections: u32, files: u32) -> Result<()> {
+        let connections = connections.saturating_add(SPARE_CONNECTIONS);
+        self.site.connections = Some(connections);
+        allow_open_files(u64::from(connections) + u64::from(files) + SPARE_FILES)
     }
 
     pub(crate) fn create_file(&mut self, name: &str, size: u64) -> Result<String> {
@@ -207,6 +215,11 @@ impl ResourceUse {
         )
     }
 }
+
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Files that programs have open for themselves.
+const SPARE_FILES: u64 = 128;
 
 /// Until connections are established, caches filled and windows opened.
 const WARM_UP: Duration = Duration::from_millis(500);

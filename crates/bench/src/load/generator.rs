@@ -210,18 +210,18 @@ impl Requester {
     ) -> io::Result<bool> {
         let reads = if self.connection.is_encrypted() { usize::MAX } else { READS };
         for _ in 0..reads {
-            let finished = self.responses.finished();
-            let before = self.responses.body_bytes();
+            let finished = self.responses.finished;
+            let before = self.responses.body_bytes;
             match self.read(buffer, dropped) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 outcome => outcome?,
             }
-            let arrived = self.responses.body_bytes() - before;
+            let arrived = self.responses.body_bytes - before;
             tally.bytes += arrived;
             if let Some(drop_behind) = &mut self.drop_behind {
                 drop_behind.read(arrived)?;
             }
-            match self.responses.finished() - finished {
+            match self.responses.finished - finished {
                 0 => {}
                 1 if self.responses.is_between() => {
                     let now = Instant::now();
@@ -236,7 +236,7 @@ impl Requester {
     }
 
     fn read(&mut self, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
-        let outcome = match self.responses.left() {
+        let outcome = match self.responses.left {
             None => match self.connection.read(buffer)? {
                 0 => Err(ResponseFault::End),
                 len => self.responses.take(&buffer[..len], |_| {}),
@@ -284,8 +284,7 @@ impl Latencies {
 
 /// Returns a new connection, which the epoll reports under this number.
 fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<LoadConnection> {
-    let connection =
-        LoadConnection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
+    let connection = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
     let data = epoll::EventData::new_u64(index as u64);
     epoll::add(epoll, &connection.socket, data, epoll::EventFlags::IN)?;
     Ok(connection)

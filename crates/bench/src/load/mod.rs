@@ -17,7 +17,7 @@ mod server_kind;
 mod usage;
 
 pub(crate) use caches::{CACHE, CacheSetup, CountingOrigin};
-pub(crate) use client::{Host, LoadClient};
+pub(crate) use client::Host;
 pub(crate) use connection::{LoadConnection, accept_any_certificate};
 pub(crate) use drop_behind::DropBehind;
 pub(crate) use fixture::{Counting, LoadWindow, ResourceUse, ServerFixture, during};

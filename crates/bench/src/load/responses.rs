@@ -12,10 +12,12 @@ pub(crate) struct Responses {
     expected: u64,
     /// The part of a head that has arrived without its end.
     head: Vec<u8>,
-    /// Bytes of a body that are still to come; none between two responses and within a head.
-    left: Option<u64>,
-    finished: u64,
-    body_bytes: u64,
+    /// Bytes of a body that are still to come, which may be [skipped](Self::skip); none between two
+    /// responses and within a head.
+    pub(super) left: Option<u64>,
+    /// Responses that have arrived whole.
+    pub(super) finished: u64,
+    pub(super) body_bytes: u64,
 }
 
 /// Why a response is not the expected one.
@@ -49,21 +51,6 @@ impl Responses {
     /// Expects responses with files of `expected` bytes.
     pub(crate) const fn new(expected: u64) -> Self {
         Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
-    }
-
-    /// Returns how many have arrived whole.
-    pub(crate) const fn finished(&self) -> u64 {
-        self.finished
-    }
-
-    pub(crate) const fn body_bytes(&self) -> u64 {
-        self.body_bytes
-    }
-
-    /// Returns the bytes of the current body that are still to come, which may be
-    /// [skipped](Self::skip).
-    pub(crate) const fn left(&self) -> Option<u64> {
-        self.left
     }
 
     /// Returns whether nothing has arrived of a response that is not whole.
@@ -209,7 +196,7 @@ mod tests {
             while !rest.is_empty() {
                 let len = (1 + next(&mut state, longest)).min(rest.len());
                 // As the load does it: what is left of a body may be skipped unseen.
-                match responses.left().filter(|left| *left >= len as u64) {
+                match responses.left.filter(|left| *left >= len as u64) {
                     Some(_) if next(&mut state, 2) == 0 => {
                         responses.skip(len as u64).unwrap();
                         bodies.extend_from_slice(&rest[..len]);
@@ -220,8 +207,8 @@ mod tests {
                 }
                 rest = &rest[len..];
             }
-            assert_eq!((responses.finished(), responses.left()), (5, None), "{longest}");
-            assert_eq!(responses.body_bytes(), 5 * body.len() as u64);
+            assert_eq!((responses.finished, responses.left), (5, None), "{longest}");
+            assert_eq!(responses.body_bytes, 5 * body.len() as u64);
             assert_eq!(bodies, body.repeat(5));
         }
     }
@@ -231,7 +218,7 @@ mod tests {
         let stream = response(b"body");
         let mut responses = Responses::new(4);
         responses.take(&stream[..stream.len() - 1], |_| {}).unwrap();
-        assert_eq!((responses.finished(), responses.left()), (0, Some(1)));
+        assert_eq!((responses.finished, responses.left), (0, Some(1)));
         assert!(!responses.is_between());
         responses.take(&stream[stream.len() - 1..], |_| {}).unwrap();
         assert!(responses.is_between());
@@ -243,7 +230,7 @@ mod tests {
     fn an_empty_file_is_a_response_too() {
         let mut responses = Responses::new(0);
         responses.take(&response(b"").repeat(3), |_| {}).unwrap();
-        assert_eq!((responses.finished(), responses.left()), (3, None));
+        assert_eq!((responses.finished, responses.left), (3, None));
     }
 
     #[test]

@@ -60,10 +60,8 @@ impl Link {
     }
 
     pub(crate) fn sender(&self, core: usize) -> Placement<'_> {
-        Placement {
-            core: Some(core),
-            network: self.ends.as_ref().map(|[sender, _]| &sender.network),
-        }
+        let network = self.ends.as_ref().map(|[sender, _]| &sender.network);
+        Placement { core: Some(core), network }
     }
 
     pub(crate) fn receiver(&self, core: usize) -> Placement<'_> {

@@ -83,13 +83,6 @@ struct Fairness<'a> {
     is_warm: bool,
 }
 
-/// What a sample found.
-struct FairnessResult {
-    alone: (ResourceUse, Load),
-    beside: (ResourceUse, Load),
-    streamed_bytes: u64,
-}
-
 impl Scenario for Fairness<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         for index in 0..self.streams() {
@@ -107,12 +100,9 @@ impl Scenario for Fairness<'_> {
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         self.drop_cached()?;
         let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
-        let (found, all_cpu_s) = self.fixture.with_server(cell.variant.contender, work)?;
-        let ((before, alone), (spent, beside)) = (found.alone, found.beside);
-        let streamed_bytes = found.streamed_bytes;
-        let wall_s = before.elapsed_s() + spent.elapsed_s();
-        let served = Served::Fairness { alone, beside, streamed_bytes };
-        Ok(spent.measured(wall_s, served, all_cpu_s))
+        let ((before_s, spent, served), all_cpu_s) =
+            self.fixture.with_server(cell.variant.contender, work)?;
+        Ok(spent.measured(before_s + spent.elapsed_s(), served, all_cpu_s))
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
@@ -166,13 +156,19 @@ impl Fairness<'_> {
         Ok(())
     }
 
-    fn windows(&self, size: u64, server: &Server, host: &Host) -> io::Result<FairnessResult> {
+    /// Returns the seconds before the streams, what was spent beside them, and what clients saw.
+    fn windows(
+        &self,
+        size: u64,
+        server: &Server,
+        host: &Host,
+    ) -> io::Result<(f64, ResourceUse, Served)> {
         let mut generator = self.hot(size, host)?;
-        let alone = self.window(&mut generator, server)?;
+        let (before, alone) = self.window(&mut generator, server)?;
         self.join_streams(&mut generator, host)?;
-        let beside = self.window(&mut generator, server)?;
-        let streamed_bytes = generator.load(Class::Stream, beside.0.elapsed_s()).bytes;
-        Ok(FairnessResult { alone, beside, streamed_bytes })
+        let (spent, beside) = self.window(&mut generator, server)?;
+        let streamed_bytes = generator.load(Class::Stream, spent.elapsed_s()).bytes;
+        Ok((before.elapsed_s(), spent, Served::Fairness { alone, beside, streamed_bytes }))
     }
 
     /// Warms up and measures the hot file.

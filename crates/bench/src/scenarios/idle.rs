@@ -12,16 +12,10 @@ use clap::Args;
 
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
-use crate::load::{
-    Counting, Host, Latencies, LoadClient, LoadWindow, ResourceUse, ResponseFault, Server,
-    ServerFixture,
-};
+use crate::load::{Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, ResponseFault, Server, ServerFixture};
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{
-    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory,
-    Setting, metric,
-};
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files};
+use crate::record::{CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory, Setting, metric};
+use crate::run::{Context, Measured, RunArgs, Scenario, Verification};
 
 /// What can be typed after `bench serve idle`.
 #[derive(Debug, Args)]
@@ -49,10 +43,8 @@ impl Measure for IdleArgs {
         let opened = self.server.open(run, &IDLE, &[self.size], setting, context)?;
         let (mut plan, mut fixture, variants) = opened;
         fixture.site.folder.require_space(self.size)?;
-        let connections = self.idle.saturating_add(self.slow).saturating_add(SPARE_CONNECTIONS);
         // A server may have the file open for each download.
-        allow_open_files(u64::from(connections) + u64::from(self.slow) + SPARE_FILES)?;
-        fixture.site.connections = Some(connections);
+        fixture.allow(self.idle.saturating_add(self.slow), self.slow)?;
         plan.for_sizes(&variants);
         plan.measure(&IDLE, &mut Idle(fixture), super::NGINX, context)
     }
@@ -61,13 +53,6 @@ impl Measure for IdleArgs {
 /// Very many connections.
 #[derive(Debug)]
 struct Idle<'a>(ServerFixture<'a>);
-
-/// What a sample found.
-struct IdleResult {
-    spent: ResourceUse,
-    memory: [ServerMemory; 3],
-    answers: Latency,
-}
 
 impl Scenario for Idle<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
@@ -82,10 +67,8 @@ impl Scenario for Idle<'_> {
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         let work = |server: &Server, host: &Host| self.connections(server, host);
-        let (found, all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
-        let ([start, idle, slow], answers) = (found.memory, found.answers);
-        let served = Served::Idle { start, idle, slow, answers };
-        Ok(found.spent.measured(found.spent.elapsed_s(), served, all_cpu_s))
+        let ((spent, served), all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
+        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
@@ -98,19 +81,19 @@ impl Scenario for Idle<'_> {
 }
 
 impl Idle<'_> {
-    fn connections(&self, server: &Server, host: &Host) -> io::Result<IdleResult> {
+    fn connections(&self, server: &Server, host: &Host) -> io::Result<(ResourceUse, Served)> {
         let setting = self.0.setting;
         let small = host.request(&format!("/{SMALL}"));
         let mut sources = Sources::new();
-        LoadClient::connect(host, Ipv4Addr::LOCALHOST)?.ask(&small, SMALL_BYTES, |_| {})?;
+        LoadConnection::to(host, Ipv4Addr::LOCALHOST)?.ask_whole(&small, SMALL_BYTES, |_| {})?;
         let window = LoadWindow::open(server);
         let start = server.memory();
 
         let mut idle = Vec::new();
         for _ in 0..setting.idle.unwrap_or(0) {
             self.interrupted()?;
-            let mut client = LoadClient::connect(host, sources.next())?;
-            client.ask(&small, SMALL_BYTES, |_| {})?;
+            let mut client = LoadConnection::to(host, sources.next())?;
+            client.ask_whole(&small, SMALL_BYTES, |_| {})?;
             idle.push(client);
         }
         std::thread::sleep(SETTLE);
@@ -127,11 +110,11 @@ impl Idle<'_> {
         let answers = answers(host, &small)?;
         // Those that were idle all the time are still served, so that what was measured was true.
         if let Some(client) = idle.first_mut() {
-            client.ask(&small, SMALL_BYTES, |_| {})?;
+            client.ask_whole(&small, SMALL_BYTES, |_| {})?;
         }
         let spent = window.close(server);
         drop((idle, slow));
-        Ok(IdleResult { spent, memory: [start, with_idle, with_slow], answers })
+        Ok((spent, Served::Idle { start, idle: with_idle, slow: with_slow, answers }))
     }
 
     fn interrupted(&self) -> io::Result<()> {
@@ -162,7 +145,7 @@ fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
     let mut latencies = Latencies::new();
     for _ in 0..ANSWERS {
         let started = Instant::now();
-        LoadClient::connect(host, Ipv4Addr::LOCALHOST)?.ask(request, SMALL_BYTES, |_| {})?;
+        LoadConnection::to(host, Ipv4Addr::LOCALHOST)?.ask_whole(request, SMALL_BYTES, |_| {})?;
         latencies.add(started.elapsed());
     }
     latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -213,12 +196,6 @@ const ANSWERS: u32 = 50;
 
 /// Until a server has done what it does once for new connections.
 const SETTLE: Duration = Duration::from_millis(500);
-
-/// Additional connections, which measure the latency.
-const SPARE_CONNECTIONS: u32 = 64;
-
-/// Files that programs have open for themselves.
-const SPARE_FILES: u64 = 128;
 
 /// Returns the memory at each stage of a sample, and the latency of the server then.
 fn found(sample: &Sample) -> Option<([ServerMemory; 3], Latency)> {

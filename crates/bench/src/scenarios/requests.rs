@@ -8,7 +8,10 @@ use clap::Args;
 use crate::error::Result;
 use crate::load::{Class, Host, LoadGenerator, RequestSpec, Server, ServerFixture, during};
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE, Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size};
+use crate::record::{
+    CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE,
+    Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
+};
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest, sparse};
 
 /// What can be typed after `bench serve requests`.

@@ -2,14 +2,13 @@
 //! more and files larger. All points take turns, as they are compared with each other and not only
 //! with other servers.
 
-
 use clap::Args;
 
 use super::requests::{REQUESTS, Requests, RequestsKind, subject};
 use crate::error::Result;
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served, THROUGHPUT, metric, once, short_size};
-use crate::run::{Context, RunArgs, allow_open_files};
+use crate::run::{Context, RunArgs};
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
@@ -51,9 +50,8 @@ impl Measure for ScaleArgs {
         let is_written = |size: &&u64| **size < self.sparse_from;
         fixture.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
         let max = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);
-        fixture.site.connections = Some(max.saturating_add(SPARE_CONNECTIONS));
         // A server may have the file open for each connection.
-        allow_open_files(u64::from(max) * 2 + SPARE_FILES)?;
+        fixture.allow(max, max)?;
         let by_connections = self.connections.iter().map(|connections| (self.size, *connections));
         let by_size = self.sizes.iter().map(|size| (*size, self.at));
         let points = once(by_connections.chain(by_size));
@@ -107,9 +105,3 @@ pub(super) const SCALE: Description = Description {
     ],
     ..REQUESTS
 };
-
-/// Additional connections, which measure the latency.
-const SPARE_CONNECTIONS: u32 = 64;
-
-/// Files that programs have open for themselves.
-const SPARE_FILES: u64 = 128;

@@ -2,7 +2,11 @@
 
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
-use crate::record::{Arguments, Cell, CommandLine, Contender, Copies, Environment, Latency, Load, MemoryState, OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served, ServerMemory, Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant};
+use crate::record::{
+    Arguments, Cell, CommandLine, Contender, Copies, Environment, Latency, Load, MemoryState,
+    OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served, ServerMemory,
+    Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant,
+};
 use crate::scenarios;
 
 /// Two rounds at 1 MiB, the second twice as slow: read_write at 4K in 100 ms and at 64K in 50,

@@ -92,6 +92,9 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// What is said of a record against which nothing speaks.
+pub(crate) const NO_DOUBT: &str = "Nothing was found that speaks against these figures.";
+
 /// Returns what was run, a line for each contender.
 pub(crate) fn commands(record: &Record) -> Vec<String> {
     let of_clients = record.arguments.transfers.iter().flat_map(|transfers| &transfers.commands);

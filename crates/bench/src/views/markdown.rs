@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::Named;
-use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
+use super::document::{
+    NO_DOUBT, Table, commands, conditions, finding, heading, reading, subject, tables,
+};
 use super::path::{paths, uncounted};
 use crate::record::{Record, warnings};
 
@@ -43,7 +45,7 @@ fn one(record: &Record) -> String {
     list("Where it was measured", named.collect());
     let mut doubts = warnings(record);
     if doubts.is_empty() {
-        doubts.push("Nothing was found that speaks against these figures.".to_owned());
+        doubts.push(NO_DOUBT.to_owned());
     }
     list("Before you believe it", doubts);
     text

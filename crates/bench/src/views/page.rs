@@ -4,7 +4,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Named;
 use super::chart::{Chart, ChartKind, charts};
-use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
+use super::document::{
+    NO_DOUBT, Table, commands, conditions, finding, heading, reading, subject, tables,
+};
 use super::path::{paths, uncounted};
 use super::svg::{self, STYLE, SvgTarget};
 use super::terminal::figures;
@@ -75,8 +77,11 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
             (tables_of(record))
             (paths_of(&id, record))
-            (doubts(record))
-            (facts(record))
+            h2 { "Before you believe it" }
+            @let doubts = warnings(record);
+            @if doubts.is_empty() { p { (NO_DOUBT) } } @else { ul.notes { @for doubt in doubts { li { (doubt) } } } }
+            h2 { "Where it was measured" }
+            dl { @for (name, value) in conditions(record) { dt { (name) } dd { (value) } } }
             details {
                 summary { "All figures as a table of text" }
                 pre tabindex="0" { (figures(record)) }
@@ -165,29 +170,6 @@ fn paths_of(id: &str, record: &Record) -> Markup {
         }
         @if !uncounted.is_empty() {
             p class="quiet uncounted" { "No way is drawn of " (uncounted.join(", ")) ": the record does not count what they did with the bytes." }
-        }
-    }
-}
-
-/// Reasons to doubt the record.
-fn doubts(record: &Record) -> Markup {
-    let doubts = warnings(record);
-    html! {
-        h2 { "Before you believe it" }
-        @if doubts.is_empty() {
-            p { "Nothing was found that speaks against these figures." }
-        } @else {
-            ul.notes { @for doubt in doubts { li { (doubt) } } }
-        }
-    }
-}
-
-/// Returns where and how it was measured.
-fn facts(record: &Record) -> Markup {
-    html! {
-        h2 { "Where it was measured" }
-        dl {
-            @for (name, value) in conditions(record) { dt { (name) } dd { (value) } }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! characters can.
 
 use super::chart::{Chart, ChartRow, at_sizes, by_points};
-use super::document::{Table, commands, place, reading, subject, tables};
+use super::document::{NO_DOUBT, Table, commands, place, reading, subject, tables};
 use super::svg::{shape, shortened};
 use crate::record::{Rank, Record, Unit, warnings};
 
@@ -46,7 +46,7 @@ pub(crate) fn figures(record: &Record) -> String {
         parts.push(format!("What was run\n{}\n", commands.join("\n")));
     }
     parts.push(match warnings(record).as_slice() {
-        [] => "Nothing was found that speaks against these figures.\n".to_owned(),
+        [] => format!("{NO_DOUBT}\n"),
         doubts => format!("Before you believe it:\n- {}\n", doubts.join("\n- ")),
     });
     parts.join("\n")

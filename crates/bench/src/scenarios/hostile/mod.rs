@@ -11,7 +11,7 @@ mod generator;
 mod loads;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use self::loads::{BadLoad, load};
 use super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result};
 use crate::load::{
-    Host, Latencies, LoadClient, LoadWindow, ResourceUse, Server, ServerFixture,
+    Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture,
     accept_any_certificate, peak,
 };
 use crate::options::{Measure, ServerArgs};
@@ -163,7 +163,7 @@ impl AttackedServer<'_> {
                 }
             });
             let outcome = self.beside(load, &Host { address, ..host.clone() }, work);
-            let _ = end(address);
+            let _ = TcpStream::connect(address);
             outcome
         })
     }
@@ -208,8 +208,8 @@ impl AttackedServer<'_> {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let asked = Instant::now();
-            let outcome = LoadClient::connect(host, Ipv4Addr::LOCALHOST)
-                .and_then(|mut client| client.ask(request, SMALL_BYTES, |_| {}));
+            let outcome = LoadConnection::to(host, Ipv4Addr::LOCALHOST)
+                .and_then(|mut client| client.ask_whole(request, SMALL_BYTES, |_| {}));
             match outcome {
                 Ok(()) => latencies.add(asked.elapsed()),
                 Err(_) => failed += 1,
@@ -222,11 +222,6 @@ impl AttackedServer<'_> {
 
 fn of(cell: &Cell) -> BadLoad {
     load(cell.load.unwrap_or(BadClients::Idle))
-}
-
-/// Ends the server that does nothing.
-fn end(address: SocketAddrV4) -> io::Result<()> {
-    std::net::TcpStream::connect(address).map(drop)
 }
 
 pub(super) const HOSTILE: Description = Description {

@@ -12,7 +12,7 @@ use clap::Args;
 use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
-    CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadClient, LoadWindow, ResourceUse,
+    CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
     ResponseFault, Server, ServerFixture, ServerKind,
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, number};
@@ -198,8 +198,8 @@ impl Origin<'_> {
     /// Asks for a hot set of half the budget while ten times the budget passes by. Returns requests
     /// for the hot set and how many of them reached the origin, and the most bytes on the disk.
     fn scan(&self, host: &Host, folder: &Path) -> io::Result<((u64, u64), u64)> {
-        let mut client = LoadClient::connect(host, Ipv4Addr::LOCALHOST)?;
-        let mut get = |path: String| client.ask(&host.request(&path), UNIT_BYTES, |_| {});
+        let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
+        let mut get = |path: String| client.ask_whole(&host.request(&path), UNIT_BYTES, |_| {});
         let hot = self.args.budget / UNIT_BYTES / 2;
         for number in (0..hot).cycle().take(3 * hot as usize) {
             get(format!("/{UNIT}/hot/{number}"))?;
@@ -222,8 +222,8 @@ impl Origin<'_> {
 
 /// Asks for the object of the crowd.
 fn ask(host: &Host, size: u64) -> io::Result<()> {
-    let mut client = LoadClient::connect(host, Ipv4Addr::LOCALHOST)?;
-    client.ask(&host.request(&format!("/{CROWD}")), size, |_| {})
+    let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
+    client.ask_whole(&host.request(&format!("/{CROWD}")), size, |_| {})
 }
 
 /// Asks for a range; returns when its first bytes have come.
