@@ -62,7 +62,6 @@ fn rank_sums(old: usize, new: usize) -> Vec<f64> {
     counts
 }
 
-/// How certain the bounds are.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Values of each run that are looked at: more add nothing, and the work grows with them.

@@ -23,7 +23,6 @@ pub struct Comparison {
     pub(super) doubts: Vec<String>,
 }
 
-/// One cell in both records, by one metric.
 #[derive(Debug)]
 pub(super) struct ComparedCell {
     pub(super) label: String,
@@ -35,7 +34,6 @@ pub(super) struct ComparedCell {
     pub(super) verdict: Difference,
 }
 
-/// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
     Better,
@@ -96,7 +94,6 @@ impl Comparison {
     }
 }
 
-/// Returns the cells that only the first of two records has.
 fn without(record: &Record, other: &Record) -> Vec<String> {
     let is_alone = |cell: &Cell| other.like(cell, cell.variant).is_none();
     let alone = record.cells.iter().enumerate().filter(|(_, cell)| is_alone(cell));

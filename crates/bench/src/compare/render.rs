@@ -40,7 +40,6 @@ fn heading(old: &Record, new: &Record, relative: bool, margin: f64) -> String {
     )
 }
 
-/// Returns a line for each cell.
 fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) -> String {
     let headings = ["", "old", "new", "x", "at least-most", ""].map(str::to_owned).to_vec();
     let mut table = Table { headings, words: 1, ..Table::default() };
@@ -97,7 +96,6 @@ fn summary(comparison: &Comparison) -> String {
     )
 }
 
-/// Returns what only one of them has.
 fn alone(comparison: &Comparison) -> Option<String> {
     let names = ["old", "new"].iter().zip(&comparison.alone);
     let lines: Vec<_> = names

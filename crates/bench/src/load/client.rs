@@ -18,9 +18,7 @@ use crate::run::hex;
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) address: SocketAddrV4,
-    /// The congestion control of the client's end.
     pub(crate) congestion: String,
-    /// How connections are encrypted, if they are.
     pub(crate) tls: Option<Tls>,
 }
 

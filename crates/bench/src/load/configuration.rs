@@ -1,10 +1,8 @@
 //! The configurations of servers in `peers/`, filled in.
 
-/// What a configuration is filled in with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
     pub(crate) port: u16,
-    /// Connections that it has to be able to keep at once.
     pub(crate) connections: u32,
     pub(crate) log: bool,
     pub(crate) tls: bool,

@@ -19,7 +19,6 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::responses::ResponseFault;
 
-/// How connections are encrypted.
 pub(crate) type Tls = Arc<ClientConfig>;
 
 /// A connection that does not block.
@@ -29,7 +28,6 @@ pub(crate) struct LoadConnection {
     tls: Option<Box<Encrypted>>,
 }
 
-/// What TLS keeps for a connection.
 #[derive(Debug)]
 struct Encrypted {
     connection: ClientConnection,

@@ -20,7 +20,6 @@ use crate::run::{
     machine_seconds, stay_on,
 };
 
-/// Everything that a sample needs.
 #[derive(Debug)]
 pub(crate) struct ServerFixture<'a> {
     pub(crate) site: ServedSite<'a>,
@@ -28,14 +27,11 @@ pub(crate) struct ServerFixture<'a> {
     pub(crate) setting: Setting,
     /// The congestion control of both ends.
     pub(crate) congestion: SystemCongestion,
-    /// How connections are encrypted, if they are.
     pub(crate) tls: Option<Tls>,
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
-    /// Counts system calls, if they are to be counted.
     pub(crate) tracer: Option<CallTracer>,
     pub(crate) context: &'a Context<'a>,
-    /// The digest of the file of the present size.
     pub(crate) sha256: String,
 }
 
@@ -54,7 +50,6 @@ pub(crate) struct LoadWindow {
 }
 
 impl ServerFixture<'_> {
-    /// Returns the server as its clients see it.
     pub(crate) fn host(&self, server: &Server) -> Host {
         let congestion = self.congestion.name.clone();
         Host { address: server.address, congestion, tls: self.tls.clone() }
@@ -137,7 +132,6 @@ pub(crate) struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// Returns the calls of the server while `work` is done.
     pub(crate) fn during(
         &self,
         work: impl FnOnce() -> io::Result<()>,
@@ -164,7 +158,6 @@ impl LoadWindow {
         Self { server: server.usage(), load: Usage::of_this_thread() }
     }
 
-    /// Returns what was spent since.
     pub(crate) fn close(self, server: &Server) -> ResourceUse {
         let load = Usage::of_this_thread() - self.load;
         ResourceUse { server: server.usage().since(&self.server), load }

@@ -71,7 +71,6 @@ struct Requester {
     drop_behind: Option<DropBehind>,
 }
 
-/// What one class has got.
 #[derive(Debug)]
 struct ClassTotals {
     latencies: Latencies,

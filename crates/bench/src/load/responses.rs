@@ -5,10 +5,8 @@
 
 use std::io;
 
-/// The responses of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Responses {
-    /// The length that every body has to have.
     expected: u64,
     /// The part of a head that has arrived without its end.
     head: Vec<u8>,
@@ -30,12 +28,7 @@ pub(crate) enum ResponseFault {
     EndlessHead,
     /// The body is not as long as the file.
     #[error("{}", length_text(*.found, *.expected))]
-    Length {
-        /// The length that the head names; none if it names none.
-        found: Option<u64>,
-        /// The length of the file.
-        expected: u64,
-    },
+    Length { found: Option<u64>, expected: u64 },
     /// Nothing arrived for as long as the bench waits.
     #[error("the server does not answer")]
     Silence,
@@ -48,7 +41,6 @@ pub(crate) enum ResponseFault {
 }
 
 impl Responses {
-    /// Expects responses with files of `expected` bytes.
     pub(crate) const fn new(expected: u64) -> Self {
         Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
     }

@@ -34,7 +34,6 @@ pub(crate) struct ServedSite<'a> {
     context: &'a Context<'a>,
     /// The folder of the run; its subfolder [`FILES`] is what is served.
     pub(crate) folder: RunFolder,
-    /// Whether an access log is written.
     pub(crate) log: bool,
     /// Connections that there may be at once, if there are many.
     pub(crate) connections: Option<u32>,
@@ -153,7 +152,6 @@ impl<'a> ServedSite<'a> {
         self.answering(kind, command, address)
     }
 
-    /// Starts a server and waits until it answers there.
     fn answering(
         &self,
         kind: &ServerKind,
@@ -199,14 +197,12 @@ impl<'a> ServedSite<'a> {
         Ok(command)
     }
 
-    /// Returns the program of the bare loop.
     fn bare_loop(&self) -> Result<Command> {
         let mut command = Command::new(self.built("bare_loop", BARE_LOOP_BUILD)?);
         command.current_dir(self.folder.file(FILES));
         Ok(command)
     }
 
-    /// Returns the program of the bare client.
     pub(crate) fn bare_client(&self) -> Result<PathBuf> {
         self.built("bare_client", BARE_CLIENT_BUILD)
     }
@@ -237,7 +233,6 @@ impl Server {
         family(self.running.pid())
     }
 
-    /// Returns the failure of one of its clients.
     pub(crate) fn failure(mut self, error: &std::io::Error) -> BenchError {
         if error.kind() == ErrorKind::Interrupted {
             return BenchError::Interrupted;
@@ -326,7 +321,6 @@ const BARE_CLIENT_BUILD: &str = "cc -std=c11 -O2 -o bare_client client.c";
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
-/// The access log of ours.
 const LOG: &str = "underpass.log";
 
 /// More than any load has.

@@ -12,13 +12,11 @@ use crate::record::Contender;
 pub(crate) enum ServerKind {
     /// A server that others wrote, with its program if that is not found by its name.
     Other(&'static OtherServer, Option<PathBuf>),
-    /// A cache in front of an origin.
     Cache(CacheSetup),
     /// `underpass serve` with these options besides.
     Underpass(&'static [&'static str]),
 }
 
-/// A server that others wrote.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OtherServer {
     pub(super) name: &'static str,
@@ -32,7 +30,6 @@ pub(crate) struct OtherServer {
     recorded: &'static str,
 }
 
-/// nginx as it serves files.
 pub(crate) const NGINX: OtherServer = OtherServer {
     name: "nginx",
     // It takes a relative prefix for one of its own.
@@ -100,7 +97,6 @@ pub(super) const BARE_LOOP: OtherServer = OtherServer {
     ..DUFS
 };
 
-/// How ours listens.
 pub(super) const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
 
 /// The name of the folder that is served, as in `peers/nginx.conf`.

@@ -16,12 +16,10 @@ pub(crate) struct ServerUsage {
     at: Instant,
     /// Time on a processor by process, of all threads that there are or ever were.
     processes: BTreeMap<i32, Duration>,
-    /// All else of them together.
     counts: ProcessCost,
 }
 
 impl ServerUsage {
-    /// Creates the usage of no process.
     pub(crate) fn zero() -> Self {
         Self { at: Instant::now(), processes: BTreeMap::new(), counts: ProcessCost::default() }
     }
@@ -100,7 +98,6 @@ fn status(process: &Pid, field: fn(&Status) -> Option<u64>) -> u64 {
     status.as_ref().and_then(field).unwrap_or(0) << 10
 }
 
-/// Returns a process with its children.
 pub(crate) fn family(parent: Pid) -> Vec<Pid> {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     let stats = processes.filter_map(|process| process.stat().ok());

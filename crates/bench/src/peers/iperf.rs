@@ -13,7 +13,6 @@ use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
 use crate::run::{Cores, Finished, Link, Measured, Running, tries};
 
-/// What it prints at the end.
 #[derive(Debug, Deserialize)]
 struct Output {
     end: IperfEnd,

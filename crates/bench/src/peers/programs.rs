@@ -20,7 +20,6 @@ pub(crate) struct PeerPrograms {
     tools: Vec<(&'static Tool, PathBuf)>,
     /// What the programs used, or made with, call themselves.
     pub(crate) versions: Vec<String>,
-    /// The contenders that are missing, and why.
     pub(crate) missing: Vec<MissingContender>,
 }
 
@@ -87,7 +86,6 @@ impl PeerPrograms {
         ready.map(|(_, program)| program.as_path())
     }
 
-    /// Returns a command from its words.
     fn command(&self, peer: &PeerProgram, words: &str) -> Option<Command> {
         let program = self.program(peer)?;
         let mut words = words.split(' ').map(|word| match word.strip_prefix("FOLDER") {

@@ -19,7 +19,6 @@ macro_rules! contenders {
             $($variant,)*
         }
 
-        /// Every contender that is not a mechanism.
         const ENTRIES: &[Entry] = &[$((Contender::$variant, $name, $label, &[$($program),*])),*];
     };
 }
@@ -102,7 +101,6 @@ impl Contender {
         self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.2)
     }
 
-    /// Returns the programs that it needs besides this one.
     pub(crate) fn programs(self) -> &'static [&'static str] {
         self.entry().map_or(&[], |entry| entry.3)
     }

@@ -32,7 +32,6 @@ impl Counted {
     }
 }
 
-/// One system call by name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct NamedCall {
     pub(crate) name: String,
@@ -41,7 +40,6 @@ pub(crate) struct NamedCall {
     pub(crate) seconds: f64,
 }
 
-/// A program that should have taken part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct MissingContender {
     pub(crate) name: String,

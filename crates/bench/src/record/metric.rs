@@ -15,17 +15,13 @@ pub(crate) struct Metric {
     pub(crate) short: &'static str,
     /// Whose it is; none if it is of the whole.
     pub(crate) whose: Option<SampleSide>,
-    /// The unit in which it is shown.
     pub(crate) unit: Unit,
     /// Which direction is the better one; none if neither is.
     pub(crate) aim: Option<Preference>,
-    /// Where it is shown.
     pub(crate) rank: Rank,
-    /// The value of a sample.
     pub(crate) of: fn(&Record, &Sample) -> Option<f64>,
 }
 
-/// The side of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SampleSide {
     /// The side that is varied.
@@ -34,7 +30,6 @@ pub(crate) enum SampleSide {
     Peer,
 }
 
-/// Which values are the better ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preference {
     Less,
@@ -75,17 +70,14 @@ macro_rules! metric {
 pub(crate) use metric;
 
 impl Metric {
-    /// Marks the metric as one of the side that is varied.
     pub(crate) const fn measured(self) -> Self {
         Self { whose: Some(SampleSide::Measured), ..self }
     }
 
-    /// Marks the metric as one of the other side.
     pub(crate) const fn peer(self) -> Self {
         Self { whose: Some(SampleSide::Peer), ..self }
     }
 
-    /// Marks the metric as better if higher.
     pub(crate) const fn more(self) -> Self {
         Self { aim: Some(Preference::More), ..self }
     }
@@ -108,7 +100,6 @@ impl Metric {
         format!("{}{whose}{}", self.title, self.share(record))
     }
 
-    /// Returns the heading of its column.
     pub(crate) fn column(&self, record: &Record) -> String {
         let peer = self.whose.filter(|whose| *whose == SampleSide::Peer);
         let role = peer.and_then(|peer| role(record, peer)).map(|role| format!("{role} "));
@@ -131,7 +122,6 @@ impl Metric {
         }
     }
 
-    /// Returns which values are the better ones, for people.
     pub(crate) const fn advice(&self) -> &'static str {
         match self.aim {
             Some(Preference::Less) => "less is better",
@@ -153,7 +143,6 @@ impl Record {
     }
 }
 
-/// Returns the role of a side of the samples.
 fn role(record: &Record, whose: SampleSide) -> Option<&'static str> {
     let side = |sample: &Sample| match whose {
         SampleSide::Measured => Some(sample.measured.role.name()),
@@ -195,7 +184,6 @@ pub(crate) const SWITCHES: Metric = metric! { "switches": "Context switches", "s
     }
 };
 
-/// Page faults of the thread that moved the bytes.
 pub(crate) const FAULTS: Metric = metric! { "faults": "Page faults", "faults", Count, Table, measured;
     |_, sample| {
         let thread = sample.measured.thread.as_ref()?;
@@ -244,7 +232,6 @@ pub(crate) const MACHINE: Metric = metric! {
     |record, sample| Some(requested(sample)?.machine_s? / answered(record, sample)?)
 };
 
-/// Processor time of server, load and interrupts for each GiB.
 pub(crate) const MACHINE_PER_GIB: Metric = Metric {
     title: "Processor time of the whole machine for each GiB",
     of: |_, sample| {
@@ -326,7 +313,6 @@ pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Count
     record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
 
-/// Returns how many calls of this kind there were.
 pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
     let meant = counted.calls.iter().filter(|call| is_meant(call));
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
@@ -355,11 +341,8 @@ pub(crate) fn served_in(record: &Record) -> &'static str {
 /// Which way a system call moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDirection {
-    /// Into the program.
     In,
-    /// Inside the kernel.
     Inside,
-    /// Out of the program.
     Out,
 }
 

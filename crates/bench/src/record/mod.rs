@@ -66,7 +66,6 @@ pub struct Record {
     pub(crate) missing: Vec<MissingContender>,
 }
 
-/// The requested options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Arguments {
     pub(crate) sizes: Vec<u64>,
@@ -100,7 +99,6 @@ pub(crate) enum NetworkKind {
     Veth,
 }
 
-/// Whose receivers take what peers send.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Receivers {
@@ -120,16 +118,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
-    /// Asked a server.
     Client,
-    /// Copied from file to file.
     Copier,
-    /// Read from the connection.
     Receiver,
-    /// Wrote to the connection.
     #[default]
     Sender,
-    /// Answered its clients.
     Server,
 }
 
@@ -143,7 +136,6 @@ pub(crate) enum SinkKind {
     File,
 }
 
-/// Where a run took place.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Environment {
     pub(crate) kernel: String,
@@ -193,7 +185,6 @@ pub(crate) struct Sample {
     pub(crate) served: Option<Served>,
 }
 
-/// What one side of a sample did.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Side {
     pub(crate) role: Role,
@@ -202,7 +193,6 @@ pub(crate) struct Side {
     pub(crate) process: Option<ProcessCost>,
 }
 
-/// What a thread spent on the bytes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ThreadCost {
     pub(crate) user_s: f64,
@@ -258,7 +248,6 @@ impl Role {
 }
 
 impl Cell {
-    /// Creates a cell that has not been verified.
     pub(crate) const fn new(size: u64, variant: Variant) -> Self {
         Self { size, variant, sha256: None, declined: None, connections: None, load: None }
     }
@@ -281,7 +270,6 @@ impl Side {
         Self { role, elapsed_s, thread: None, process: None }
     }
 
-    /// Creates the side of a process, with its cost.
     pub(crate) fn process(role: Role, elapsed_s: f64, process: ProcessCost) -> Self {
         Self { process: Some(process), ..Self::new(role, elapsed_s) }
     }
@@ -306,7 +294,6 @@ impl ThreadCost {
         }
     }
 
-    /// Returns processor seconds, user and system together.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }

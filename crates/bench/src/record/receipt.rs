@@ -15,11 +15,9 @@ pub(crate) struct Receipt {
     pub(crate) cpu_s: CpuReceipt,
     pub(crate) context_switches: SwitchesReceipt,
     pub(crate) page_faults: FaultsReceipt,
-    /// Absent without TCP.
     pub(crate) congestion: Option<String>,
 }
 
-/// What one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct MechanismReceipt {
     pub(crate) name: String,
@@ -27,29 +25,24 @@ pub(crate) struct MechanismReceipt {
     pub(crate) calls: u64,
 }
 
-/// One refusal of the kernel.
 #[derive(Debug, Deserialize)]
 pub(crate) struct DeclineReceipt {
     pub(crate) mechanism: String,
-    /// The kernel's answer by its symbol.
     pub(crate) errno: String,
 }
 
-/// Processor seconds of the moving thread.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CpuReceipt {
     pub(crate) user: f64,
     pub(crate) system: f64,
 }
 
-/// Context switches of the moving thread.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SwitchesReceipt {
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
 }
 
-/// Page faults of the moving thread.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FaultsReceipt {
     pub(crate) minor: u64,

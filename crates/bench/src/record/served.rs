@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The requested options.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Setting {
     pub(crate) connections: u32,
@@ -43,7 +42,6 @@ pub(crate) enum Served {
     Idle { start: ServerMemory, idle: ServerMemory, slow: ServerMemory, answers: Latency },
 }
 
-/// Requests without a pause.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Load {
     pub(crate) connections: u32,
@@ -55,7 +53,6 @@ pub(crate) struct Load {
     pub(crate) machine_s: Option<f64>,
 }
 
-/// How long responses took.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50_s: f64,
@@ -63,14 +60,12 @@ pub(crate) struct Latency {
     pub(crate) max_s: f64,
 }
 
-/// Memory of all processes of a server together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct ServerMemory {
     pub(crate) resident_bytes: u64,
     pub(crate) proportional_bytes: u64,
 }
 
-/// What clients of a cache found, and its origin.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct OriginFound {
     pub(crate) direct_s: f64,
@@ -86,7 +81,6 @@ pub(crate) struct OriginFound {
     pub(crate) memory: ServerMemory,
 }
 
-/// What clients got that requested ranges at random.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct RangesFound {
     pub(crate) asked_bytes: u64,
@@ -119,7 +113,6 @@ pub(crate) struct Hostile {
     pub(crate) peak_bytes: u64,
 }
 
-/// Requests of the good client, each on a new connection.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct GoodClient {
     pub(crate) answered: u64,

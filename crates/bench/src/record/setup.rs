@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 
-/// The requested options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Transfers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +44,6 @@ pub(crate) enum MemoryState {
     Found,
 }
 
-/// What was copied, and how.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Copies {
     pub(crate) original: OriginalKind,
@@ -59,7 +57,6 @@ pub(crate) struct Copies {
     pub(crate) missing: Vec<String>,
 }
 
-/// What is copied.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OriginalKind {
@@ -74,7 +71,6 @@ pub(crate) enum OriginalKind {
     Sparse,
 }
 
-/// How something is dropped from memory.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dropped {

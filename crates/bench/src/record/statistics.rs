@@ -3,7 +3,6 @@
 
 use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, ThreadCost, Variant, once};
 
-/// Several values as three.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     /// The middle one, or the mean of the two in the middle.
@@ -12,7 +11,6 @@ pub(crate) struct Summary {
     pub(crate) max: f64,
 }
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeOf {
     Wall,
@@ -34,7 +32,6 @@ pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary
 }
 
 impl TimeOf {
-    /// Returns the value of one sample, in seconds.
     pub(crate) fn of(self, whose: Cpu, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_s,
@@ -44,7 +41,6 @@ impl TimeOf {
     }
 }
 
-/// Returns the processor time of a side, in seconds.
 fn cpu(whose: Cpu, side: &Side) -> f64 {
     let thread = side.thread.as_ref().map_or(0.0, ThreadCost::cpu_s);
     match whose {

@@ -13,7 +13,6 @@ use super::contender::Contender;
 pub(crate) struct Variant {
     #[serde(rename = "way")]
     pub(crate) contender: Contender,
-    /// How many by one call.
     pub(crate) step: Step,
 }
 
@@ -46,7 +45,6 @@ impl Variant {
         Self::new(contender, Step::Default)
     }
 
-    /// Creates the variant of a mechanism at a step of `step` bytes.
     pub(crate) const fn mechanism(mechanism: Mechanism, step: u64) -> Self {
         Self::new(Contender::Only(mechanism), Step::Bytes(step))
     }
@@ -74,7 +72,6 @@ impl Variant {
 }
 
 impl Step {
-    /// Returns the number of bytes, if it is one.
     pub(crate) fn bytes(self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),

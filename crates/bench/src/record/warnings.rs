@@ -48,7 +48,6 @@ fn too_short(record: &Record) -> Option<String> {
     Some(format!("too short, under {:.0} ms, to be exact: {cells}", MIN_TIME_S * 1e3))
 }
 
-/// Names cells whose samples differ too much.
 fn noisy(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let wall = record.summary(index, TimeOf::Wall);

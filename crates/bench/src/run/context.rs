@@ -57,12 +57,10 @@ pub trait RunObserver: Sync {
 }
 
 impl Context<'_> {
-    /// Returns the program, without arguments.
     pub(crate) fn program(&self) -> Command {
         Command::new(&self.program)
     }
 
-    /// Fails if the run is to end.
     pub(crate) fn interrupted(&self) -> Result<()> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(BenchError::Interrupted),

@@ -22,10 +22,8 @@ pub(crate) struct SampleEnds<'a> {
     noise: Noise,
     /// Whether the source is to be out of the page cache.
     cold: bool,
-    /// Counts system calls, if they are to be counted.
     pub(crate) tracer: Option<CallTracer>,
     pub(crate) cores: Cores,
-    /// The digest of the source of the present size.
     pub(crate) sha256: String,
 }
 

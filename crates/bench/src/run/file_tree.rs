@@ -29,7 +29,6 @@ pub(crate) struct Content {
     root: PathBuf,
     /// What is in it, in order.
     names: Vec<PathBuf>,
-    /// How many of them are files.
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     /// Bytes that they take on the disk.

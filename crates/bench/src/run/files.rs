@@ -18,7 +18,6 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes a new folder in `parent`.
     pub(crate) fn create(parent: &Path) -> Result<Self> {
         for attempt in 0..100 {
             let path = parent.join(format!("underpass-bench-{}-{attempt}", std::process::id()));

@@ -149,7 +149,6 @@ fn end(holder: &mut Child) {
     let _ = holder.wait();
 }
 
-/// Returns the last output of a process that failed.
 fn last_words(child: &mut Child) -> String {
     let _ = child.kill();
     let mut said = String::new();
@@ -168,7 +167,6 @@ const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// Ethernet's.
 const MTU: u32 = 1500;
 
 /// Each namespace has its own.

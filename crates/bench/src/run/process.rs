@@ -151,7 +151,6 @@ pub(crate) struct Running {
     started: Instant,
 }
 
-/// A process that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
@@ -166,7 +165,6 @@ impl Running {
         Self::start_with(command, place, Stdio::null())
     }
 
-    /// Starts a command somewhere that reads this.
     pub(crate) fn start_with<'a>(
         mut command: Command,
         place: impl Into<Placement<'a>>,

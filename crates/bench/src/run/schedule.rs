@@ -33,7 +33,6 @@ pub(crate) trait Scenario {
     fn finish(&self, _environment: &mut Environment) {}
 }
 
-/// What a verifying pass found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verification {
     /// All arrived; this is its digest.
@@ -80,12 +79,10 @@ impl Measured {
 /// What is to be measured: a record that lacks nothing but its results.
 #[derive(Debug, Default)]
 pub(crate) struct RunPlan {
-    /// The requested arguments.
     pub(crate) arguments: Arguments,
     pub(crate) environment: Environment,
     /// Programs that should take part and cannot.
     pub(crate) missing: Vec<MissingContender>,
-    /// What is copied by programs that copy.
     pub(crate) copies: Option<Copies>,
     /// Cells that take turns, one group after the other.
     pub(crate) groups: Vec<Vec<Cell>>,

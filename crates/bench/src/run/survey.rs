@@ -74,7 +74,6 @@ fn short_version(line: &str) -> String {
     words[..count].join(" ")
 }
 
-/// Returns the time by RFC 3339, in UTC.
 pub(crate) fn now() -> String {
     let now = jiff::Timestamp::now().as_second();
     jiff::Timestamp::from_second(now).map_or_else(|_| String::new(), |now| now.to_string())

@@ -14,9 +14,7 @@ use crate::error::{BenchError, Result, Shortage, UsageError};
 /// it is put back when dropped.
 #[derive(Debug)]
 pub(crate) struct SystemCongestion {
-    /// What the connections of the run use.
     pub(crate) name: String,
-    /// What it was before.
     before: Option<String>,
 }
 

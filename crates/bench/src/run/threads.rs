@@ -15,7 +15,6 @@ use underpass_engine::{Report, Usage};
 use super::process::Placement;
 use crate::record::ThreadCost;
 
-/// What a thread did.
 #[derive(Debug)]
 pub(crate) struct ThreadRun {
     pub(crate) elapsed: Duration,
@@ -81,7 +80,6 @@ pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadR
     })
 }
 
-/// Bytes of each of the two memories.
 const MEMORY: u64 = 256 << 20;
 
 #[cfg(test)]

@@ -61,24 +61,20 @@ impl Measure for ChainArgs {
     }
 }
 
-/// A header and a small file, many times.
 #[derive(Debug)]
 struct SmallFiles<'a> {
     ends: SampleEnds<'a>,
     responses: u32,
-    /// The requested congestion control.
     congestion: String,
     /// The congestion control that the connections had.
     seen_congestion: Option<String>,
 }
 
-/// What the two threads found.
 struct ChainResult {
     wall: Duration,
     report: Report,
     server: Usage,
     client: Usage,
-    /// Digest of the last body.
     sha256: String,
 }
 

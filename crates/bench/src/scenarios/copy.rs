@@ -118,11 +118,9 @@ fn measure(
     plan.measure(about, &mut Copy { ends, programs }, baseline, context)
 }
 
-/// A file to another file.
 #[derive(Debug)]
 struct Copy<'a> {
     ends: SampleEnds<'a>,
-    /// The programs of the articles, if any take part.
     programs: PeerPrograms,
 }
 
@@ -205,7 +203,6 @@ pub(super) const COPY: Description = Description {
 pub(super) const ARTICLE_COPY: Description =
     Description { name: "article_copy", command: "article-copy", expected: &[], ..COPY };
 
-/// The contenders from a file to a file.
 const TO_FILE: &[Contender] = &[
     Contender::Auto,
     Contender::Only(Mechanism::Reflink),

@@ -23,7 +23,6 @@ use crate::record::{
 };
 use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop_cached};
 
-/// What can be typed after `bench serve fairness`.
 #[derive(Debug, Args)]
 pub(super) struct FairnessArgs {
     /// Serve a hot file of this size
@@ -79,7 +78,6 @@ impl Measure for FairnessArgs {
 #[derive(Debug)]
 struct Fairness<'a> {
     fixture: ServerFixture<'a>,
-    /// Whether the large ones are in the page cache.
     is_warm: bool,
 }
 
@@ -134,7 +132,6 @@ impl Fairness<'_> {
         (0..self.streams()).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
     }
 
-    /// Opens the connections that request the hot file.
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
         let hot = RequestSpec::of(HOT, size, Class::Hot);
@@ -188,7 +185,6 @@ fn cold(index: u32) -> String {
 
 const HOT: &str = "hot";
 
-/// Returns the loads of both windows of a sample.
 fn windows(sample: &Sample) -> Option<[Load; 2]> {
     match sample.served? {
         Served::Fairness { alone, beside, .. } => Some([alone, beside]),

@@ -12,12 +12,17 @@ use clap::Args;
 
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
-use crate::load::{Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, ResponseFault, Server, ServerFixture};
+use crate::load::{
+    Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, ResponseFault, Server,
+    ServerFixture,
+};
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory, Setting, metric};
+use crate::record::{
+    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory,
+    Setting, metric,
+};
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification};
 
-/// What can be typed after `bench serve idle`.
 #[derive(Debug, Args)]
 pub(super) struct IdleArgs {
     /// Keep N connections open after one request each
@@ -50,7 +55,6 @@ impl Measure for IdleArgs {
     }
 }
 
-/// Very many connections.
 #[derive(Debug)]
 struct Idle<'a>(ServerFixture<'a>);
 

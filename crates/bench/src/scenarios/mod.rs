@@ -27,7 +27,6 @@ use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::{Contender, Description, Receipt, Step, Variant, once};
 use crate::run::Finished;
 
-/// Returns the scenario of this name in records.
 pub(crate) fn find(name: &str) -> Option<&'static Description> {
     ALL.iter().find(|about| about.name == name)
 }
@@ -57,7 +56,6 @@ const ALL: &[Description] = &[
 /// How files used to be sent and copied: read a page, write a page.
 const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
-/// What servers are compared with.
 const NGINX: Variant = Variant::plain(Contender::Nginx);
 
 /// Returns the contenders whose programs are all there, each once, and the programs that are not.
@@ -80,7 +78,6 @@ fn installed(
     }
 }
 
-/// Returns what the others are compared with.
 fn first(variants: &[Variant]) -> Result<Variant> {
     variants.first().copied().ok_or_else(|| UsageError::NoContender.into())
 }

@@ -14,7 +14,6 @@ use crate::record::{
 };
 use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest, sparse};
 
-/// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
 pub(super) struct RequestsArgs {
     /// Measure files of these sizes
@@ -34,7 +33,6 @@ pub(super) struct RequestsArgs {
     server: ServerArgs,
 }
 
-/// What can be typed after `bench serve handshakes`.
 #[derive(Debug, Args)]
 pub(super) struct HandshakesArgs {
     /// Measure files of these sizes

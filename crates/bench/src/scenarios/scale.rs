@@ -7,7 +7,10 @@ use clap::Args;
 use super::requests::{REQUESTS, Requests, RequestsKind, subject};
 use crate::error::Result;
 use crate::options::{Measure, ServerArgs, bytes, number};
-use crate::record::{CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served, THROUGHPUT, metric, once, short_size};
+use crate::record::{
+    CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served,
+    THROUGHPUT, metric, once, short_size,
+};
 use crate::run::{Context, RunArgs};
 
 /// What can be typed after `bench scale`.

@@ -37,7 +37,6 @@ pub struct ServeArgs {
     requests: Run<RequestsArgs>,
 }
 
-/// The scenarios with servers.
 #[derive(Debug, Subcommand)]
 enum ServeScenario {
     /// Measure processor time of requests, and requests per second

@@ -4,15 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AxisScale {
     /// From 0 on, each unit as long as the next.
-    Linear {
-        /// The value at the end.
-        high: f64,
-    },
+    Linear { high: f64 },
     /// Each multiple as long as the next.
     Log {
         /// The value at the begin; 0 lies before it, if there is one.
         low: f64,
-        /// The value at the end.
         high: f64,
         /// Whether some value is 0, which has a place of its own then.
         zero: bool,
@@ -79,7 +75,6 @@ impl AxisScale {
         matches!(self, Self::Log { .. })
     }
 
-    /// Returns the ticks of the axis, in ascending order.
     pub(crate) fn ticks(self) -> Vec<f64> {
         match self {
             Self::Linear { high } => {

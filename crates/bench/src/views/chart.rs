@@ -3,26 +3,19 @@
 use super::axis::{AxisScale, Base};
 use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, once, short_size};
 
-/// One metric of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     /// Its name in the names of files and in anchors.
     pub(crate) name: String,
-    /// What it shows.
     pub(crate) title: String,
-    /// How it is to be read.
     pub(crate) note: String,
-    /// The unit of its values.
     pub(crate) unit: Unit,
-    /// How it is drawn.
     pub(crate) form: ChartKind,
-    /// What its rows are by.
     pub(crate) by: XAxis,
     /// What it shows, in the order of the record.
     pub(crate) rows: Vec<ChartRow>,
 }
 
-/// How a chart is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChartKind {
     /// A bar for each row.
@@ -34,9 +27,7 @@ pub(crate) enum ChartKind {
 /// What the rows of a chart are by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum XAxis {
-    /// The number of connections.
     Connections,
-    /// The size of the file.
     Size,
     /// The size of the folder, which was not typed.
     Whole,
@@ -53,12 +44,10 @@ impl XAxis {
     }
 }
 
-/// One value of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct ChartRow {
     /// The size of the file, or the number of connections.
     pub(crate) at: u64,
-    /// Whose value it is.
     pub(crate) label: String,
     /// The number of its colour and shape: 0 is the baseline's.
     pub(crate) style: usize,
@@ -70,7 +59,6 @@ pub(crate) struct ChartRow {
     pub(crate) declined: Option<String>,
 }
 
-/// An axis with its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     scale: AxisScale,

@@ -11,7 +11,6 @@ use crate::record::{
 pub(crate) struct Table {
     /// What it shows, or how it is to be read.
     pub(crate) title: String,
-    /// Above the columns.
     pub(crate) headings: Vec<String>,
     /// Cells, each of which may have a second, smaller line.
     pub(crate) lines: Vec<Vec<[String; 2]>>,
@@ -70,7 +69,6 @@ pub(crate) fn reading(record: &Record) -> String {
     )
 }
 
-/// Returns what the others are compared with.
 pub(crate) fn baseline(record: &Record) -> String {
     let label = record.baseline.label();
     match record.baseline.contender {

@@ -55,7 +55,6 @@ pub fn page(records: &[Named]) -> String {
     page.into_string()
 }
 
-/// Returns the part of the page for one record.
 fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup {
     let (over, at): (Vec<_>, Vec<_>) =
         charts(record).into_iter().partition(|chart| chart.form == ChartKind::Lines);

@@ -145,7 +145,6 @@ pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
 }
 
 impl Path {
-    /// Adds what one mechanism moved.
     fn take(&mut self, mechanism: &str, bytes: u64) {
         match mechanism {
             "read_write" => {
@@ -273,7 +272,6 @@ fn ends(record: &Record, role: Role) -> (PathEnd, PathEnd) {
     }
 }
 
-/// Returns a number of something.
 fn plural(count: u64, one: &str) -> String {
     let ending = match (count, one.ends_with('h')) {
         (1, _) => "",

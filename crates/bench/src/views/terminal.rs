@@ -100,7 +100,6 @@ fn bars(record: &Record, screen: Screen) -> String {
     charts.join("\n")
 }
 
-/// Draws a chart: its title, and the bars of each size.
 fn section(chart: &Chart, screen: Screen) -> String {
     let mut text = format!("{}, {}\n", chart.title, chart.note);
     let sizes = chart.places();
@@ -161,9 +160,7 @@ fn bar(median: f64, max: f64, room: usize, is_unicode: bool) -> String {
 
 /// ANSI colours of the styles: white, blue, yellow, green, magenta, red, cyan, white.
 const COLORS: [u8; 8] = [37, 34, 33, 32, 35, 31, 36, 37];
-/// What is between two columns.
 const GAP: &str = "   ";
-/// Parts of a letter.
 const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Letters of a name, a value and a ratio.
 const LABEL: usize = 26;

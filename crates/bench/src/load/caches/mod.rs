@@ -13,14 +13,10 @@ use crate::record::Contender;
 
 pub(crate) use origin::CountingOrigin;
 
-/// A cache in front of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSetup {
-    /// The program.
     pub(crate) contender: Contender,
-    /// Where the origin listens.
     pub(crate) origin: SocketAddrV4,
-    /// The most bytes that it may keep.
     pub(crate) budget: u64,
 }
 

@@ -16,7 +16,6 @@ use rustix::fs::sendfile;
 /// The origin. Ended when dropped.
 #[derive(Debug)]
 pub(crate) struct CountingOrigin {
-    /// Where it listens.
     pub(crate) address: SocketAddrV4,
     shared: Arc<OriginState>,
 }
@@ -70,7 +69,6 @@ impl CountingOrigin {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -184,7 +182,6 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<OriginRequest>> 
     }
 }
 
-/// Bytes that are sent by one call.
 const STEP: u64 = 64 << 10;
 
 /// Shorter waits are made up for by the next one.

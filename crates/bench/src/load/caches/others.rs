@@ -10,7 +10,6 @@ use crate::record::Contender;
 use crate::run::find;
 
 impl CacheSetup {
-    /// Returns the command that starts nginx.
     pub(super) fn nginx(&self, mut command: Command, cache: &Path, port: u16) -> Result<Command> {
         let is_slice = self.contender == Contender::NginxSlice;
         let text = self
@@ -22,7 +21,6 @@ impl CacheSetup {
         Ok(command)
     }
 
-    /// Returns the command that starts Varnish.
     pub(super) fn varnish(&self, mut command: Command, cache: &Path, port: u16) -> Command {
         command.args(["-F", "-j", "none", "-a", &format!("127.0.0.1:{port}")]);
         command.args(["-b", &self.origin.to_string(), "-n"]).arg(cache.join("work"));
@@ -81,7 +79,6 @@ impl CacheSetup {
         Ok(command)
     }
 
-    /// Fills in a configuration.
     fn filled(&self, template: &str, cache: &Path, port: u16) -> String {
         template
             .replace("{port}", &port.to_string())
@@ -103,7 +100,6 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Writes a file of the cache's folder; returns its path.
 fn write(cache: &Path, name: &str, text: &str) -> Result<std::path::PathBuf> {
     let path = cache.join(name);
     fs::write(&path, text).with_path("writing", &path)?;

@@ -64,7 +64,6 @@ pub struct CpArgs {
     target: TargetArgs,
 }
 
-/// The programs that copy.
 const COPIERS: &[Named] = &[
     ("cp-a", Contender::CpArchive, "cp -a of coreutils"),
     ("underpass", Contender::Underpass, "`underpass cp -a`"),
@@ -85,7 +84,6 @@ impl CpArgs {
         }
     }
 
-    /// Returns the programs that copy it.
     fn contenders(&self) -> &[Contender] {
         use Contender::{CpArchive, Fcp, Rsync, Tar, Underpass, UnderpassDense, Xcp};
         match self.sparse {
@@ -156,7 +154,6 @@ impl Measure for CpArgs {
     }
 }
 
-/// Describes the machine and the other programs.
 fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Environment {
     let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
     let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
@@ -167,7 +164,6 @@ fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Enviro
     }
 }
 
-/// Returns the command lines for the record.
 fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
     let command = |contender: &Contender| {
         let from = if *contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
@@ -177,7 +173,6 @@ fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
     contenders.iter().map(command).collect()
 }
 
-/// Copies of one original.
 #[derive(Debug)]
 struct Copying<'a> {
     /// Where the original is, unless it was there.
@@ -187,13 +182,10 @@ struct Copying<'a> {
     content: Content,
     /// What the verified copies had, by the way that has another original.
     sha256: [String; 2],
-    /// How the original is dropped from memory before each sample.
     chilled: Option<Dropped>,
     /// What becomes of earlier copies.
     earlier: EarlierCopies,
-    /// Counts system calls, if they are to be counted.
     tracer: Option<CallTracer>,
-    /// How many copies there have been.
     turn: u32,
     context: &'a Context<'a>,
 }
@@ -251,14 +243,10 @@ impl Scenario for Copying<'_> {
     }
 }
 
-/// What a copy is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// To be compared with its original.
     Verified,
-    /// For its time.
     Timed,
-    /// For its system calls.
     Counted,
 }
 
@@ -290,7 +278,6 @@ impl Copying<'_> {
         Ok(ProcessCost { cpu_s, ..finished.cost })
     }
 
-    /// Drops the original from memory, if it is to be cold.
     fn cool(&self, from: &Path) -> Result<()> {
         match self.chilled {
             None => Ok(()),
@@ -354,7 +341,6 @@ const SLACK: u64 = 1 << 20;
 /// The length of a page, and of the least that a file takes on the disk.
 const PAGE: u64 = 4 << 10;
 
-/// The default size of the file.
 const DEFAULT_SIZE: u64 = 4 << 30;
 
 fn subject(record: &Record) -> String {

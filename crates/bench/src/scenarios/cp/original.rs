@@ -8,7 +8,6 @@ use crate::error::{Result, WithPath};
 use crate::record::OriginalKind;
 use crate::run::{FileTree, Noise, RunFolder};
 
-/// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CopyOriginal {
     File(u64),
@@ -23,12 +22,10 @@ pub(super) enum CopyOriginal {
 }
 
 impl CopyOriginal {
-    /// Creates a folder of `files` small files.
     pub(super) const fn small_files(files: u32) -> Self {
         Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
     }
 
-    /// Returns what it is, for the record.
     pub(super) const fn kind(&self) -> OriginalKind {
         match self {
             Self::File(_) => OriginalKind::File,

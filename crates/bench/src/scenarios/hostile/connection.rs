@@ -17,7 +17,6 @@ pub(super) struct BadConnection {
     pub(super) stream: TcpStream,
     /// Which of all connections it is.
     pub(super) index: usize,
-    /// Turns that it has had.
     pub(super) turns: u32,
     /// Bytes that it has sent.
     pub(super) sent: usize,
@@ -102,7 +101,6 @@ impl BadConnection {
     }
 }
 
-/// The addresses from which bad clients come.
 const ADDRESSES: usize = 64;
 
 const RECEIVE_BUFFER: usize = 16 << 10;

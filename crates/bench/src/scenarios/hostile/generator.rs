@@ -19,7 +19,6 @@ pub(super) struct BadGenerator {
     /// Whether each of them has had its first turn.
     pub(super) has_come: AtomicBool,
     pub(super) open: AtomicU32,
-    /// Connections that were begun.
     pub(super) begun: AtomicU64,
 }
 
@@ -79,5 +78,4 @@ const BATCH: u64 = 16;
 /// Connections that come in a second.
 const ARRIVALS: u32 = 4000;
 
-/// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_millis(100);

@@ -10,7 +10,6 @@ use crate::error::{Result, WithPath};
 use crate::load::{Host, LoadConnection, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
 use crate::record::BadClients;
 
-/// A kind of bad clients.
 #[derive(Clone, Copy)]
 pub(super) struct BadLoad {
     /// The server that is started, if it is ours.
@@ -24,15 +23,12 @@ pub(super) struct BadLoad {
     pub(super) fills_server: bool,
     /// How many turns all connections together have in a second.
     pub(super) turns_per_second: u32,
-    /// What the files are that they ask for.
     pub(super) files: Files,
-    /// The credentials of the good client.
     pub(super) credentials: Option<&'static str>,
     /// Takes the turn of a connection. After an error it is closed, and started over at its next turn.
     pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
 }
 
-/// Files that bad clients ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Files {
     Folder,
@@ -50,7 +46,6 @@ impl BadLoad {
         }
     }
 
-    /// Creates the files that are requested.
     pub(super) fn prepare(&self, fixture: &mut ServerFixture<'_>) -> Result<()> {
         match self.files {
             Files::None => Ok(()),
@@ -67,7 +62,6 @@ impl BadLoad {
         }
     }
 
-    /// Returns what the good client asks.
     pub(super) fn good_request(&self, host: &Host, path: &str) -> Vec<u8> {
         match self.credentials {
             Some(credentials) => with_credentials(host, path, credentials),
@@ -76,7 +70,6 @@ impl BadLoad {
     }
 }
 
-/// Returns what a kind of bad clients does.
 pub(super) fn load(kind: BadClients) -> BadLoad {
     let plain = BadLoad {
         ours: &[],
@@ -125,7 +118,6 @@ pub(super) fn load(kind: BadClients) -> BadLoad {
     }
 }
 
-/// Downloads a file and reads a little now and then.
 fn read_slowly(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
     connection.take(1 << 10).map(drop)
@@ -140,7 +132,6 @@ fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     }
 }
 
-/// Completes a handshake, sends one request and leaves.
 fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     let Some(tls) = &mut connection.tls else {
         let mut tls = LoadConnection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
@@ -168,7 +159,6 @@ fn try_password(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.ask_again(&with_credentials(host, "/small", &format!("bWU6{letters}")))
 }
 
-/// Sends requests without a pause and reads no response.
 fn pipeline(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     connection.look()?;
     // As many as the sockets take, but no more than a few at a turn.
@@ -189,13 +179,11 @@ fn ask_for_archive(connection: &mut BadConnection, _host: &Host) -> io::Result<(
     connection.ask_again(request.as_bytes())
 }
 
-/// Requests pages of a large folder and does not read them.
 fn ask_for_listing(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.look()?;
     connection.say(&host.request(&format!("/{FOLDER}/"))).map(drop)
 }
 
-/// Uploads a byte now and then.
 fn upload_slowly(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     let number = connection.index;
     let head = format!(
@@ -265,5 +253,4 @@ const LARGE_BYTES: u64 = 32 << 20;
 
 const FOLDER: &str = "folder";
 
-/// Files of that folder.
 const ENTRIES: u32 = 20_000;

@@ -19,7 +19,6 @@ use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop
 use crate::scenarios::NGINX;
 use crate::scenarios::requests::{REQUESTS, subject};
 
-/// What can be typed after `bench serve cold`.
 #[derive(Debug, Args)]
 pub(super) struct ColdArgs {
     /// Use this many clients at once

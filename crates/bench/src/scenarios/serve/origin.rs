@@ -82,7 +82,6 @@ impl Measure for OriginArgs {
     }
 }
 
-/// A cache in front of an origin.
 #[derive(Debug)]
 struct Origin<'a> {
     fixture: ServerFixture<'a>,
@@ -220,7 +219,6 @@ impl Origin<'_> {
     }
 }
 
-/// Asks for the object of the crowd.
 fn ask(host: &Host, size: u64) -> io::Result<()> {
     let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
     client.ask_whole(&host.request(&format!("/{CROWD}")), size, |_| {})
@@ -263,10 +261,8 @@ fn used(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// The object that the crowd asks for.
 const CROWD: &str = "crowd";
 
-/// The object of which ranges are requested.
 const LARGE: &str = "large";
 
 /// The file behind all objects of the hot set and the scan.

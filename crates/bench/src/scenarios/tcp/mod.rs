@@ -160,7 +160,6 @@ struct LineArgs {
     system: SystemArgs,
 }
 
-/// Parses the name of a peer.
 fn peer(text: &str) -> std::result::Result<Contender, String> {
     let found = text.parse().ok().filter(|peer: &Contender| peer.is_peer());
     found.ok_or_else(|| format!("peers are {}", PEERS.map(Contender::name).join(", ")))
@@ -329,7 +328,6 @@ pub(super) const CHUNKS: Description =
 
 pub(super) const LIMIT: Description = Description { name: "limit", command: "limit", ..TABLE };
 
-/// The contenders from a file to a socket.
 const TO_SOCKET: &[Contender] = &[
     Contender::Auto,
     Contender::Only(Mechanism::Sendfile),
@@ -338,7 +336,6 @@ const TO_SOCKET: &[Contender] = &[
     Contender::Only(Mechanism::ReadWrite),
 ];
 
-/// The contenders from a socket to a file.
 const FROM_SOCKET: &[Contender] =
     &[Contender::Auto, Contender::Only(Mechanism::Splice), Contender::Only(Mechanism::ReadWrite)];
 

@@ -17,18 +17,14 @@ use crate::run::{
 };
 use crate::scenarios::{checked_receipt, declined};
 
-/// A file over TCP.
 #[derive(Debug)]
 pub(super) struct TcpTransfer<'a> {
     pub(super) ends: SampleEnds<'a>,
-    /// The programs of peers, if any take part.
     pub(super) programs: Option<PeerPrograms>,
     pub(super) link: Link,
     /// Whose mechanism is varied.
     pub(super) side: Role,
-    /// Where the receiver puts the bytes.
     pub(super) sink: SinkKind,
-    /// Whose receivers take what peers send.
     pub(super) receivers: Receivers,
     /// The congestion control that the connections had.
     pub(super) seen_congestion: Option<String>,
@@ -42,10 +38,8 @@ enum TransferOutcome {
     Declined(String),
 }
 
-/// How the sender ended.
 enum Sender {
     Process(Finished),
-    /// A thread of the bench.
     Thread(std::io::Result<ThreadRun>),
 }
 

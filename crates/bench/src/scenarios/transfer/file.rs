@@ -162,7 +162,6 @@ impl FileDirection {
     }
 }
 
-/// A file that clients move.
 struct Moved<'a> {
     fixture: ClientFixture<'a>,
     direction: FileDirection,

@@ -28,7 +28,6 @@ use crate::run::{
 pub use file::{GetArgs, PutArgs};
 pub use tree::TreeArgs;
 
-/// What they have in common.
 #[derive(Debug, Args)]
 struct ClientArgs {
     /// Keep these processes on one core; clients run on any, as some have several threads
@@ -93,18 +92,15 @@ impl Programs {
     }
 }
 
-/// Everything that a sample needs.
 #[derive(Debug)]
 struct ClientFixture<'a> {
     site: ServedSite<'a>,
     noise: Noise,
-    /// How samples find the memory.
     memory: MemoryState,
     tracer: Option<CallTracer>,
     context: &'a Context<'a>,
     /// Put back at the end.
     _congestion: SystemCongestion,
-    /// The digest of what is moved at the present size.
     sha256: String,
 }
 
@@ -248,7 +244,6 @@ fn caption(record: &Record) -> String {
     )
 }
 
-/// Returns the names of source, server and target.
 fn ends(record: &Record) -> [&str; 3] {
     let transfers = record.arguments.transfers.as_ref();
     let server = match transfers.and_then(|transfers| transfers.server) {

@@ -73,13 +73,10 @@ impl Measure for TreeArgs {
     }
 }
 
-/// Downloads of a folder.
 #[derive(Debug)]
 struct Tree<'a> {
     fixture: ClientFixture<'a>,
-    /// What is downloaded.
     tree: FileTree,
-    /// How many downloads there have been.
     turn: u32,
 }
 
@@ -121,7 +118,6 @@ impl Scenario for Tree<'_> {
 }
 
 impl Tree<'_> {
-    /// Returns the folder of the current download.
     fn target(&self) -> PathBuf {
         self.fixture.site.folder.file(&format!("target{}", self.turn))
     }

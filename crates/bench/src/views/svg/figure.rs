@@ -29,7 +29,6 @@ pub(crate) fn draw(path: &Path) -> Drawing {
     }
 }
 
-/// Draws user space, kernel and hardware.
 fn zones() -> Markup {
     html! {
         rect.zone x="0" y="0" width=(number(WIDTH)) height=(number(BORDER)) {}

@@ -28,9 +28,7 @@ pub(crate) enum SvgTarget {
 /// A drawing and its description.
 #[derive(Debug)]
 pub(crate) struct Drawing {
-    /// What it shows, in a line.
     pub(crate) title: String,
-    /// How it is to be read, in a line.
     pub(crate) note: String,
     /// The description, for readers that cannot see it.
     pub(crate) description: String,
@@ -184,7 +182,6 @@ pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
-/// Returns a file with one drawing.
 pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
     let mut text = drawing.element(id, SvgTarget::File).render().into_string();
     text.push('\n');
@@ -193,11 +190,8 @@ pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
 
 /// Colours, marks and hatchings.
 const STYLES: usize = 8;
-/// What is left free at the sides of a file.
 const MARGIN: f64 = 14.0;
-/// Letters of a title that fit into a line.
 const TITLE_LETTERS: usize = 46;
-/// Letters of a note that fit into a line.
 const NOTE_LETTERS: usize = 64;
 
 #[cfg(test)]
