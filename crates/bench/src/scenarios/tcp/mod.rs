@@ -63,87 +63,61 @@ enum SideArg {
 
 /// What can be typed after `bench article-table`.
 #[derive(Debug, Args)]
+#[command(mut_arg("sizes", |arg| arg.default_value("7M,21M,63M,98M,200M,350M,700M,1G")))]
+#[command(mut_arg("step", |arg| arg.default_value("default")
+    .help("Ask for this many bytes in one system call of ours")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto")
+    .help("Measure these mechanisms of ours, without fallbacks; auto for the best one")))]
+#[command(mut_arg("peer", |arg| arg
+    .default_value("java_stream,java_transfer_to,c_read_write,c_sendfile")))]
 pub struct TableArgs {
-    /// Measure files of these sizes
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
-    #[arg(default_value = "7M,21M,63M,98M,200M,350M,700M,1G")]
-    sizes: Vec<u64>,
-
-    /// Ask for this many bytes in one system call of ours
-    #[arg(long, value_name = "LIST", default_value = "default", value_delimiter = ',')]
-    step: Vec<Step>,
-
-    /// Measure these mechanisms of ours, without fallbacks; auto for the best one
-    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
-        value_parser = mechanisms())]
-    mechanism: Vec<Choice>,
-
-    /// Measure these programs besides ours
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
-    #[arg(default_value = "java_stream,java_transfer_to,c_read_write,c_sendfile")]
-    peer: Vec<Contender>,
-
     #[command(flatten)]
-    line: LineArgs,
+    article: ArticleArgs,
 }
 
 /// What can be typed after `bench article-chunks`.
 #[derive(Debug, Args)]
+#[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole")
+    .help("Ask for this many bytes in one system call; whole for the whole file")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile")))]
+#[command(mut_arg("peer", |arg| arg.default_value(
+    "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile")))]
 pub struct ChunksArgs {
-    /// Measure files of these sizes
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
-    #[arg(default_value = "2G")]
-    sizes: Vec<u64>,
-
-    /// Ask for this many bytes in one system call; whole for the whole file
-    #[arg(long, value_name = "LIST", default_value = "4096,65535,1M,whole", value_delimiter = ',')]
-    step: Vec<Step>,
-
-    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
-    #[arg(long, value_name = "LIST", default_value = "auto,sendfile", value_delimiter = ',',
-        value_parser = mechanisms())]
-    mechanism: Vec<Choice>,
-
-    /// Measure these programs besides ours
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
-    #[arg(
-        default_value = "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile"
-    )]
-    peer: Vec<Contender>,
-
     #[command(flatten)]
-    line: LineArgs,
+    article: ArticleArgs,
 }
 
 /// What can be typed after `bench limit`.
 #[derive(Debug, Args)]
+#[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole")
+    .help("Ask for this many bytes in one system call of the bare loop and of our mechanisms")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto")))]
+#[command(mut_arg("peer", |arg| arg.default_value("c_sendfile,iperf3,nc,memory_copy")
+    .help("Measure these programs besides ours and the bare loop")))]
 pub struct LimitArgs {
+    #[command(flatten)]
+    article: ArticleArgs,
+}
+
+/// What the scenarios of the articles with connections have in common; each has defaults of its own.
+#[derive(Debug, Args)]
+struct ArticleArgs {
     /// Measure files of these sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "2G")]
     sizes: Vec<u64>,
 
-    /// Ask for this many bytes in one system call of the bare loop and of our mechanisms
-    #[arg(long, value_name = "LIST", default_value = "64K,256K,1M,whole", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     step: Vec<Step>,
 
     /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
-    #[arg(long, value_name = "LIST", default_value = "auto", value_delimiter = ',',
-        value_parser = mechanisms())]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 
-    /// Measure these programs besides ours and the bare loop
+    /// Measure these programs besides ours
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
-    #[arg(default_value = "c_sendfile,iperf3,nc,memory_copy")]
     peer: Vec<Contender>,
 
-    #[command(flatten)]
-    line: LineArgs,
-}
-
-/// What the scenarios of the articles with connections have in common.
-#[derive(Debug, Args)]
-struct LineArgs {
     /// Connect sender and receiver over this link
     #[arg(long, value_enum, default_value = "loopback")]
     over: NetworkKind,
@@ -201,19 +175,16 @@ impl Measure for NetArgs {
 
 impl Measure for TableArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
-        let peers = self.peer.iter().map(|peer| Variant::new(*peer, usual_step(*peer)));
-        let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
-        let variants = peers.chain(ours).collect();
-        self.line.measure(&TABLE, &self.sizes, &self.step, variants, run, context)
+        let peers = self.article.peer.iter().map(|peer| Variant::new(*peer, usual_step(*peer)));
+        self.article.measure(&TABLE, peers.collect(), run, context)
     }
 }
 
 impl Measure for ChunksArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
-        let peers = self.peer.iter().flat_map(|peer| without(*peer, &self.step));
-        let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
-        let variants = peers.chain(ours).collect();
-        self.line.measure(&CHUNKS, &self.sizes, &self.step, variants, run, context)
+        let ArticleArgs { peer, step, .. } = &self.article;
+        let peers = peer.iter().flat_map(|peer| without(*peer, step));
+        self.article.measure(&CHUNKS, peers.collect(), run, context)
     }
 }
 
@@ -221,32 +192,32 @@ impl Measure for LimitArgs {
     fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
         // The bare loop is measured at our own step first.
         let own = Variant::new(Contender::BareSendfile, Step::Bytes(OWN_STEP));
-        let bare = without(Contender::BareSendfile, &self.step);
-        let peers = self.peer.iter().map(|peer| match peer {
+        let bare = without(Contender::BareSendfile, &self.article.step);
+        let peers = self.article.peer.iter().map(|peer| match peer {
             Contender::CSendfile => Variant::new(*peer, Step::Bytes(OWN_STEP)),
             peer => Variant::new(*peer, usual_step(*peer)),
         });
-        let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
-        let variants = once([own].into_iter().chain(bare).chain(peers).chain(ours));
-        self.line.measure(&LIMIT, &self.sizes, &self.step, variants, run, context)
+        let variants = [own].into_iter().chain(bare).chain(peers);
+        self.article.measure(&LIMIT, variants.collect(), run, context)
     }
 }
 
-impl LineArgs {
-    /// Measures those variants that can be, the first of which is the baseline.
+impl ArticleArgs {
+    /// Measures those of the others and of ours that can be, the first of which is the baseline.
     fn measure(
         &self,
         about: &'static Description,
-        sizes: &[u64],
-        steps: &[Step],
-        mut variants: Vec<Variant>,
+        others: Vec<Variant>,
         run: &RunArgs,
         context: &Context<'_>,
     ) -> Result<Record> {
+        let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
+        let mut variants = once(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
         // The target of the verifying pass is as large as its source. What was found of the system
         // is from before anything of it is set.
-        let (ends, mut plan) = SampleEnds::open(context, run, None, sizes, self.cold, *no_count)?;
+        let (ends, mut plan) =
+            SampleEnds::open(context, run, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let contenders = variants.iter().map(|variant| variant.contender);
         let programs = PeerPrograms::open(&ends.source, contenders)?;
@@ -256,7 +227,7 @@ impl LineArgs {
         plan.environment.programs.clone_from(&programs.versions);
         plan.arguments = Arguments {
             mechanisms: once(variants.iter().map(|variant| variant.contender)),
-            steps: steps.to_vec(),
+            steps: self.step.clone(),
             sink: Some(SinkKind::Drop),
             over: self.over,
             receivers: self.receivers,
