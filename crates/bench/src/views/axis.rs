@@ -55,13 +55,7 @@ impl AxisScale {
     pub(crate) fn place(self, value: f64) -> f64 {
         let place = match self {
             Self::Linear { high } => value / high,
-            Self::Log { zero, .. } if value <= 0.0 => {
-                if zero {
-                    0.0
-                } else {
-                    f64::NEG_INFINITY
-                }
-            }
+            Self::Log { .. } if value <= 0.0 => 0.0,
             Self::Log { low, high, zero, .. } => {
                 let place = (value / low).ln() / (high / low).ln();
                 if zero { ZERO_SHARE + place.max(0.0) * (1.0 - ZERO_SHARE) } else { place }

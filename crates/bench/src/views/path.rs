@@ -7,7 +7,7 @@ use crate::record::{
 };
 
 /// The way of the bytes in one sample.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     /// Its name in the names of files and in anchors.
     pub(crate) name: String,
@@ -37,9 +37,10 @@ pub(crate) struct Path {
 }
 
 /// What is at an end of a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PathEnd {
     /// A file: a page cache and a disk.
+    #[default]
     File,
     /// /dev/null.
     Nothing,
@@ -48,7 +49,7 @@ pub(crate) enum PathEnd {
 }
 
 /// Bytes on their way from one place to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathFlow {
     /// The system calls that moved the bytes.
     pub(crate) names: Vec<String>,
@@ -69,7 +70,7 @@ impl PathFlow {
     }
 
     fn add(flow: &mut Option<Self>, name: &str, bytes: Option<u64>, calls: Option<u64>) {
-        let flow = flow.get_or_insert_with(|| Self { names: Vec::new(), bytes: None, calls: None });
+        let flow = flow.get_or_insert_default();
         if !flow.names.iter().any(|known| known == name) {
             flow.names.push(name.to_owned());
         }
@@ -116,16 +117,10 @@ pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
         title: format!("{label}, {}", record.about.size_label(record.cells[cell].size)),
         source,
         sink,
-        up: None,
-        down: None,
-        mapped: false,
-        inside: None,
-        shared: None,
         disk_read: process.map(|process| process.storage_read_bytes),
         disk_written: process.map(|process| process.storage_written_bytes),
-        bytes: 0,
         over: record.arguments.over,
-        facts: Vec::new(),
+        ..Path::default()
     };
     match (thread, calls) {
         (Some(thread), _) => {

@@ -93,34 +93,25 @@ pub(crate) const fn shape(style: usize) -> usize {
 
 /// Draws the mark of a line at a place: every style has its own.
 pub(crate) fn mark(style: usize, x: f64, y: f64) -> Markup {
-    let points: &[(f64, f64)] = match shape(style) {
+    let points: &[f64] = match shape(style) {
         1 => &[],
-        0 => &[(-3.6, -3.6), (3.6, -3.6), (3.6, 3.6), (-3.6, 3.6)],
-        2 => &[(0.0, -4.8), (4.6, 3.4), (-4.6, 3.4)],
-        3 => &[(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)],
-        4 => &[(0.0, 4.8), (4.6, -3.4), (-4.6, -3.4)],
+        0 => &[-3.6, -3.6, 3.6, -3.6, 3.6, 3.6, -3.6, 3.6],
+        2 => &[0.0, -4.8, 4.6, 3.4, -4.6, 3.4],
+        3 => &[0.0, -5.0, 5.0, 0.0, 0.0, 5.0, -5.0, 0.0],
+        4 => &[0.0, 4.8, 4.6, -3.4, -4.6, -3.4],
         5 => &[
-            (-1.6, -4.6),
-            (1.6, -4.6),
-            (1.6, -1.6),
-            (4.6, -1.6),
-            (4.6, 1.6),
-            (1.6, 1.6),
-            (1.6, 4.6),
-            (-1.6, 4.6),
-            (-1.6, 1.6),
-            (-4.6, 1.6),
-            (-4.6, -1.6),
-            (-1.6, -1.6),
+            -1.6, -4.6, 1.6, -4.6, 1.6, -1.6, 4.6, -1.6, 4.6, 1.6, 1.6, 1.6, 1.6, 4.6, -1.6, 4.6,
+            -1.6, 1.6, -4.6, 1.6, -4.6, -1.6, -1.6, -1.6,
         ],
-        6 => &[(-4.6, 0.0), (3.4, -4.8), (3.4, 4.8)],
-        _ => &[(4.6, 0.0), (-3.4, -4.8), (-3.4, 4.8)],
+        6 => &[-4.6, 0.0, 3.4, -4.8, 3.4, 4.8],
+        _ => &[4.6, 0.0, -3.4, -4.8, -3.4, 4.8],
     };
     if points.is_empty() {
         return html! { circle class=(format!("mark {}", class(style))) cx=(number(x)) cy=(number(y)) r="4" {} };
     }
+    let (corners, _) = points.as_chunks();
     let path: Vec<_> =
-        points.iter().map(|(dx, dy)| format!("{},{}", number(x + dx), number(y + dy))).collect();
+        corners.iter().map(|[dx, dy]| format!("{},{}", number(x + dx), number(y + dy))).collect();
     html! { polygon class=(format!("mark {}", class(style))) points=(path.join(" ")) {} }
 }
 
