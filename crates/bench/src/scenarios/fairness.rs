@@ -217,33 +217,22 @@ pub(super) const FAIRNESS: Description = Description {
     },
     metrics: &[
         &CALLS,
-        &metric! {
-            "alone-p50": "Latency of half of the requests, alone", "p50 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p50_s)
-        },
-        &metric! {
-            "beside-p50": "Latency of half of the requests, beside large files", "p50 beside",
-            Seconds, Table;
-            |_, sample| Some(beside(sample)?.p50_s)
-        },
-        &metric! {
-            "alone": "Latency of 99 of 100 requests, alone", "p99 alone", Seconds, Chart;
-            |_, sample| Some(alone(sample)?.p99_s)
-        },
-        &metric! {
-            "beside": "Latency of 99 of 100 requests, beside large files", "p99 beside", Seconds,
-            Chart;
-            |_, sample| Some(beside(sample)?.p99_s)
-        },
-        &metric! {
-            "slowdown": "Latency beside large files, as a multiple of that alone",
+        &metric!("alone-p50": "Latency of half of the requests, alone", "p50 alone", Seconds, Table;
+            |_, sample| Some(alone(sample)?.p50_s)),
+        &metric!("beside-p50": "Latency of half of the requests, beside large files",
+            "p50 beside", Seconds, Table;
+            |_, sample| Some(beside(sample)?.p50_s)),
+        &metric!("alone": "Latency of 99 of 100 requests, alone", "p99 alone", Seconds, Chart;
+            |_, sample| Some(alone(sample)?.p99_s)),
+        &metric!("beside": "Latency of 99 of 100 requests, beside large files",
+            "p99 beside", Seconds, Chart;
+            |_, sample| Some(beside(sample)?.p99_s)),
+        &metric!("slowdown": "Latency beside large files, as a multiple of that alone",
             "p99 beside/alone", Times, Finding;
-            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
-        },
-        &metric! {
-            "beside-max": "The longest latency beside large files", "max beside", Seconds, Table;
-            |_, sample| Some(beside(sample)?.max_s)
-        },
+            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)),
+        &metric!("beside-max": "The longest latency beside large files",
+            "max beside", Seconds, Table;
+            |_, sample| Some(beside(sample)?.max_s)),
         &metric! {
             "streams": "Bytes of large files in a second", "streams B/s", Bytes, Main, more;
             |_, sample| match sample.served? {

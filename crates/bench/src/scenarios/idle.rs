@@ -225,41 +225,29 @@ pub(super) const IDLE: Description = Description {
     },
     metrics: &[
         &CALLS,
-        &metric! {
-            "memory-start": "Resident memory after one request", "after one", Bytes, Chart, measured;
-            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)
-        },
-        &metric! {
-            "memory-idle": "Resident memory with idle connections", "with idle", Bytes, Main, measured;
-            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)
-        },
-        &metric! {
-            "memory-slow": "Resident memory with slow downloads besides", "with slow", Bytes,
-            Finding, measured;
-            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)
-        },
-        &metric! {
-            "pss-start": "Proportional memory after one request", "Pss after one", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)
-        },
-        &metric! {
-            "pss-idle": "Proportional memory with idle connections", "Pss with idle", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)
-        },
-        &metric! {
-            "pss-slow": "Proportional memory with slow downloads besides", "Pss with slow",
-            Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)
-        },
-        &metric! {
-            "answers": "Time to answer one more connection", "one more", Seconds, Main;
-            |_, sample| Some(found(sample)?.1.p50_s)
-        },
-        &metric! {
-            "answers-max": "The longest time to answer one more connection", "longest", Seconds,
-            Table;
-            |_, sample| Some(found(sample)?.1.max_s)
-        },
+        &metric!("memory-start": "Resident memory after one request",
+            "after one", Bytes, Chart, measured;
+            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)),
+        &metric!("memory-idle": "Resident memory with idle connections",
+            "with idle", Bytes, Main, measured;
+            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)),
+        &metric!("memory-slow": "Resident memory with slow downloads besides",
+            "with slow", Bytes, Finding, measured;
+            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)),
+        &metric!("pss-start": "Proportional memory after one request",
+            "Pss after one", Bytes, Table, measured;
+            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)),
+        &metric!("pss-idle": "Proportional memory with idle connections",
+            "Pss with idle", Bytes, Table, measured;
+            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)),
+        &metric!("pss-slow": "Proportional memory with slow downloads besides",
+            "Pss with slow", Bytes, Table, measured;
+            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)),
+        &metric!("answers": "Time to answer one more connection", "one more", Seconds, Main;
+            |_, sample| Some(found(sample)?.1.p50_s)),
+        &metric!("answers-max": "The longest time to answer one more connection",
+            "longest", Seconds, Table;
+            |_, sample| Some(found(sample)?.1.max_s)),
     ],
     ..REQUESTS
 };

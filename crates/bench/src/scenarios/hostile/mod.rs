@@ -237,53 +237,39 @@ pub(super) const HOSTILE: Description = Description {
         )
     },
     metrics: &[
-        &metric! {
-            "alone-p50": "Latency of half of the requests of a good client, alone", "p50 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p50_s)
-        },
-        &metric! {
-            "beside-p50": "Latency of half of the requests of a good client beside bad ones", "p50 beside", Seconds, Table;
-            |_, sample| Some(beside(sample)?.p50_s)
-        },
-        &metric! {
-            "alone-p99": "Latency of 99 of 100 requests of a good client, alone", "p99 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p99_s)
-        },
-        &metric! {
-            "floor": "Latency of 99 of 100 requests of a good client beside the load alone", "p99 floor", Seconds, Table;
-            |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)
-        },
-        &metric! {
-            "beside": "99 of 100 requests of a good client beside bad ones", "p99 beside",
-            Seconds, Chart;
-            |_, sample| Some(beside(sample)?.p99_s)
-        },
-        &metric! {
-            "slowdown": "Latency beside bad clients, as a multiple of that alone", "beside/alone", Times, Table;
-            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
-        },
-        &metric! {
-            "failed": "Requests of a good client that failed beside bad ones", "failed", Count, Table, aimless;
-            |_, sample| Some(hostile(sample)?.beside.failed as f64)
-        },
-        &metric! {
-            "memory-start": "Resident memory before bad clients come", "memory", Bytes, Table, aimless;
-            |_, sample| Some(hostile(sample)?.start_bytes as f64)
-        },
-        &metric! {
-            "memory-hostile": "The most resident memory beside bad clients", "at most", Bytes,
-            Chart, aimless, measured;
-            |_, sample| Some(hostile(sample)?.peak_bytes as f64)
-        },
+        &metric!("alone-p50": "Latency of half of the requests of a good client, alone",
+            "p50 alone", Seconds, Table;
+            |_, sample| Some(alone(sample)?.p50_s)),
+        &metric!("beside-p50": "Latency of half of the requests of a good client beside bad ones",
+            "p50 beside", Seconds, Table;
+            |_, sample| Some(beside(sample)?.p50_s)),
+        &metric!("alone-p99": "Latency of 99 of 100 requests of a good client, alone",
+            "p99 alone", Seconds, Table;
+            |_, sample| Some(alone(sample)?.p99_s)),
+        &metric!("floor": "Latency of 99 of 100 requests of a good client beside the load alone",
+            "p99 floor", Seconds, Table;
+            |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)),
+        &metric!("beside": "99 of 100 requests of a good client beside bad ones",
+            "p99 beside", Seconds, Chart;
+            |_, sample| Some(beside(sample)?.p99_s)),
+        &metric!("slowdown": "Latency beside bad clients, as a multiple of that alone",
+            "beside/alone", Times, Table;
+            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)),
+        &metric!("failed": "Requests of a good client that failed beside bad ones",
+            "failed", Count, Table, aimless;
+            |_, sample| Some(hostile(sample)?.beside.failed as f64)),
+        &metric!("memory-start": "Resident memory before bad clients come",
+            "memory", Bytes, Table, aimless;
+            |_, sample| Some(hostile(sample)?.start_bytes as f64)),
+        &metric!("memory-hostile": "The most resident memory beside bad clients",
+            "at most", Bytes, Chart, aimless, measured;
+            |_, sample| Some(hostile(sample)?.peak_bytes as f64)),
         &SERVER_BUSY,
-        &metric! {
-            "open": "Connections that bad clients have open at the end", "open", Count, Table, aimless;
-            |_, sample| Some(f64::from(hostile(sample)?.open))
-        },
-        &metric! {
-            "begun": "Connections that bad clients have begun", "begun", Count, Table, aimless;
-            |_, sample| Some(hostile(sample)?.begun as f64)
-        },
+        &metric!("open": "Connections that bad clients have open at the end",
+            "open", Count, Table, aimless;
+            |_, sample| Some(f64::from(hostile(sample)?.open))),
+        &metric!("begun": "Connections that bad clients have begun", "begun", Count, Table, aimless;
+            |_, sample| Some(hostile(sample)?.begun as f64)),
     ],
     ..REQUESTS
 };

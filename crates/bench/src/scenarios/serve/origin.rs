@@ -311,25 +311,16 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
                 Some(found(sample)?.crowd_origin_bytes as f64 / cell_bytes(record, sample))
             }
         },
-        &metric! {
-            "crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
+        &metric!("crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
             "crowd/direct", Times, Finding;
-            |_, sample| found(sample).map(|found| found.crowd_s / found.direct_s)
-        },
-        &metric! {
-            "crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart, measured;
-            |_, sample| Some(found(sample)?.crowd_cpu_s)
-        },
-        &metric! {
-            "warm": "Time until each of the crowd has it once more", "warm", Seconds, Main;
-            |_, sample| Some(found(sample)?.warm_s)
-        },
-        &metric! {
-            "warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart, measured;
-            |_, sample| Some(found(sample)?.warm_cpu_s)
-        },
-        &metric! {
-            "warm-plain": "Throughput of hits, as a part of that of underpass serve",
+            |_, sample| found(sample).map(|found| found.crowd_s / found.direct_s)),
+        &metric!("crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart, measured;
+            |_, sample| Some(found(sample)?.crowd_cpu_s)),
+        &metric!("warm": "Time until each of the crowd has it once more", "warm", Seconds, Main;
+            |_, sample| Some(found(sample)?.warm_s)),
+        &metric!("warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart, measured;
+            |_, sample| Some(found(sample)?.warm_cpu_s)),
+        &metric!("warm-plain": "Throughput of hits, as a part of that of underpass serve",
             "warm/serve", Times, Chart, more;
             |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)
         },
@@ -363,10 +354,8 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
                 Some(kept as f64 / budget as f64)
             }
         },
-        &metric! {
-            "memory": "Resident memory after the crowd", "memory", Bytes, Chart, measured;
-            |_, sample| Some(found(sample)?.memory.resident_bytes as f64)
-        },
+        &metric!("memory": "Resident memory after the crowd", "memory", Bytes, Chart, measured;
+            |_, sample| Some(found(sample)?.memory.resident_bytes as f64)),
     ],
     ..REQUESTS
 };
