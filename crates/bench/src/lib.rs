@@ -24,7 +24,7 @@ pub use compare::Comparison;
 pub use error::{BenchError, Result, Shortage, UsageError};
 pub use options::{Benchmark, Measure, Run};
 pub use record::Record;
-pub use run::{Context, RunArgs, RunObserver};
+pub use run::{Context, RunObserver, Start};
 pub use scenarios::{
     ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, OriginArgs,
     PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,

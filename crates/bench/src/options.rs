@@ -8,7 +8,7 @@ use underpass_engine::{Mechanism, Size};
 
 use crate::error::Result;
 use crate::record::{Choice, Contender, Record, Step};
-use crate::run::{Context, RunArgs};
+use crate::run::{Context, RunArgs, Start};
 
 /// A scenario with its options.
 pub trait Benchmark {
@@ -31,7 +31,7 @@ pub trait Measure {
     /// # Errors
     ///
     /// Those of [`Benchmark::measure`].
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record>;
+    fn measure(&self, start: Start<'_>) -> Result<Record>;
 }
 
 /// The options of a scenario, and those that all scenarios have.
@@ -50,7 +50,7 @@ impl<S: Args + Measure> Benchmark for Run<S> {
     }
 
     fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        self.scenario.measure(&self.run, context)
+        self.scenario.measure(Start { context, run: &self.run })
     }
 }
 

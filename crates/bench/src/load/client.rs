@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use sha2::{Digest, Sha256};
 
-use super::connection::{LoadConnection, Tls};
+use super::connection::{LoadConnection, MAX_WAIT, Tls};
 use super::responses::{ResponseFault, Responses};
 use crate::run::hex;
 
@@ -92,9 +92,6 @@ impl LoadConnection {
         if is_between { Ok(()) } else { Err(ResponseFault::Surplus.into()) }
     }
 }
-
-/// How long a server may take for the next piece.
-const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// The `User-Agent`, as long as that of an ordinary client.
 const AGENT: &str = concat!("underpass/", env!("CARGO_PKG_VERSION"));

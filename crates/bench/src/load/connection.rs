@@ -7,8 +7,9 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,6 +19,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::responses::ResponseFault;
+use crate::run::is_ready;
 
 pub(crate) type Tls = Arc<ClientConfig>;
 
@@ -112,10 +114,9 @@ impl LoadConnection {
     }
 
     pub(crate) fn wait(&self) -> io::Result<()> {
-        let timeout = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => Err(ResponseFault::Silence.into()),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        match is_ready(&self.socket, PollFlags::IN, MAX_WAIT) {
+            Ok(false) => Err(ResponseFault::Silence.into()),
+            Ok(true) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -203,8 +204,8 @@ impl fmt::Debug for AcceptAny {
     }
 }
 
-/// Seconds that a server may take for the next piece.
-const MAX_WAIT_S: i64 = 120;
+/// How long a server may take for the next piece.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Read of an encrypted connection at once.
 const READ: usize = 64 << 10;

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -18,7 +18,7 @@ use super::server_kind::{BARE_LOOP, FILES, OURS, OtherServer, ServerKind};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::ServerMemory;
-use crate::run::{Context, RunFolder, Running, build, find, tries};
+use crate::run::{Context, RunFolder, Running, build, find, is_ready, tries};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<'a> ServedSite<'a> {
             }
         }
         match kind {
-            ServerKind::Underpass(options) => self.start_underpass(options),
+            ServerKind::Underpass(options) => self.start_underpass(kind, options),
             ServerKind::Cache(setup) => tries(self.context.cancel, || {
                 let address = free_address()?;
                 let folder = self.folder.absolute()?;
@@ -100,8 +100,7 @@ impl<'a> ServedSite<'a> {
         }
     }
 
-    fn start_underpass(&self, options: &'static [&'static str]) -> Result<Server> {
-        let kind = ServerKind::Underpass(options);
+    fn start_underpass(&self, kind: &ServerKind, options: &[&str]) -> Result<Server> {
         let mut command = self.context.program();
         command.arg("serve").arg(self.folder.file(FILES)).args(OURS).args(options);
         if let Some(connections) = self.connections {
@@ -121,10 +120,10 @@ impl<'a> ServedSite<'a> {
         loop {
             let line = running.next_error_line();
             if let Some(address) = address(&line) {
-                return Ok(Server { running, address, kind });
+                return Ok(Server { running, address, kind: kind.clone() });
             }
             if line.is_empty() && running.has_ended() {
-                return Err(ended(running, &kind));
+                return Err(ended(running, kind));
             }
         }
     }
@@ -137,7 +136,11 @@ impl<'a> ServedSite<'a> {
     ) -> Result<Server> {
         let address = free_address()?;
         let mut command = match other {
-            &BARE_LOOP => self.bare_loop()?,
+            &BARE_LOOP => {
+                let mut command = Command::new(self.built("bare_loop", "serve.c")?);
+                command.current_dir(self.folder.file(FILES));
+                command
+            }
             _ => self.configured(other, program, address.port())?,
         };
         let folder = self.folder.absolute()?;
@@ -197,22 +200,17 @@ impl<'a> ServedSite<'a> {
         Ok(command)
     }
 
-    fn bare_loop(&self) -> Result<Command> {
-        let mut command = Command::new(self.built("bare_loop", BARE_LOOP_BUILD)?);
-        command.current_dir(self.folder.file(FILES));
-        Ok(command)
-    }
-
     pub(crate) fn bare_client(&self) -> Result<PathBuf> {
-        self.built("bare_client", BARE_CLIENT_BUILD)
+        self.built("bare_client", "client.c")
     }
 
     /// Returns a program in C, which is built if that has not been done.
-    fn built(&self, name: &str, how: &str) -> Result<PathBuf> {
+    fn built(&self, name: &str, source: &str) -> Result<PathBuf> {
         let folder = self.folder.absolute()?;
         let program = folder.join(name);
         if !program.exists()
-            && let Some(why) = build(&folder, BARE_SOURCES, &[how])?
+            && let Some(why) =
+                build(&folder, BARE_SOURCES, &[&format!("cc -std=c11 -O2 -o {name} {source}")])?
         {
             return Err(BenchError::measuring(name, why));
         }
@@ -270,9 +268,7 @@ impl Drop for Server {
 /// Returns whether a process ends in time. One that has, but has not been waited for yet, counts.
 fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
-    let left =
-        Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)).is_ok_and(|count| count > 0)
+    is_ready(process, PollFlags::IN, left).unwrap_or(false)
 }
 
 /// Returns why a server does not answer, in its own words.
@@ -312,10 +308,6 @@ const BARE_SOURCES: &[(&str, &str)] = &[
     ("peer.h", include_str!("../../../../peers/c/peer.h")),
     ("serve.c", include_str!("../../../../peers/c/serve.c")),
 ];
-
-const BARE_LOOP_BUILD: &str = "cc -std=c11 -O2 -o bare_loop serve.c";
-
-const BARE_CLIENT_BUILD: &str = "cc -std=c11 -O2 -o bare_client client.c";
 
 /// The certificate of the run and its key, as in [`configuration::TLS`].
 const CERTIFICATE: &str = "certificate.pem";

@@ -35,10 +35,9 @@ impl ServerUsage {
                 usage.counts.storage_written_bytes += io.map_or(0, |io| io.write_bytes);
                 let tasks = proc.tasks().into_iter().flatten().flatten();
                 for status in tasks.filter_map(|task| task.status().ok()) {
-                    let ProcessCost { voluntary_switches, involuntary_switches, .. } =
-                        &mut usage.counts;
-                    *voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
-                    *involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
+                    let counts = &mut usage.counts;
+                    counts.voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
+                    counts.involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
                 }
             }
             // Last, so that what all of this costs is not between the time and the cost.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::programs::PeerPrograms;
 use crate::error::{BenchError, Result};
@@ -13,17 +14,7 @@ use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
 use crate::run::{Cores, Finished, Link, Measured, Running, tries};
 
-#[derive(Debug, Deserialize)]
-struct Output {
-    end: IperfEnd,
-}
-
-#[derive(Debug, Deserialize)]
-struct IperfEnd {
-    sum_received: IperfSum,
-    sum_sent: IperfSum,
-}
-
+/// What it prints of its work at the end.
 #[derive(Debug, Deserialize)]
 struct IperfSum {
     seconds: f64,
@@ -71,9 +62,10 @@ pub(crate) fn measure(
 /// Returns what the receiver got, as the sender knows of it; it does not count what was on its
 /// way when the sender stopped, and if that was all, what was sent counts.
 fn sum(sender: &Finished) -> Result<IperfSum> {
-    let output: Option<Output> = serde_json::from_str(&sender.stdout).ok();
-    let sums = output.map(|output| [output.end.sum_received, output.end.sum_sent]);
-    let mut sums = sums.into_iter().flatten().filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);
+    let output: Value = serde_json::from_str(&sender.stdout).unwrap_or_default();
+    let sums = ["sum_received", "sum_sent"].map(|name| &output["end"][name]).into_iter();
+    let sums = sums.filter_map(|sum| IperfSum::deserialize(sum).ok());
+    let mut sums = sums.filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);
     sums.next().filter(|_| sender.status.success()).ok_or_else(|| {
         let line = sender.stdout.lines().find(|line| line.contains("\"error\""));
         let said = line.unwrap_or("it has said nothing of its work").trim().to_owned();

@@ -20,7 +20,7 @@ pub struct Context<'a> {
 
 /// What all scenarios have in common.
 #[derive(Clone, Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Run N rounds; each measures every contender once at each size
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -39,6 +39,13 @@ pub struct RunArgs {
     /// of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// What a scenario begins with: the inputs from the program, and the options that all scenarios have.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) run: &'a RunArgs,
 }
 
 /// Learns how far a run is. It is called between samples, so that it does not disturb them.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::context::{Context, RunArgs};
+use super::context::{Context, Start};
 use super::files::{Noise, RunFolder, digest, drop_cached, largest};
 use super::process::{Cores, Finished, Placement, Running};
 use super::schedule::{RunPlan, Verification};
@@ -31,20 +31,20 @@ impl<'a> SampleEnds<'a> {
     /// Makes folders for the source and in `to`, with room for the largest file, and plans to
     /// measure these sizes.
     pub(crate) fn open(
-        context: &'a Context<'a>,
-        run: &RunArgs,
+        start: Start<'a>,
         to: Option<&Path>,
         sizes: &[u64],
         cold: bool,
         no_count: bool,
-    ) -> Result<(Self, RunPlan)> {
+    ) -> Result<(Self, RunPlan<'a>)> {
         let (largest, cores) = (largest(sizes), Cores::available());
+        let Start { context, run } = start;
         let source = RunFolder::create(&run.dir)?;
         let target = RunFolder::create(to.unwrap_or(&run.dir))?;
         // Both in one folder share its room.
         source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
         target.require_space(largest)?;
-        let mut plan = RunPlan::new(run, sizes, survey(cores, source.path(), None));
+        let mut plan = RunPlan::new(start, sizes, survey(cores, source.path(), None));
         plan.arguments.cold = cold;
         let tracer = CallTracer::unless(no_count, &source, &mut plan);
         let (noise, sha256) = (Noise::new(largest)?, String::new());

@@ -13,13 +13,14 @@ mod system;
 mod threads;
 mod tracer;
 
-pub use context::{Context, RunArgs, RunObserver};
+pub(crate) use context::RunArgs;
+pub use context::{Context, RunObserver, Start};
 pub(crate) use ends::SampleEnds;
 pub(crate) use file_tree::{Content, FileTree};
 pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
 pub(crate) use process::{
-    CommandWords, Cores, Finished, Running, build, processor_time, stay_on, tries,
+    CommandWords, Cores, Finished, Running, build, is_ready, processor_time, stay_on, tries,
 };
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
 pub(crate) use survey::{file_system, find, machine_seconds, nginx_version, survey, version};

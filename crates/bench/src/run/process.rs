@@ -206,7 +206,7 @@ impl Running {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let pid = self.pid();
         if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
-            while !is_ended(&process) {
+            while !is_ready(&process, PollFlags::IN, LOOK).unwrap_or(false) {
                 if cancel.load(Ordering::Relaxed) {
                     return Err(BenchError::Interrupted);
                 }
@@ -319,11 +319,18 @@ fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Chi
     (started, child)
 }
 
-fn is_ended(process: impl AsFd) -> bool {
-    let mut end = [PollFd::new(&process, PollFlags::IN)];
-    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)
+/// Waits for an event, at most for this time; a process is ready to be read when it has ended.
+pub(crate) fn is_ready(
+    descriptor: impl AsFd,
+    event: PollFlags,
+    time: Duration,
+) -> rustix::io::Result<bool> {
+    let time = Timespec::try_from(time).ok();
+    Ok(poll(&mut [PollFd::new(&descriptor, event)], time.as_ref())? > 0)
 }
+
+/// How often the wait for a process looks whether the run is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns the cost of a process that has ended, which the kernel keeps until its parent has
 /// waited for it.

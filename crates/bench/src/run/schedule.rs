@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::context::{Context, RunArgs};
+use super::context::{Context, Start};
 use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
 use crate::error::Result;
@@ -77,8 +77,9 @@ impl Measured {
 }
 
 /// What is to be measured: a record that lacks nothing but its results.
-#[derive(Debug, Default)]
-pub(crate) struct RunPlan {
+#[derive(Debug)]
+pub(crate) struct RunPlan<'a> {
+    context: &'a Context<'a>,
     pub(crate) arguments: Arguments,
     pub(crate) environment: Environment,
     /// Programs that should take part and cannot.
@@ -88,17 +89,18 @@ pub(crate) struct RunPlan {
     pub(crate) groups: Vec<Vec<Cell>>,
 }
 
-impl RunPlan {
+impl<'a> RunPlan<'a> {
     /// Plans to measure these sizes, by contenders that choose their steps.
-    pub(crate) fn new(run: &RunArgs, sizes: &[u64], environment: Environment) -> Self {
+    pub(crate) fn new(start: Start<'a>, sizes: &[u64], environment: Environment) -> Self {
         let arguments = Arguments {
             sizes: once(sizes.iter().copied()),
             steps: vec![Step::Default],
-            runs: run.runs,
-            warmup: run.warmup,
+            runs: start.run.runs,
+            warmup: start.run.warmup,
             ..Arguments::default()
         };
-        Self { arguments, environment, ..Self::default() }
+        let (missing, copies, groups) = (Vec::new(), None, Vec::new());
+        Self { context: start.context, arguments, environment, missing, copies, groups }
     }
 
     /// Notes contenders that are missing, and why.
@@ -120,9 +122,8 @@ impl RunPlan {
         about: &'static Description,
         scenario: &mut dyn Scenario,
         baseline: Variant,
-        context: &Context<'_>,
     ) -> Result<Record> {
-        let Self { arguments, environment, missing, copies, groups } = self;
+        let Self { context, arguments, environment, missing, copies, groups } = self;
         let mut record = Record {
             schema: SCHEMA,
             scenario: about.name.to_owned(),
@@ -255,7 +256,7 @@ mod tests {
 
     use underpass_engine::Mechanism;
 
-    use super::super::context::RunObserver;
+    use super::super::context::{RunArgs, RunObserver};
     use super::*;
     use crate::error::BenchError;
     use crate::record::{Contender, Role};
@@ -297,12 +298,13 @@ mod tests {
         let only = |mechanism| Variant::plain(Contender::Only(mechanism));
         let variants =
             [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
-        let mut plan = RunPlan::default();
-        (plan.arguments.sizes, plan.arguments.warmup, plan.arguments.runs) = (vec![1, 2], 1, 2);
-        plan.for_sizes(&variants);
         let cancel = AtomicBool::new(is_cancelled);
         let context = Context { program: "/".into(), cancel: &cancel, observer: &Silent };
-        plan.measure(&Description::NONE, diary, variants[0], &context)
+        let run = RunArgs { runs: 2, warmup: 1, dir: "/".into(), json: None };
+        let start = Start { context: &context, run: &run };
+        let mut plan = RunPlan::new(start, &[1, 2], Environment::default());
+        plan.for_sizes(&variants);
+        plan.measure(&Description::NONE, diary, variants[0])
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct CallTracer {
 impl CallTracer {
     /// Counts into files in `folder`, unless nothing is to be counted. The plan notes what is
     /// missing for that.
-    pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan) -> Option<Self> {
+    pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan<'_>) -> Option<Self> {
         let strace = find("strace").filter(|_| !is_off);
         if strace.is_none() && !is_off {
             plan.lacks(["strace"], "not installed, so that no system calls were counted");

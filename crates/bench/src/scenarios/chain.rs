@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use sha2::{Digest, Sha256};
 use underpass_engine::{
     Chain, Error, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, Usage,
@@ -27,7 +27,7 @@ use crate::record::{
     Side, SinkKind, TIME, ThreadCost, USER_SPACE, Variant, short_size,
 };
 use crate::run::{
-    Context, Measured, RunArgs, SampleEnds, Scenario, Verification, choose_congestion, hex, stay_on,
+    Measured, SampleEnds, Scenario, Start, Verification, choose_congestion, hex, is_ready, stay_on,
 };
 
 /// What can be typed after `bench chain`.
@@ -48,8 +48,8 @@ pub struct ChainArgs {
 }
 
 impl Measure for ChainArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
-        let (ends, mut plan) = SampleEnds::open(context, run, None, &self.sizes, false, true)?;
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
+        let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, false, true)?;
         plan.arguments.mechanisms = vec![SENDFILE];
         plan.arguments.sink = Some(SinkKind::Drop);
         plan.arguments.responses = Some(self.responses);
@@ -57,7 +57,7 @@ impl Measure for ChainArgs {
         plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
         let (responses, congestion) = (self.responses, self.congestion.clone());
         let mut small_files = SmallFiles { ends, responses, congestion, seen_congestion: None };
-        plan.measure(&CHAIN, &mut small_files, baseline, context)
+        plan.measure(&CHAIN, &mut small_files, baseline)
     }
 }
 
@@ -225,8 +225,7 @@ fn pending(socket: &mut TcpStream) -> io::Result<usize> {
 
 /// Waits for an event, for a second at the most: the caller tries again anyway.
 fn wait_for(socket: &TcpStream, event: PollFlags) {
-    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-    let _ = poll(&mut [PollFd::new(socket, event)], Some(&second));
+    let _ = is_ready(socket, event, Duration::from_secs(1));
 }
 
 /// Asks, reads the responses and drops them, again and again; digests the last body.

@@ -15,7 +15,7 @@ use crate::record::{
     SWITCHES, Side, Step, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{
-    CallTracer, Context, Finished, Measured, RunArgs, RunPlan, SampleEnds, Scenario, Verification,
+    CallTracer, Finished, Measured, RunPlan, SampleEnds, Scenario, Start, Verification,
     file_system, find, version,
 };
 
@@ -61,25 +61,25 @@ pub struct SmallCopyArgs {
 }
 
 impl Measure for CopyArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let mut contenders = chosen(&self.steps.mechanism, TO_FILE);
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
         let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
-        let opened = SampleEnds::open(context, run, to, &self.sizes, cold, self.no_count)?;
+        let opened = SampleEnds::open(start, to, &self.sizes, cold, self.no_count)?;
         measure(&COPY, opened, &contenders, &self.steps.step, variants)
     }
 }
 
 impl Measure for SmallCopyArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let peers = [Contender::CReadWrite, Contender::CSendfile];
         let peers = peers.into_iter().flat_map(|peer| without(peer, &self.step));
         let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
         let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
         let (to, no_count) = (self.target.to.as_deref(), self.target.no_count);
-        let opened = SampleEnds::open(context, run, to, &self.sizes, self.cold, no_count)?;
+        let opened = SampleEnds::open(start, to, &self.sizes, self.cold, no_count)?;
         measure(&ARTICLE_COPY, opened, &[], &self.step, variants)
     }
 }
@@ -88,7 +88,7 @@ impl Measure for SmallCopyArgs {
 /// requested contenders, or those that were measured if none was requested.
 fn measure(
     about: &'static Description,
-    (ends, mut plan): (SampleEnds<'_>, RunPlan),
+    (ends, mut plan): (SampleEnds<'_>, RunPlan<'_>),
     requested: &[Contender],
     steps: &[Step],
     mut variants: Vec<Variant>,
@@ -114,8 +114,7 @@ fn measure(
     plan.environment.programs.clone_from(&programs.versions);
     plan.environment.target_file_system = Some(file_system(ends.target.path()));
     plan.for_sizes(&variants);
-    let context = ends.context;
-    plan.measure(about, &mut Copy { ends, programs }, baseline, context)
+    plan.measure(about, &mut Copy { ends, programs }, baseline)
 }
 
 #[derive(Debug)]

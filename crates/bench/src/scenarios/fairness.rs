@@ -21,7 +21,7 @@ use crate::record::{
     CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
     Served, Setting, metric, short_size,
 };
-use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop_cached};
+use crate::run::{Measured, Noise, Scenario, Start, Verification, drop_cached};
 
 #[derive(Debug, Args)]
 pub(super) struct FairnessArgs {
@@ -50,7 +50,7 @@ pub(super) struct FairnessArgs {
 }
 
 impl Measure for FairnessArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         // Whole pieces, as they are dropped from the page cache.
         let stream_bytes = self.stream_size.next_multiple_of(1 << 20);
         let setting = Setting {
@@ -58,19 +58,15 @@ impl Measure for FairnessArgs {
             stream_bytes: Some(stream_bytes),
             ..self.server.setting(self.connections)
         };
-        let opened = self.server.open(run, &FAIRNESS, &[self.size], setting, context)?;
+        let opened = self.server.open(start, &FAIRNESS, &[self.size], setting)?;
         let (mut plan, mut fixture, variants) = opened;
         let all = stream_bytes.saturating_mul(self.streams.into());
         fixture.site.folder.require_space(all.saturating_add(self.size))?;
         fixture.noise = Noise::new(stream_bytes.max(self.size))?;
         plan.arguments.cold = !self.warm;
         plan.for_sizes(&variants);
-        plan.measure(
-            &FAIRNESS,
-            &mut Fairness { fixture, is_warm: self.warm },
-            super::NGINX,
-            context,
-        )
+        let mut scenario = Fairness { fixture, is_warm: self.warm };
+        plan.measure(&FAIRNESS, &mut scenario, super::NGINX)
     }
 }
 

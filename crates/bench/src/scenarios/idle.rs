@@ -21,7 +21,7 @@ use crate::record::{
     CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory,
     Setting, metric,
 };
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification};
+use crate::run::{Measured, Scenario, Start, Verification};
 
 #[derive(Debug, Args)]
 pub(super) struct IdleArgs {
@@ -42,16 +42,16 @@ pub(super) struct IdleArgs {
 }
 
 impl Measure for IdleArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let setting =
             Setting { idle: Some(self.idle), slow: Some(self.slow), ..self.server.setting(1) };
-        let opened = self.server.open(run, &IDLE, &[self.size], setting, context)?;
+        let opened = self.server.open(start, &IDLE, &[self.size], setting)?;
         let (mut plan, mut fixture, variants) = opened;
         fixture.site.folder.require_space(self.size)?;
         // A server may have the file open for each download.
         fixture.allow(self.idle.saturating_add(self.slow), self.slow)?;
         plan.for_sizes(&variants);
-        plan.measure(&IDLE, &mut Idle(fixture), super::NGINX, context)
+        plan.measure(&IDLE, &mut Idle(fixture), super::NGINX)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::record::{
     CALLS, CPU, Cell, Counted, Cpu, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE,
     Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, digest, largest, sparse};
+use crate::run::{Measured, Scenario, Start, Verification, digest, largest, sparse};
 
 #[derive(Debug, Args)]
 pub(super) struct RequestsArgs {
@@ -49,49 +49,35 @@ pub(super) struct HandshakesArgs {
 }
 
 impl Measure for RequestsArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let setting = Setting {
             tls: self.tls,
             all_connections: self.connections.is_some(),
             ..self.server.setting(self.connections.unwrap_or(64))
         };
-        measure(
-            (&REQUESTS, RequestsKind::KeptAlive),
-            &self.sizes,
-            setting,
-            &self.server,
-            run,
-            context,
-        )
+        measure(RequestsKind::KeptAlive, &self.sizes, setting, &self.server, start)
     }
 }
 
 impl Measure for HandshakesArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let setting = Setting { tls: true, ..self.server.setting(self.connections) };
-        measure(
-            (&HANDSHAKES, RequestsKind::Reconnecting),
-            &self.sizes,
-            setting,
-            &self.server,
-            run,
-            context,
-        )
+        measure(RequestsKind::Reconnecting, &self.sizes, setting, &self.server, start)
     }
 }
 
 fn measure(
-    (about, kind): (&'static Description, RequestsKind),
+    kind: RequestsKind,
     sizes: &[u64],
     setting: Setting,
     args: &ServerArgs,
-    run: &RunArgs,
-    context: &Context<'_>,
+    start: Start<'_>,
 ) -> Result<Record> {
-    let (mut plan, fixture, variants) = args.open(run, about, sizes, setting, context)?;
+    let about = if kind == RequestsKind::Reconnecting { &HANDSHAKES } else { &REQUESTS };
+    let (mut plan, fixture, variants) = args.open(start, about, sizes, setting)?;
     fixture.site.folder.require_space(largest(sizes))?;
     plan.for_sizes(&variants);
-    plan.measure(about, &mut Requests { fixture, kind }, super::NGINX, context)
+    plan.measure(about, &mut Requests { fixture, kind }, super::NGINX)
 }
 
 /// Files that are requested again and again, by clients that do nothing else.

@@ -11,7 +11,7 @@ use crate::record::{
     CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served,
     THROUGHPUT, metric, once, short_size,
 };
-use crate::run::{Context, RunArgs};
+use crate::run::Start;
 
 /// What can be typed after `bench scale`.
 #[derive(Debug, Args)]
@@ -43,13 +43,12 @@ pub struct ScaleArgs {
 }
 
 impl Measure for ScaleArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let sizes = once(self.sizes.iter().chain([&self.size]).copied());
         let mut setting = self.server.setting(self.at);
         let has_sparse = sizes.iter().any(|size| *size >= self.sparse_from);
         setting.sparse_from = has_sparse.then_some(self.sparse_from);
-        let (mut plan, mut fixture, variants) =
-            self.server.open(run, &SCALE, &sizes, setting, context)?;
+        let (mut plan, mut fixture, variants) = self.server.open(start, &SCALE, &sizes, setting)?;
         let is_written = |size: &&u64| **size < self.sparse_from;
         fixture.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
         let max = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);
@@ -65,7 +64,7 @@ impl Measure for ScaleArgs {
         };
         plan.groups = vec![points.into_iter().flat_map(at).collect()];
         let mut requests = Requests { fixture, kind: RequestsKind::WithMemory };
-        plan.measure(&SCALE, &mut requests, super::NGINX, context)
+        plan.measure(&SCALE, &mut requests, super::NGINX)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
 use crate::options::{Benchmark, Run, ServerArgs};
 use crate::record::{Description, Record, Role, Setting, Variant};
 use crate::run::{
-    CallTracer, Context, Cores, Noise, RunArgs, RunPlan, SystemCongestion, find, largest,
+    CallTracer, Context, Cores, Noise, RunPlan, Start, SystemCongestion, find, largest,
     nginx_version, survey, version,
 };
 pub(super) use cold::COLD;
@@ -85,20 +85,20 @@ impl ServerArgs {
     /// Finds the servers and a place for their files, of which nothing is measured yet.
     pub(super) fn open<'a>(
         &self,
-        run: &RunArgs,
+        start: Start<'a>,
         about: &Description,
         sizes: &[u64],
         setting: Setting,
-        context: &'a Context<'a>,
-    ) -> Result<(RunPlan, ServerFixture<'a>, Vec<Variant>)> {
+    ) -> Result<(RunPlan<'a>, ServerFixture<'a>, Vec<Variant>)> {
         let nginx = nginx_version();
         let (servers, missing) = installed(&self.server, |name| find(name).is_some())?;
         let programs = servers.iter().filter(|server| !server.programs().contains(&"nginx"));
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
         let cores = Cores::of_server();
+        let Start { context, run } = start;
         let mut site = ServedSite::create(context, &run.dir, self.log, Some(cores.first))?;
         // Before anything of the system is set.
-        let mut plan = RunPlan::new(run, sizes, survey(cores, site.folder.path(), None));
+        let mut plan = RunPlan::new(start, sizes, survey(cores, site.folder.path(), None));
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
         plan.environment.nginx = nginx;
         plan.environment.programs = programs.collect();

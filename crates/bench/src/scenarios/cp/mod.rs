@@ -21,8 +21,8 @@ use crate::record::{
     Side, TIME, Unit, Variant, metric,
 };
 use crate::run::{
-    CallTracer, Content, Context, Cores, Measured, Noise, RunArgs, RunFolder, RunPlan, Running,
-    Scenario, Verification, find, survey, traced, version,
+    CallTracer, Content, Context, Cores, Measured, Noise, RunFolder, RunPlan, Running, Scenario,
+    Start, Verification, find, survey, traced, version,
 };
 
 /// What can be typed after `bench cp`.
@@ -95,10 +95,10 @@ impl CpArgs {
 }
 
 impl Measure for CpArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let original = self.original();
         let (contenders, missing) = installed(self.contenders(), |name| find(name).is_some())?;
-        let TargetArgs { to, no_count } = &self.target;
+        let (Start { context, run }, TargetArgs { to, no_count }) = (start, &self.target);
         let place = RunFolder::create(&run.dir)?;
         let target = RunFolder::create(to.as_deref().unwrap_or(&run.dir))?;
         place.require_space(original.room())?;
@@ -122,7 +122,7 @@ impl Measure for CpArgs {
             _ => vec![content.bytes],
         };
         let environment = environment(&contenders, &original.path(&place), target.path());
-        let mut plan = RunPlan::new(run, &sizes, environment);
+        let mut plan = RunPlan::new(start, &sizes, environment);
         let tracer = CallTracer::unless(*no_count, &target, &mut plan);
         plan.arguments.mechanisms.clone_from(&contenders);
         (plan.arguments.cold, plan.arguments.side) = (self.cold, Role::Copier);
@@ -150,7 +150,7 @@ impl Measure for CpArgs {
             turn: 0,
             context,
         };
-        plan.measure(&CP, &mut copying, Variant::plain(Contender::CpArchive), context)
+        plan.measure(&CP, &mut copying, Variant::plain(Contender::CpArchive))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::record::{
     BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
     Sample, Served, metric, once,
 };
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, allow_open_files, stay_on};
+use crate::run::{Measured, Scenario, Start, Verification, allow_open_files, stay_on};
 
 /// What can be typed after `bench hostile`.
 #[derive(Debug, Args)]
@@ -49,9 +49,9 @@ pub struct HostileArgs {
 }
 
 impl Measure for HostileArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let setting = self.server.setting(self.connections);
-        let opened = self.server.open(run, &HOSTILE, &[SMALL_BYTES], setting, context)?;
+        let opened = self.server.open(start, &HOSTILE, &[SMALL_BYTES], setting)?;
         let (mut plan, mut fixture, variants) = opened;
         allow_open_files(u64::from(self.connections) * 2 + SPARE_FILES)?;
         fixture.site.encrypt()?;
@@ -63,7 +63,7 @@ impl Measure for HostileArgs {
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
             plan.groups.push(variants.copied().map(cell).collect());
         }
-        plan.measure(&HOSTILE, &mut AttackedServer(fixture), super::NGINX, context)
+        plan.measure(&HOSTILE, &mut AttackedServer(fixture), super::NGINX)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::record::{
     CPU, Cell, Contender, Cpu, Description, MACHINE_PER_GIB, Record, SERVER_BUSY, SWITCHES, Served,
     THROUGHPUT, Variant, once,
 };
-use crate::run::{Context, Measured, Noise, RunArgs, Scenario, Verification, drop_cached};
+use crate::run::{Measured, Noise, Scenario, Start, Verification, drop_cached};
 use crate::scenarios::NGINX;
 use crate::scenarios::requests::{REQUESTS, subject};
 
@@ -35,11 +35,11 @@ pub(super) struct ColdArgs {
 }
 
 impl Measure for ColdArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         // Whole pieces, as they are dropped from the page cache.
         let size = self.size.next_multiple_of(1 << 20);
         let max = self.connections.iter().copied().max().unwrap_or(1);
-        let opened = self.server.open(run, &COLD, &[size], self.server.setting(max), context)?;
+        let opened = self.server.open(start, &COLD, &[size], self.server.setting(max))?;
         let (mut plan, mut fixture, mut variants) = opened;
         fixture.site.folder.require_space(size.saturating_mul(max.into()))?;
         fixture.noise = Noise::new(size)?;
@@ -55,7 +55,7 @@ impl Measure for ColdArgs {
         let connections = once(self.connections.iter().copied());
         let group = |connections| variants.iter().map(|one| cell(connections, *one)).collect();
         plan.groups = connections.into_iter().map(group).collect();
-        plan.measure(&COLD, &mut Cold { fixture, size, max }, NGINX, context)
+        plan.measure(&COLD, &mut Cold { fixture, size, max }, NGINX)
     }
 }
 

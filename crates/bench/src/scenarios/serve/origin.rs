@@ -20,7 +20,7 @@ use crate::record::{
     Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting,
     metric, short_size,
 };
-use crate::run::{Context, Measured, RunArgs, Scenario, Verification, sparse};
+use crate::run::{Measured, Scenario, Start, Verification, sparse};
 
 /// What can be typed after `bench origin`.
 #[derive(Debug, Args)]
@@ -67,18 +67,17 @@ const CACHES: &[Named] = &[
 ];
 
 impl Measure for OriginArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let system = SystemArgs { no_count: true, ..self.system.clone() };
         let servers = ServerArgs { server: self.server.clone(), seconds: 1.0, log: false, system };
         let setting = Setting { seconds: 1.0, connections: self.clients, ..Setting::default() };
-        let (mut plan, fixture, variants) =
-            servers.open(run, &ORIGIN, &[self.size], setting, context)?;
+        let (mut plan, fixture, variants) = servers.open(start, &ORIGIN, &[self.size], setting)?;
         fixture.site.folder.require_space(self.size * 3 + self.budget * 2)?;
         plan.for_sizes(&variants);
         let origin = CountingOrigin::start(&fixture.site.file(""), self.origin_rate);
         let origin = origin.map_err(|error| BenchError::measuring("the origin", plain(&error)))?;
         let baseline = super::super::first(&variants)?;
-        plan.measure(&ORIGIN, &mut Origin { fixture, origin, args: self }, baseline, context)
+        plan.measure(&ORIGIN, &mut Origin { fixture, origin, args: self }, baseline)
     }
 }
 
@@ -322,8 +321,7 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             |_, sample| Some(found(sample)?.warm_cpu_s)),
         &metric!("warm-plain": "Throughput of hits, as a part of that of underpass serve",
             "warm/serve", Times, Chart, more;
-            |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)
-        },
+            |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)),
         &metric! {
             "range-bytes": "Bytes of the origin for ranges, as a multiple of those asked for",
             "range bytes", Times, Chart;
@@ -348,7 +346,8 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             }
         },
         &metric! {
-            "kept": "The most bytes on the disk, as a part of the budget", "of budget", Times, Table;
+            "kept": "The most bytes on the disk, as a part of the budget",
+            "of budget", Times, Table;
             |_, sample| {
                 let (kept, budget) = found(sample)?.kept;
                 Some(kept as f64 / budget as f64)

@@ -18,7 +18,7 @@ use crate::record::{
     PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE,
     Variant, at_steps, chosen, once,
 };
-use crate::run::{Context, Link, RunArgs, RunPlan, SampleEnds, file_system};
+use crate::run::{Link, RunPlan, SampleEnds, Start, file_system};
 
 /// What can be typed after `bench net`.
 #[derive(Debug, Args)]
@@ -140,7 +140,7 @@ fn peer(text: &str) -> std::result::Result<Contender, String> {
 }
 
 impl Measure for NetArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let (side, all, baseline) = match self.side {
             SideArg::Receiver => {
                 let baseline = Variant::mechanism(Mechanism::ReadWrite, 64 << 10);
@@ -149,8 +149,7 @@ impl Measure for NetArgs {
             SideArg::Sender => (Role::Sender, TO_SOCKET, TRADITIONAL),
         };
         let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
-        let (ends, mut plan) =
-            SampleEnds::open(context, run, to, &self.sizes, cold, self.no_count)?;
+        let (ends, mut plan) = SampleEnds::open(start, to, &self.sizes, cold, self.no_count)?;
         let is_written = self.sink == SinkKind::File;
         plan.environment.target_file_system = is_written.then(|| file_system(ends.target.path()));
         // Namespaces begin with a congestion control of their own; on loopback each connection
@@ -174,22 +173,22 @@ impl Measure for NetArgs {
 }
 
 impl Measure for TableArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let peers = self.article.peer.iter().map(|peer| Variant::new(*peer, usual_step(*peer)));
-        self.article.measure(&TABLE, peers.collect(), run, context)
+        self.article.measure(&TABLE, peers.collect(), start)
     }
 }
 
 impl Measure for ChunksArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let ArticleArgs { peer, step, .. } = &self.article;
         let peers = peer.iter().flat_map(|peer| without(*peer, step));
-        self.article.measure(&CHUNKS, peers.collect(), run, context)
+        self.article.measure(&CHUNKS, peers.collect(), start)
     }
 }
 
 impl Measure for LimitArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         // The bare loop is measured at our own step first.
         let own = Variant::new(Contender::BareSendfile, Step::Bytes(OWN_STEP));
         let bare = without(Contender::BareSendfile, &self.article.step);
@@ -198,7 +197,7 @@ impl Measure for LimitArgs {
             peer => Variant::new(*peer, usual_step(*peer)),
         });
         let variants = [own].into_iter().chain(bare).chain(peers);
-        self.article.measure(&LIMIT, variants.collect(), run, context)
+        self.article.measure(&LIMIT, variants.collect(), start)
     }
 }
 
@@ -208,16 +207,14 @@ impl ArticleArgs {
         &self,
         about: &'static Description,
         others: Vec<Variant>,
-        run: &RunArgs,
-        context: &Context<'_>,
+        start: Start<'_>,
     ) -> Result<Record> {
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let mut variants = once(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
         // The target of the verifying pass is as large as its source. What was found of the system
         // is from before anything of it is set.
-        let (ends, mut plan) =
-            SampleEnds::open(context, run, None, &self.sizes, self.cold, *no_count)?;
+        let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let contenders = variants.iter().map(|variant| variant.contender);
         let programs = PeerPrograms::open(&ends.source, contenders)?;
@@ -243,17 +240,16 @@ fn measure(
     ends: SampleEnds<'_>,
     link: Link,
     programs: Option<PeerPrograms>,
-    mut plan: RunPlan,
+    mut plan: RunPlan<'_>,
     variants: &[Variant],
 ) -> Result<Record> {
     let baseline = first(variants)?;
     plan.for_sizes(variants);
-    let context = ends.context;
     let Arguments { side, receivers, sink, .. } = plan.arguments;
     let sink = sink.unwrap_or(SinkKind::Drop);
     let seen_congestion = None;
     let mut transfer = TcpTransfer { ends, programs, link, side, sink, receivers, seen_congestion };
-    plan.measure(about, &mut transfer, baseline, context)
+    plan.measure(about, &mut transfer, baseline)
 }
 
 fn subject(record: &Record) -> String {

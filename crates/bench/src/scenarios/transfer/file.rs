@@ -12,9 +12,7 @@ use crate::error::{BenchError, Result, WithPath};
 use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Measure, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
-use crate::run::{
-    CommandWords, Context, Measured, RunArgs, Scenario, Verification, digest, largest,
-};
+use crate::run::{CommandWords, Measured, Scenario, Start, Verification, digest, largest};
 
 /// What can be typed after `bench get`.
 #[derive(Debug, Args)]
@@ -93,7 +91,7 @@ const UPLOADS: &[Named] = &[
 ];
 
 impl Measure for GetArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(None, &self.client, Some(self.from))?;
         let server = ServerKind::from(self.from);
         let direction = FileDirection {
@@ -104,12 +102,12 @@ impl Measure for GetArgs {
             server: Box::new(move |_| server.clone()),
         };
         let transfers = Transfers { server: Some(self.from), ..Transfers::default() };
-        direction.measure(&self.sizes, transfers, programs, &self.common, run, context)
+        direction.measure(&self.sizes, transfers, programs, &self.common, start)
     }
 }
 
 impl Measure for PutArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
         let dufs = programs.dufs.clone();
         let direction = FileDirection {
@@ -120,7 +118,7 @@ impl Measure for PutArgs {
             server: Box::new(move |contender| server(contender, dufs.as_deref())),
         };
         let transfers = Transfers::default();
-        direction.measure(&self.sizes, transfers, programs, &self.common, run, context)
+        direction.measure(&self.sizes, transfers, programs, &self.common, start)
     }
 }
 
@@ -143,14 +141,13 @@ impl FileDirection {
         mut transfers: Transfers,
         programs: Programs,
         common: &ClientArgs,
-        run: &RunArgs,
-        context: &Context<'_>,
+        start: Start<'_>,
     ) -> Result<Record> {
         let words = |contender| (self.words)(contender, "http://SERVER/", self.example.as_ref());
         transfers.commands = programs.commands(words, &self.server);
         // Source and target.
         let room = largest(sizes).saturating_mul(2);
-        let (plan, fixture) = common.open(run, sizes, room, transfers, programs, context)?;
+        let (plan, fixture) = common.open(start, sizes, room, transfers, programs)?;
         let site = &fixture.site;
         let (source, target, own) = match self.about == &GET {
             true => (site.file("file"), site.folder.file("target"), site.folder.file("target")),
@@ -158,7 +155,7 @@ impl FileDirection {
         };
         let (about, baseline) = (self.about, Variant::plain(self.baseline));
         let mut moved = Moved { fixture, direction: self, source, target, own };
-        plan.measure(about, &mut moved, baseline, context)
+        plan.measure(about, &mut moved, baseline)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::record::{
     PinnedSides, Record, Role, SPEED, SWITCHES, Side, TIME, Transfers, Variant, short_size,
 };
 use crate::run::{
-    CallTracer, CommandWords, Context, Cores, Finished, Measured, Noise, RunArgs, RunPlan, Running,
+    CallTracer, CommandWords, Context, Cores, Finished, Measured, Noise, RunPlan, Running, Start,
     SystemCongestion, find, largest, nginx_version, survey, version,
 };
 
@@ -108,21 +108,21 @@ impl ClientArgs {
     /// Finds a place for the files, `room` bytes altogether; nothing is measured yet.
     fn open<'a>(
         &self,
-        run: &RunArgs,
+        start: Start<'a>,
         sizes: &[u64],
         room: u64,
         mut transfers: Transfers,
         programs: Programs,
-        context: &'a Context<'a>,
-    ) -> Result<(RunPlan, ClientFixture<'a>)> {
+    ) -> Result<(RunPlan<'a>, ClientFixture<'a>)> {
         transfers.missing = programs.missing.iter().copied().map(str::to_owned).collect();
         let cores = Cores::of_server();
         (transfers.pinned, transfers.memory) = (self.pin, self.memory);
         let core = (self.pin == PinnedSides::Server).then_some(cores.first);
+        let Start { context, run } = start;
         let site = ServedSite::create(context, &run.dir, false, core)?;
         site.folder.require_space(room)?;
         let found = survey(cores, site.folder.path(), Some(site.folder.path()));
-        let mut plan = RunPlan::new(run, sizes, found);
+        let mut plan = RunPlan::new(start, sizes, found);
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
         plan.environment.congestion = Some(congestion.name.clone());
         plan.environment.nginx = programs.nginx;

@@ -16,7 +16,7 @@ use crate::error::{BenchError, Result};
 use crate::load::ServerKind;
 use crate::options::{Measure, Named, among, bytes, number};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
-use crate::run::{Content, Context, FileTree, Measured, RunArgs, Scenario, Verification};
+use crate::run::{Content, FileTree, Measured, Scenario, Start, Verification};
 
 /// What can be typed after `bench tree`.
 #[derive(Debug, Args)]
@@ -48,13 +48,13 @@ const CLIENTS: &[Named] = &[
 ];
 
 impl Measure for TreeArgs {
-    fn measure(&self, run: &RunArgs, context: &Context<'_>) -> Result<Record> {
+    fn measure(&self, start: Start<'_>) -> Result<Record> {
         let tree = FileTree { files: self.files, large: self.large, large_bytes: self.large_size };
         let programs = Programs::look(None, &self.client, None)?;
         let example = |contender| download_tree(contender, "http://SERVER/", Path::new("TARGET"));
         let commands = programs.commands(example, |_| SERVER);
         // Every contender once to verify it, once to count, and in each round.
-        let rounds = u64::from(run.runs) + u64::from(run.warmup) + 2;
+        let rounds = u64::from(start.run.runs) + u64::from(start.run.warmup) + 2;
         let downloads = rounds.saturating_mul(programs.contenders.len() as u64);
         let earlier = tree.light_room().saturating_mul(downloads);
         let room = tree.room().saturating_mul(2).saturating_add(earlier);
@@ -67,9 +67,9 @@ impl Measure for TreeArgs {
             ..Transfers::default()
         };
         let sizes = [tree.bytes()];
-        let (plan, fixture) = self.common.open(run, &sizes, room, transfers, programs, context)?;
+        let (plan, fixture) = self.common.open(start, &sizes, room, transfers, programs)?;
         let baseline = Variant::plain(Contender::Wget);
-        plan.measure(&TREE, &mut Tree { fixture, tree, turn: 0 }, baseline, context)
+        plan.measure(&TREE, &mut Tree { fixture, tree, turn: 0 }, baseline)
     }
 }
 
