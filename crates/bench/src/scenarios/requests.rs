@@ -123,13 +123,11 @@ impl Scenario for Requests<'_> {
             let mut generator = self.generator(cell, host)?;
             let (spent, load) = during(&mut generator, server, self.fixture.time())?;
             // The connections are still open.
-            Ok((
-                spent,
-                match start {
-                    Some(start) => Served::Scale { load, start, busy: server.memory() },
-                    None => Served::Requests(load),
-                },
-            ))
+            let served = match start {
+                Some(start) => Served::Scale { load, start, busy: server.memory() },
+                None => Served::Requests(load),
+            };
+            Ok((spent, served))
         };
         let ((spent, served), all_cpu_s) =
             self.fixture.with_server(cell.variant.contender, work)?;

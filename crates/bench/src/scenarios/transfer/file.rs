@@ -9,7 +9,7 @@ use clap::Args;
 use super::clients::{download, upload};
 use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
-use crate::load::{DUFS, NGINX_DAV, ServerKind};
+use crate::load::{DUFS, NGINX_DAV, ServedSite, ServerKind};
 use crate::options::{Measure, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
 use crate::run::{CommandWords, Measured, Scenario, Start, Verification, digest, largest};
@@ -99,6 +99,10 @@ impl Measure for GetArgs {
             baseline: Contender::Curl,
             example: "FOLDER/TARGET",
             words: |contender, url, file| download(contender, &format!("{url}file"), file),
+            places: |site| {
+                let own = site.folder.file("target");
+                FilePlaces { source: site.file("file"), target: own.clone(), own }
+            },
             server: Box::new(move |_| server.clone()),
         };
         let transfers = Transfers { server: Some(self.from), ..Transfers::default() };
@@ -115,6 +119,10 @@ impl Measure for PutArgs {
             baseline: Contender::CurlToNginx,
             example: "SOURCE",
             words: |contender, url, file| upload(contender, file, &format!("{url}target")),
+            places: |site| {
+                let own = site.folder.file("source");
+                FilePlaces { source: own.clone(), target: site.file("target"), own }
+            },
             server: Box::new(move |contender| server(contender, dufs.as_deref())),
         };
         let transfers = Transfers::default();
@@ -130,6 +138,8 @@ struct FileDirection {
     example: &'static str,
     /// The command of a client for the server at a URL; the file is the client's own.
     words: fn(Contender, &str, &Path) -> CommandWords,
+    /// Where the files are.
+    places: fn(&ServedSite<'_>) -> FilePlaces,
     /// The server of a contender.
     server: Box<dyn Fn(Contender) -> ServerKind>,
 }
@@ -148,20 +158,13 @@ impl FileDirection {
         // Source and target.
         let room = largest(sizes).saturating_mul(2);
         let (plan, fixture) = common.open(start, sizes, room, transfers, programs)?;
-        let site = &fixture.site;
-        let (source, target, own) = match self.about == &GET {
-            true => (site.file("file"), site.folder.file("target"), site.folder.file("target")),
-            false => (site.folder.file("source"), site.file("target"), site.folder.file("source")),
-        };
         let (about, baseline) = (self.about, Variant::plain(self.baseline));
-        let mut moved = Moved { fixture, direction: self, source, target, own };
-        plan.measure(about, &mut moved, baseline)
+        let places = (self.places)(&fixture.site);
+        plan.measure(about, &mut Moved { fixture, direction: self, places }, baseline)
     }
 }
 
-struct Moved<'a> {
-    fixture: ClientFixture<'a>,
-    direction: FileDirection,
+struct FilePlaces {
     source: PathBuf,
     /// The file that is made anew for each sample.
     target: PathBuf,
@@ -169,31 +172,38 @@ struct Moved<'a> {
     own: PathBuf,
 }
 
+struct Moved<'a> {
+    fixture: ClientFixture<'a>,
+    direction: FileDirection,
+    places: FilePlaces,
+}
+
 impl Scenario for Moved<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.fixture.sha256 = self.fixture.noise.write(&self.source, cell.size)?;
+        self.fixture.sha256 = self.fixture.noise.write(&self.places.source, cell.size)?;
         Ok(())
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.moved(cell)?;
-        let arrived = digest(&self.target)?;
-        self.fixture.site.folder.clear(&self.target)?;
+        let arrived = digest(&self.places.target)?;
+        self.fixture.site.folder.clear(&self.places.target)?;
         Verification::compare(arrived, &self.fixture.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.fixture.site.folder.clear(&self.target)?;
+        self.fixture.site.folder.clear(&self.places.target)?;
         self.fixture.even_memory(cell.size)?;
         let measured = self.moved(cell)?;
-        let found = fs::metadata(&self.target).with_path("looking at", &self.target)?.len();
+        let found =
+            fs::metadata(&self.places.target).with_path("looking at", &self.places.target)?.len();
         if found == cell.size { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.target)?;
-        let words = |url: &str| (self.direction.words)(contender, url, &self.own);
+        self.fixture.site.folder.clear(&self.places.target)?;
+        let words = |url: &str| (self.direction.words)(contender, url, &self.places.own);
         self.fixture.count(contender, &(self.direction.server)(contender), words)
     }
 }
@@ -201,8 +211,8 @@ impl Scenario for Moved<'_> {
 impl Moved<'_> {
     fn moved(&self, cell: &Cell) -> Result<Measured> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.target)?;
-        let words = |url: &str| (self.direction.words)(contender, url, &self.own);
+        self.fixture.site.folder.clear(&self.places.target)?;
+        let words = |url: &str| (self.direction.words)(contender, url, &self.places.own);
         self.fixture.run(contender, &(self.direction.server)(contender), words)
     }
 }
