@@ -87,6 +87,68 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
 }
 
 #[test]
+fn parts_are_not_put_together_if_nothing_tells_their_version() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let dates = format!("Last-Modified: {date}\nDate: {date}\n");
+    let weak = "ETag: W/\"same\"\n".to_owned();
+    let files = (noise(LEN), other());
+    for fields in [String::new(), weak, format!("Last-Modified: {date}\n"), dates] {
+        let (old, new) = files.clone();
+        let said = fields.clone();
+        let server = Server::start(move |asked, stream| {
+            // Between the first two requests it changes.
+            let bytes = if asked.number == 0 { &old } else { &new };
+            let (head, range) = head(asked, bytes, "x");
+            say(stream, &head.replace("ETag: x\n", &said))?;
+            stream.write_all(&bytes[range])
+        });
+        let client = Client::with(2);
+        client.gets(&server.url("/"), &files.1);
+        let asked = server.asked();
+        assert!(asked.len() == 2 && asked[1].field("range").is_none(), "{fields}: {asked:?}");
+    }
+}
+
+#[test]
+fn a_short_file_without_a_version_is_fetched_by_one_request() {
+    let bytes = noise(2 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, "x");
+        say(stream, &head.replace("ETag: x\n", ""))?;
+        stream.write_all(&body[range])
+    });
+    Client::with(2).gets(&server.url("/"), &bytes);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
+    for connections in [1, 4] {
+        let (old, new) = (noise(LEN), other());
+        let server = Server::start(move |asked, stream| match asked.number {
+            0 => {
+                let head = "HTTP/1.1 200 OK\nETag: \"old\"\nAccept-Ranges: bytes\n";
+                say(stream, &format!("{head}Transfer-Encoding: chunked\n\n"))?;
+                hang_up()
+            }
+            // One of several servers has the new version already, and breaks off.
+            1 => {
+                let (head, range) = head(asked, &new, "\"new\"");
+                say(stream, &head)?;
+                stream.write_all(&new[range.start..range.start + (8 << 20)])?;
+                hang_up()
+            }
+            _ => give(asked, stream, &old, "\"old\""),
+        });
+        let client = Client::with(connections);
+        let done = client.get(&server.url("/")).unwrap();
+        let found = fs::read(client.path()).unwrap();
+        assert!(found == *noise(LEN), "a mixture, called {:?}", done.version);
+    }
+}
+
+#[test]
 fn a_part_need_not_repeat_the_date_of_the_others() {
     let dates =
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";

@@ -28,7 +28,7 @@ impl Download<'_, '_> {
             _ => {}
         }
         (self.version, self.total, self.resumed_at) = (None, None, 0);
-        self.modified = None;
+        (self.modified, self.is_plain) = (None, false);
         self.gauge.set(0, None);
         Ok(true)
     }

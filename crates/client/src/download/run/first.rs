@@ -190,6 +190,14 @@ impl<'j, 'a> Download<'j, 'a> {
                     self.adopt(&answer, total)?;
                     return Ok(Some(FirstResponse { answer, range: total.map(|total| 0..total) }));
                 }
+                // Nothing would tell whether the others are of the same version.
+                Interpretation::Part { range, total }
+                    if range.end < total
+                        && request.version.is_none()
+                        && StrongValidator::of(&answer.response).is_none() =>
+                {
+                    self.is_plain = true;
+                }
                 Interpretation::Part { range, total } => {
                     self.adopt(&answer, Some(total))?;
                     return Ok(Some(FirstResponse { answer, range: Some(range) }));
@@ -224,9 +232,12 @@ impl<'j, 'a> Download<'j, 'a> {
                 let version = Some((version.clone(), self.total));
                 Some(FileRequest { range: Some((from, end)), version, ..FileRequest::default() })
             }
-            _ if is_single || self.is_plain => Some(FileRequest::default()),
             _ => {
-                Some(FileRequest { range: Some((0, Some(FIRST_PIECE))), ..FileRequest::default() })
+                let is_whole = is_single || self.is_plain;
+                let range = if is_whole { None } else { Some((0, Some(FIRST_PIECE))) };
+                // A file without a byte was made for this version all the same.
+                let version = self.version.clone().map(|version| (version, self.total));
+                Some(FileRequest { range, version, ..FileRequest::default() })
             }
         }
     }

@@ -45,7 +45,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) has_answered: bool,
     /// Whether an answer in this run was of the version that is fetched.
     pub(super) is_adopted: bool,
-    /// Whether the whole file is requested at once, because ranges failed.
+    /// Whether the whole file is requested at once, because ranges failed or have no version.
     pub(super) is_plain: bool,
     /// The entity tag of the version that is here, and its size, if the server is to send another
     /// one only.
