@@ -429,3 +429,22 @@ fn a_private_file_stays_private() {
     assert_eq!((mode(&path), usual & 0o600), (0o600, 0o600));
     assert_ne!(usual, 0o600, "the umask of this test shows nothing");
 }
+
+#[test]
+fn a_listing_that_was_cut_off_on_the_way_removes_nothing_and_is_no_success() {
+    let (origin, here) = (Origin::start(), folder());
+    let html = |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]);
+    let page = "<html><head><title>Index of /</title></head><body><a href=a>a</a>\n<a href=b>b</a>";
+    for name in ["/a", "/b"] {
+        origin.set(name, Page::new(b"one", &[]));
+    }
+    origin.set("/", html(&format!("{page}</body></html>")));
+    update(&origin.url("/"), here.path(), &["--delete"]).succeeded();
+    // A proxy has lost its server, and ends the page as if it were whole.
+    origin.set("/", html(&page[..page.find("\n").unwrap()]));
+    let failed = update(&origin.url("/"), here.path(), &["--delete"]);
+    failed.failed(1, &["may not list everything"]);
+    assert_eq!(names(here.path()), ["a", "b"]);
+    let failed = update(&origin.url("/"), here.path(), &[]).failed(1, &["lacks one"]);
+    assert!(failed.stderr.contains("the listing has no end"), "{}", failed.stderr);
+}

@@ -134,6 +134,11 @@ pub enum TreeEvent<'e> {
         /// Why.
         reason: &'e dyn Reason,
     },
+    /// A listing has no end, and so may lack something.
+    ListingCut {
+        /// Its URL.
+        url: &'e str,
+    },
     /// The partial file of an earlier run is resumed.
     Resuming {
         /// Bytes of the archive that are unpacked.

@@ -188,7 +188,7 @@ fn what_is_no_listing_is_none() {
 #[test]
 fn a_page_is_whole_if_it_calls_itself_a_listing() {
     for (page, is_whole) in [
-        ("<html><head><title>Index of /a</title></head><body><a href=x>x</a>", true),
+        ("<head><title>Index of /a</title></head><body><a href=x>x</a>", true),
         ("<h1>Directory listing for /a b/</h1><a href=x>x</a>", true),
         ("<TITLE>\n index OF /</TITLE><a href=x>x</a>", true),
         ("<title>Welcome</title><p>Index of /</p><a href=x>x</a>", false),
@@ -198,8 +198,32 @@ fn a_page_is_whole_if_it_calls_itself_a_listing() {
         // The links of a server behind a proxy that does not know its own address.
         ("<title>Index of /a</title><a href='https://h/a%20b/x'>x</a>", false),
         ("<title>Index of /a</title><a href='https://elsewhere/'>made by</a>", true),
+        (
+            "<title>Index of /a</title><a href=x>x</a><a rel='Nofollow NEXT' href='?page=2'>2</a>",
+            false,
+        ),
+        ("<title>Index of /a</title><link rel=next href='?page=2'><a href=x>x</a>", false),
     ] {
-        assert_eq!(listing(HTML, page).is_whole, is_whole, "{page}");
+        let page = format!("<html>{page}</body></html>\n");
+        assert_eq!(listing(HTML, &page).is_whole, is_whole, "{page}");
+        // A proxy that lost its server sends what it has.
+        for cut in 0..page.len() - "</html>\n".len() {
+            assert!(!listing(HTML, &page[..cut]).is_whole, "{cut}: {page}");
+        }
+        assert!(!listing(HTML, &page).is_cut, "{page}");
+    }
+}
+
+#[test]
+fn a_listing_without_its_end_is_cut_and_another_page_need_not_have_one() {
+    for (page, is_cut) in [
+        ("<html><title>Index of /a</title><a href=x>x</a>", true),
+        ("<html><title>Index of /a</title><a href=x>x</a></HTML >", false),
+        // As of Apache with `IndexOptions SuppressHTMLPreamble`.
+        ("<h1>Index of /a</h1><a href=x>x</a>", false),
+        ("<html><title>Welcome</title><a href=x>x</a>", false),
+    ] {
+        assert_eq!(listing(HTML, page).is_cut, is_cut, "{page}");
     }
 }
 

@@ -142,6 +142,9 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         TreeEvent::LeftOut { path, reason } => {
             output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
         }
+        TreeEvent::ListingCut { url } => {
+            output::note(&format!("{url}: the listing has no end, so something may be missing"));
+        }
         TreeEvent::NothingRemoved => {
             output::note("nothing is removed, because something was left out");
         }

@@ -11,6 +11,7 @@ use super::worker::CrawlWorker;
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
+use crate::tree::options::TreeEvent;
 use crate::tree::paths::{as_path, joined};
 use crate::tree::task::TreeFetch;
 
@@ -45,6 +46,11 @@ impl CrawlWorker<'_, '_, '_, '_> {
         }
         for (name, refusal) in &listing.refused {
             self.leave_out(&joined(&task.entry.path, name), refusal);
+        }
+        if listing.is_cut {
+            self.done.left_out += 1;
+            let url = TreeFetch::redacted(&task.entry.url);
+            (crawl.tree.on_event)(&TreeEvent::ListingCut { url: &url });
         }
         let count = listing.entries.len() as u64;
         if listing.is_too_long {

@@ -14,12 +14,25 @@ pub(super) struct Links {
     pub(super) is_scripted: bool,
     /// Whether its title or heading is that of a listing.
     pub(super) is_listing: bool,
+    /// Whether it begins as a whole page does.
+    pub(super) has_start: bool,
+    /// Whether its end is there: a proxy may pass on what it had of a page as if that were all.
+    pub(super) has_end: bool,
+    /// Whether it links to a next page.
+    pub(super) has_next: bool,
 }
 
 /// Reads the links of the page at `base`.
 pub(super) fn links(base: &Url, page: &[u8]) -> Links {
-    let mut links =
-        Links { base: base.clone(), links: Vec::new(), is_scripted: false, is_listing: false };
+    let mut links = Links {
+        base: base.clone(),
+        links: Vec::new(),
+        is_scripted: false,
+        is_listing: false,
+        has_start: false,
+        has_end: false,
+        has_next: false,
+    };
     let mut emitter = DefaultEmitter::default();
     // What is in a script is no tag.
     emitter.naively_switch_states(true);
@@ -31,7 +44,8 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
                 links.is_listing |= is_heading && is_of_listing(&text);
                 continue;
             }
-            _ => {
+            token => {
+                links.has_end |= matches!(token, Token::EndTag(tag) if tag.name.0 == b"html");
                 is_heading = false;
                 continue;
             }
@@ -44,7 +58,12 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
             let value = tag.attributes.get(name)?;
             Some(String::from_utf8_lossy(value).into_owned())
         };
+        if matches!(tag.name.as_slice(), b"a" | b"link") {
+            let relation = attribute(b"rel").unwrap_or_default().to_ascii_lowercase();
+            links.has_next |= relation.split_ascii_whitespace().any(|word| word == "next");
+        }
         match tag.name.as_slice() {
+            b"html" => links.has_start = true,
             b"a" => links.links.extend(attribute(b"href")),
             b"base" if !has_base => {
                 has_base = true;

@@ -28,6 +28,8 @@ pub struct Listing {
     pub is_scripted: bool,
     /// Whether it has too many entries.
     pub is_too_long: bool,
+    /// Whether it is a listing whose end is missing.
+    pub is_cut: bool,
     /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
     /// and it is whole.
     pub is_whole: bool,
@@ -102,7 +104,8 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     {
         let links = html::links(base, body);
         listing.is_scripted = links.is_scripted;
-        listing.is_whole = links.is_listing;
+        listing.is_cut = links.is_listing && links.has_start && !links.has_end;
+        listing.is_whole = links.is_listing && links.has_end && !links.has_next;
         if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
