@@ -34,6 +34,9 @@ pub(super) struct JournalSubject {
     pub(super) modified: Option<u64>,
     /// The inode of the partial file.
     pub(super) inode: u64,
+    /// Whether parts may be those of other servers, so that only a digest tells if they fit together.
+    #[serde(default)]
+    pub(super) needs_digest: bool,
 }
 
 /// The journal of a download.
@@ -88,6 +91,17 @@ impl PartialFile<'_> {
             Self::PartialInfo(kept) => Some(&kept.journal),
             Self::Stream { .. } | Self::Unnamed(_) => None,
         }
+    }
+
+    /// Notes, before a part comes from another server, that a digest has to be compared.
+    pub(super) fn require_digest(&mut self) -> Result<(), DownloadError> {
+        let Self::PartialInfo(kept) = self else { return Ok(()) };
+        let subject = kept.journal.subject();
+        if subject.needs_digest {
+            return Ok(());
+        }
+        let subject = JournalSubject { needs_digest: true, ..subject.clone() };
+        kept.journal.describe(subject).map_err(DownloadError::local("keeping a journal of"))
     }
 
     /// Returns the ranges that have arrived.
@@ -168,14 +182,20 @@ impl<'t> TargetName<'t> {
             size,
             modified,
             inode: found.ino(),
+            needs_digest: false,
         };
         let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(PartialFile::PartialInfo(ResumableFile { atomic, journal }))
     }
 
-    /// Opens the file of an earlier process, if it can be resumed.
-    pub(super) fn earlier(&self, url: &str) -> Result<Option<PartialFile<'t>>, DownloadError> {
+    /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the digest
+    /// of the whole is compared at the end.
+    pub(super) fn earlier(
+        &self,
+        url: &str,
+        is_checked: bool,
+    ) -> Result<Option<PartialFile<'t>>, DownloadError> {
         let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if !is_there || journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
         {
@@ -187,7 +207,9 @@ impl<'t> TargetName<'t> {
             return Ok(None);
         };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
-        let is_meant = known.subject.url == url && known.subject.inode == found.ino();
+        let is_meant = known.subject.url == url
+            && known.subject.inode == found.ino()
+            && (is_checked || !known.subject.needs_digest);
         // Bytes after the end of the file are missing, whatever the journal says.
         let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
         if !is_meant || !is_sound {

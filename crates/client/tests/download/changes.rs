@@ -1,10 +1,13 @@
 //! Files that change on the server while they are fetched: two versions are never mixed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use underpass_client::download::{DownloadError, Target};
+use underpass_client::download::{DownloadError, Downloader, Target};
 
 use crate::rig::{Client, Server, give, hang_up, head, noise, say};
 
@@ -149,6 +152,51 @@ fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
 }
 
 #[test]
+fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
+    let (right, wrong) = (noise(LEN), other());
+    let is_well = Arc::new(AtomicBool::new(false));
+    let (bytes, well) = (right.clone(), is_well.clone());
+    let first = Server::start(move |asked, stream| {
+        if well.load(Ordering::Relaxed) {
+            return give(asked, stream, &bytes, "\"right\"");
+        }
+        if asked.number > 0 {
+            return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
+        }
+        let (head, range) = head(asked, &bytes, "\"right\"");
+        say(stream, &head)?;
+        stream.write_all(&bytes[range.start..range.start + (4 << 20)])?;
+        // Until the other one has a part in it.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        hang_up()
+    });
+    let mirror = Server::start(move |asked, stream| {
+        if asked.number > 0 {
+            return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
+        }
+        let (head, range) = head(asked, &wrong, "\"wrong\"");
+        say(stream, &head)?;
+        stream.write_all(&wrong[range.start..range.start + (2 << 20)])?;
+        hang_up()
+    });
+    let mut client = Client::with(2);
+    client.wishes.expected = vec![format!("sha-256:{}", "0".repeat(64)).parse().unwrap()];
+    client.wishes.retries = 0;
+    let folder: OwnedFd = fs::File::open(client.folder.path()).unwrap().into();
+    let name = OsStr::new("file");
+    let target = Target::Named { folder: &folder, name, if_exists: client.if_exists };
+    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+    let downloader = downloader.with_mirrors(vec![(client.agent(None), mirror.url("/"))]);
+    let failed = downloader.fetch(&first.url("/"), &target, &client.gauge, &|_| {});
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(client.names(), ["file.part", "file.part.journal"]);
+    is_well.store(true, Ordering::Relaxed);
+    // Now nothing tells which server is right but the address.
+    client.wishes.expected.clear();
+    client.gets(&first.url("/"), &right);
+}
+
+#[test]
 fn a_part_need_not_repeat_the_date_of_the_others() {
     let dates =
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
@@ -252,8 +300,7 @@ fn what_went_down_a_pipe_cannot_be_taken_back() {
     });
     let client = Client::new();
     let file = fs::File::options().write(true).open("/dev/null").unwrap();
-    let downloader =
-        underpass_client::download::Downloader::new(client.agent(None), client.wishes.clone());
+    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
     let target = Target::Stream { file: &file, at: 0 };
     let gauge = underpass_client::download::Gauge::default();
     let failed = downloader.fetch(&server.url("/"), &target, &gauge, &|_| {}).unwrap_err();

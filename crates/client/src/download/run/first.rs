@@ -137,7 +137,7 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Opens the partial file of an earlier process, if there is one.
     pub(super) fn find_earlier(&mut self) -> Result<(), DownloadError> {
         let Some(name) = self.name() else { return Ok(()) };
-        self.partial = name.earlier(self.url.as_str())?;
+        self.partial = name.earlier(self.url.as_str(), !self.options.expected.is_empty())?;
         let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
             return Ok(());
         };

@@ -83,8 +83,13 @@ impl<'a> Download<'_, 'a> {
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
         let connections = self.connections(&missing, answer.connection.is_local());
         let cuts: Vec<_> = (0..connections).map(|_| AtomicBool::new(false)).collect();
-        let Some(partial) = &self.partial else { return Ok(()) };
+        let Some(partial) = &mut self.partial else { return Ok(()) };
         let options = self.options;
+        let is_checked = !options.expected.is_empty();
+        if is_checked && !self.mirrors.is_empty() {
+            partial.require_digest()?;
+        }
+        let Some(partial) = &self.partial else { return Ok(()) };
         let workers = Workers {
             client: self.client.clone(),
             scheduler: SegmentScheduler::new(missing.clone(), connections),
@@ -97,7 +102,7 @@ impl<'a> Download<'_, 'a> {
             base: partial.base(),
             journal: partial.journal(),
             url: self.url,
-            sources: Sources::new(self.mirrors, !options.expected.is_empty()),
+            sources: Sources::new(self.mirrors, is_checked),
             answered: (answer.url.clone(), answer.is_trusted),
             version: self.version.clone().filter(|_| self.has_ranges),
             total,
