@@ -13,7 +13,7 @@ use rustix::fs::{
     flock, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened};
+use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened, take};
 use underpass_engine::hint::Action;
 
 use super::error::DownloadError;
@@ -261,6 +261,28 @@ impl<'t> TargetName<'t> {
             let _ = unlinkat(self.folder, self.part_name(), AtFlags::empty());
         }
         journal::remove(self.folder, &self.journal_name());
+    }
+
+    /// Removes the partial file of an earlier process that nothing needs any more, because the file is
+    /// here: one of this URL, or one without bytes, to which it could not write a journal.
+    pub(super) fn forget_superseded(&self, url: &str) {
+        let part = self.part_name();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let Ok(file) = openat(self.folder, &part, flags, Mode::empty()).map(File::from) else {
+            return;
+        };
+        let Ok(found) = file.metadata() else { return };
+        // Another process may be at work on it.
+        if !found.is_file() || !take(&file, self.folder, &part) {
+            return;
+        }
+        let is_needless = match journal::read::<JournalSubject>(self.folder, &self.journal_name()) {
+            Some(known) => known.subject.url == url && known.subject.inode == found.ino(),
+            None => found.len() == 0,
+        };
+        if is_needless {
+            self.forget(true);
+        }
     }
 
     fn folder(&self) -> Result<OwnedFd, DownloadError> {

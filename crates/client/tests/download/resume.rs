@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use underpass_client::download::{DownloadError, Failed};
+use underpass_client::download::{DownloadError, Failed, IfExists};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
@@ -225,4 +225,28 @@ fn a_body_without_a_length_can_be_resumed_too() {
     let done = Client::new().gets(&server.url("/"), &bytes);
     assert_eq!(done.report.bytes(), LEN as u64);
     assert_eq!(server.asked()[1].range(LEN).unwrap(), 8 << 20..LEN);
+}
+
+#[test]
+fn a_part_that_nothing_needs_any_more_does_not_stay() {
+    // A process was killed before it could write the journal, and then the file is short, or here.
+    let small = noise(1000);
+    let mut client = Client::new();
+    let part = client.folder.path().join("file.part");
+    fs::write(&part, "").unwrap();
+    client.gets(&Server::of(&small).url("/"), &small);
+    let body = Arc::clone(&small);
+    let server = Server::start(move |asked, stream| match asked.field("if-none-match") {
+        Some(_) => say(stream, &format!("HTTP/1.1 304 x\nETag: {TAG}\n\n")),
+        None => give(asked, stream, &body, TAG),
+    });
+    client.if_exists = IfExists::Update;
+    client.gets(&server.url("/"), &small);
+    fs::write(&part, "").unwrap();
+    client.get(&server.url("/")).unwrap();
+    assert_eq!(client.names(), ["file"]);
+    // That of another program may be needed.
+    fs::write(&part, "x").unwrap();
+    client.get(&server.url("/")).unwrap();
+    assert_eq!(client.names(), ["file", "file.part"]);
 }

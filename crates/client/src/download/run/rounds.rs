@@ -40,6 +40,7 @@ impl<'a> Download<'_, 'a> {
     /// Runs all rounds; returns `true` if there was nothing to do.
     fn all(&mut self) -> Result<bool, DownloadError> {
         if self.is_here()? {
+            self.forget_superseded();
             return Ok(true);
         }
         self.find_earlier()?;
@@ -65,6 +66,7 @@ impl<'a> Download<'_, 'a> {
             self.wait(&mut backoff, error)?;
         }
         self.finish()?;
+        self.forget_superseded();
         Ok(self.is_unmodified)
     }
 
