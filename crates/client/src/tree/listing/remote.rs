@@ -130,8 +130,17 @@ struct ClockOffset(Option<i64>);
 
 impl ClockOffset {
     fn of(response: &Response) -> Self {
+        Self::at(response, SystemTime::now())
+    }
+
+    fn at(response: &Response, now: SystemTime) -> Self {
         let date = response.fields.get("date").and_then(parse_date);
-        Self(date.and_then(|date| Some(seconds(date)? - seconds(SystemTime::now())?)))
+        // A cache answers with the date of an earlier answer (RFC 9111 4.2.3).
+        let age = match response.fields.get("age") {
+            Some(_) => response.fields.number("age").and_then(|age| i64::try_from(age).ok()),
+            None => Some(0),
+        };
+        Self(date.and_then(|date| seconds(date)?.checked_add(age?)?.checked_sub(seconds(now)?)))
     }
 
     /// Checks whether what the server has is what is here.
@@ -169,6 +178,22 @@ const SLACK: i64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_of_a_server_behind_a_cache_is_that_of_now() {
+        let now = UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
+        for (fields, ahead) in [
+            ("Date: Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Date: Sun, 06 Nov 1994 07:49:37 GMT\r\nAge: 3600", Some(0)),
+            ("Date: Sun, 06 Nov 1994 07:49:37 GMT\r\nAge: old", None),
+            ("Date: Sun, 06 Nov 1994 07:49:37 GMT\r\nAge: 18446744073709551615", None),
+            ("Age: 3600", None),
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+            let response = Response::parse(head.as_bytes(), "GET").expect("a head");
+            assert_eq!(ClockOffset::at(&response, now), ClockOffset(ahead), "{fields}");
+        }
+    }
 
     #[test]
     fn the_same_is_of_one_size_and_of_one_time_or_later() {
