@@ -369,3 +369,22 @@ fn permissions_are_those_asked_for_less_the_umask() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+#[test]
+fn a_file_that_took_the_place_of_a_partial_one_keeps_it() {
+    let scratch = Scratch::new();
+    let partial = scratch.path("file.part");
+    let root = partial.parent().unwrap();
+    for existing in [Existing::Keep, Existing::Replace] {
+        let folder = fs::File::open(root).unwrap().into();
+        let (name, unfinished) = (OsStr::new("file"), OsStr::new("file.part"));
+        let file = AtomicFile::partial(folder, name, unfinished, 0o666, Existing::Replace).unwrap();
+        file.file().write_all(b"ours").unwrap();
+        fs::write(root.join("other"), "of another").unwrap();
+        fs::rename(root.join("other"), &partial).unwrap();
+        assert_errno(file.commit(existing), Errno::STALE);
+        assert_eq!(fs::read(&partial).unwrap(), b"of another");
+        assert_eq!(names(root), [Path::new("file.part")]);
+        fs::remove_file(&partial).unwrap();
+    }
+}

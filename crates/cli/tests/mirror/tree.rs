@@ -448,3 +448,27 @@ fn a_listing_that_was_cut_off_on_the_way_removes_nothing_and_is_no_success() {
     let failed = update(&origin.url("/"), here.path(), &[]).failed(1, &["lacks one"]);
     assert!(failed.stderr.contains("the listing has no end"), "{}", failed.stderr);
 }
+
+#[test]
+fn a_file_with_the_name_of_the_part_of_another_one_is_not_mistaken_for_it() {
+    let (root, here) = (folder(), folder());
+    let bytes = noise(17 << 20);
+    put(root.path(), "sub/image", &bytes, 0);
+    put(root.path(), "sub/image.part", b"begun by somebody", 1);
+    put(root.path(), "sub/image.part.journal", b"and noted", 2);
+    let peer = Peer::ours(root.path());
+    // So that the small ones arrive while the large one is on its way.
+    update(&peer.url, here.path(), &["--rate", "20M"]).succeeded();
+    let place = here.path().join("sub");
+    assert_eq!(names(&place), ["image", "image.part", "image.part.journal"]);
+    assert!(fs::read(place.join("image")).unwrap() == bytes);
+    assert_eq!(fs::read(place.join("image.part")).unwrap(), b"begun by somebody");
+    // One that only we have is in the way of one file, and not of the others.
+    fs::remove_file(place.join("image")).unwrap();
+    fs::remove_file(root.path().join("sub/image.part")).unwrap();
+    fs::remove_file(root.path().join("sub/image.part.journal")).unwrap();
+    put(root.path(), "sub/zero", b"", 0);
+    let failed = update(&peer.url, here.path(), &[]).failed(1, &["lacks one"]);
+    assert!(failed.stderr.contains("image.part cannot be resumed"), "{}", failed.stderr);
+    assert_eq!(names(&place), ["image.part", "image.part.journal", "zero"]);
+}

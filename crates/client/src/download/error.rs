@@ -56,6 +56,9 @@ pub enum DownloadError {
         /// Bytes that are free.
         free: u64,
     },
+    /// Another file got the name of the partial one meanwhile, and keeps it.
+    #[error("another program has put a file in the place of its partial one")]
+    Replaced,
     /// The name is that of a device, FIFO or socket.
     #[error("it is a device, FIFO or socket")]
     Special,
@@ -139,6 +142,11 @@ impl DownloadError {
             }
             error => error.into(),
         }
+    }
+
+    /// Checks whether it is about what is here under the names that the file needs.
+    pub(crate) fn is_about_name(&self) -> bool {
+        matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Stranger { .. })
     }
 
     /// Checks whether another attempt may succeed.

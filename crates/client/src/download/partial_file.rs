@@ -256,8 +256,12 @@ impl<'t> TargetName<'t> {
 
     /// Removes the journal of a complete file, or journal and partial file of one with no bytes.
     pub(super) fn forget(&self, also_the_part: bool) {
-        if also_the_part {
-            // There may be none.
+        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
+        let found = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW);
+        // Another program may have put a file of its own there.
+        let is_own =
+            known.zip(found.ok()).is_some_and(|(known, found)| known.subject.inode == found.st_ino);
+        if also_the_part && is_own {
             let _ = unlinkat(self.folder, self.part_name(), AtFlags::empty());
         }
         journal::remove(self.folder, &self.journal_name());
@@ -281,7 +285,8 @@ impl<'t> TargetName<'t> {
             None => found.len() == 0,
         };
         if is_needless {
-            self.forget(true);
+            let _ = unlinkat(self.folder, &part, AtFlags::empty());
+            journal::remove(self.folder, &self.journal_name());
         }
     }
 
@@ -291,17 +296,30 @@ impl<'t> TargetName<'t> {
 
     /// Returns the name of the partial file.
     pub(super) fn part_name(&self) -> OsString {
-        let mut name = shortened(self.name, MAX_NAME - JOURNAL.len() - ".new".len());
-        name.push(".part");
-        name
+        part_name(self.name)
     }
 
     /// Returns the name of its journal.
     fn journal_name(&self) -> OsString {
-        let mut name = self.part_name();
-        name.push(".journal");
-        name
+        journal_name(self.name)
     }
+}
+
+/// Returns the names that a file of this name and its journal have until it is complete.
+pub(crate) fn partial_names(name: &OsStr) -> [OsString; 2] {
+    [part_name(name), journal_name(name)]
+}
+
+fn part_name(name: &OsStr) -> OsString {
+    let mut name = shortened(name, MAX_NAME - JOURNAL.len() - ".new".len());
+    name.push(".part");
+    name
+}
+
+fn journal_name(name: &OsStr) -> OsString {
+    let mut name = part_name(name);
+    name.push(".journal");
+    name
 }
 
 /// Gives a file the permissions of the one of this name, if there is one, and its owner where that is

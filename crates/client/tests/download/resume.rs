@@ -250,3 +250,26 @@ fn a_part_that_nothing_needs_any_more_does_not_stay() {
     client.get(&server.url("/")).unwrap();
     assert_eq!(client.names(), ["file", "file.part"]);
 }
+
+#[test]
+fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
+    let bytes = noise(LEN);
+    let client = Client::with(1);
+    let part = client.folder.path().join("file.part");
+    let (body, there, other) = (Arc::clone(&bytes), part.clone(), part.with_extension("other"));
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        let half = range.start + range.len() / 2;
+        stream.write_all(&body[range.start..half])?;
+        // It is there by now, for the half fits into no buffer.
+        fs::write(&other, "of another")?;
+        fs::rename(&other, &there)?;
+        stream.write_all(&body[half..range.end])
+    });
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Replaced), "{failed:?}");
+    assert_eq!(failed.kept, None);
+    assert_eq!(fs::read(&part).unwrap(), b"of another");
+    assert_eq!(client.names(), ["file.part"]);
+}

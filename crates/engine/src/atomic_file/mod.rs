@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, fsync, linkat, openat,
-    renameat, renameat_with, unlinkat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Stat, fallocate, fstat, fsync, linkat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -198,8 +198,9 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, and as linkat(2) and
-    /// rename(2); if it is [`durable`](Self::durable), also as fsync(2).
+    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, `ESTALE` if another file has
+    /// the hidden name now, and as linkat(2) and rename(2); if it is [`durable`](Self::durable), also
+    /// as fsync(2).
     ///
     /// # On failure
     ///
@@ -250,6 +251,10 @@ impl AtomicFile {
 
     /// Gives the file its name, and removes the hidden one.
     fn give_name(&mut self, existing: Existing) -> Result<(), Errno> {
+        let (file, folder) = (&self.file, &self.folder);
+        if self.hidden.take_if(|hidden| is_replaced(file, folder, hidden)).is_some() {
+            return Err(Errno::STALE);
+        }
         let folder = &self.folder;
         match (self.hidden.clone(), existing) {
             (None, Existing::Keep) => hidden::link(&self.file, folder, &self.name)?,
@@ -299,6 +304,17 @@ impl Drop for AtomicFile {
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }
     }
+}
+
+/// Checks whether a name is that of another file now: a rename would give that one the final name.
+fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
+    let (Ok(own), Ok(named)) = (fstat(file), statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
+    else {
+        return false;
+    };
+    // Not all file systems give a file the same number each time.
+    let facts = |stat: &Stat| (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    (own.st_dev, own.st_ino) != (named.st_dev, named.st_ino) && facts(&own) != facts(&named)
 }
 
 /// Reserves space for `len` bytes from `offset` on, without changing the size of the file. It

@@ -79,6 +79,7 @@ impl Download<'_, '_> {
         };
         atomic.commit(existing).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
+            std::io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
             _ => DownloadError::Local { action: Action::Writing, source: error },
         })?;
         if let Some(name) = self.name().filter(|_| self.has_partial) {

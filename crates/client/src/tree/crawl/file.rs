@@ -66,7 +66,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
-        if matches!(answer.response.framing, BodyFraming::Length(len) if len >= MIN_JOURNALED) {
+        let is_long =
+            matches!(answer.response.framing, BodyFraming::Length(len) if len >= MIN_JOURNALED);
+        if is_long && !task.has_rival {
             return self.download(task, facts);
         }
         self.receive(task, facts, answer)
@@ -163,7 +165,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         entry.url = answer.url.clone();
         entry.is_folder = true;
         self.idle = answer.connection.finish(&answer.response);
-        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, depth: task.depth }]);
+        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, ..*task }]);
         Ok(())
     }
 

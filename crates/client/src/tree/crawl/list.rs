@@ -1,5 +1,8 @@
 //! Lists a folder of the server and queues what is in it.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use url::Url;
@@ -8,6 +11,7 @@ use super::file::is_elsewhere;
 use super::queue::lock;
 use super::state::CrawlTask;
 use super::worker::CrawlWorker;
+use crate::download::partial_names;
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
@@ -70,9 +74,11 @@ impl CrawlWorker<'_, '_, '_, '_> {
         if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
+        let rivals = with_rivals(&listing.entries);
         let tasks = listing.entries.into_iter().map(|mut entry| {
+            let has_rival = rivals.contains(&entry.path);
             entry.path = joined(&task.entry.path, &entry.path);
-            CrawlTask { entry, depth: task.depth + 1 }
+            CrawlTask { entry, depth: task.depth + 1, has_rival }
         });
         let (options, known) = (crawl.tree.options, task.entry.path.len());
         let tasks = tasks
@@ -139,6 +145,26 @@ impl CrawlWorker<'_, '_, '_, '_> {
         }
     }
 }
+
+/// Returns the paths of files whose partial file or journal would have the name of another entry.
+fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
+    let ends = |entry: &&ListingEntry| PARTIAL_ENDS.iter().any(|end| entry.path.ends_with(end));
+    let rivals: HashSet<&[u8]> =
+        entries.iter().filter(ends).map(|entry| entry.path.as_slice()).collect();
+    let has_rival = |entry: &&ListingEntry| {
+        let slash = entry.path.iter().rposition(|byte| *byte == b'/');
+        let (folder, name) = entry.path.split_at(slash.map_or(0, |at| at + 1));
+        let names = partial_names(OsStr::from_bytes(name));
+        names.iter().any(|name| rivals.contains([folder, name.as_bytes()].concat().as_slice()))
+    };
+    match rivals.is_empty() {
+        true => HashSet::new(),
+        false => entries.iter().filter(has_rival).map(|entry| entry.path.clone()).collect(),
+    }
+}
+
+/// How the names of partial files and journals end.
+const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 
 /// The maximum number of files and folders, which also ends circles of links.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;

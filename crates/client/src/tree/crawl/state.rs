@@ -25,6 +25,8 @@ pub(super) struct CrawlTask {
     pub(super) entry: ListingEntry,
     /// Its depth.
     pub(super) depth: u32,
+    /// Whether its folder has something with a name that it would have until it is complete.
+    pub(super) has_rival: bool,
 }
 
 /// What the workers share.
@@ -50,7 +52,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self, TreeError> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
-        let queue = CrawlQueue::new(CrawlTask { entry, depth: 0 });
+        let queue = CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
             _ => TreeError::io("creating", tree.path, error),

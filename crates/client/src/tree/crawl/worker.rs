@@ -50,6 +50,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 self.leave_out(&task.entry.path, &error);
                 Ok(())
             }
+            TreeError::Download { ref source, .. } if source.is_about_name() => {
+                self.leave_out(&task.entry.path, source);
+                Ok(())
+            }
             TreeError::NotAFolder { .. } if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error);
                 Ok(())
