@@ -93,6 +93,26 @@ fn several_sources_are_one_and_excluded_names_stay() {
 }
 
 #[test]
+fn a_folder_that_is_excluded_keeps_everything_in_it() {
+    for (pattern, stays) in [("d", true), ("d/", true), ("/d", true), ("e", false), ("d/e", false)]
+    {
+        let here = folder();
+        plant(here.path());
+        fs::create_dir_all(here.path().join("t/d/e")).unwrap();
+        fs::write(here.path().join("t/d/e/own"), "").unwrap();
+        for words in [&["--dry-run"][..], &["--json"]] {
+            let words = [words, &["--exclude", pattern, "a", "t"]].concat();
+            let text = mirrored(here.path(), &words).succeeded().text();
+            assert!(!text.contains("e/own"), "{pattern}: {text}");
+        }
+        assert_eq!(names(&here.path().join("t")), ["d", "f"], "{pattern}");
+        assert_eq!(names(&here.path().join("t/d/e")), ["own"], "{pattern}");
+        assert_eq!(here.path().join("t/d/old/deep/k").exists(), stays, "{pattern}");
+        assert_eq!(here.path().join("t/d/stale").exists(), stays, "{pattern}");
+    }
+}
+
+#[test]
 fn times_of_folders_are_those_of_their_sources() {
     let here = folder();
     plant(here.path());

@@ -182,10 +182,11 @@ impl Mirror<'_, '_> {
                 shared.insert(identity(&there), folders.unwrap_or_default());
                 continue;
             }
+            // Its original was not copied, so that it is no copy, and nothing in it is either.
+            if self.is_excluded(&at.below, &name, is_folder) {
+                continue;
+            }
             let Some(folders) = self.found(at, &name, others, is_folder)? else {
-                if self.is_excluded(&at.below, &name, is_folder) {
-                    continue;
-                }
                 if self.deletes {
                     let (to, below) = (join(&at.to, &name), longer(&at.below, &name));
                     let removed = self.remove((&at.target, &name), &to, &below, at.depth + 1);
