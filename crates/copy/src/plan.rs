@@ -114,10 +114,11 @@ impl CopyPlan {
             sweeps: settings.recursive || settings.resume,
             len: None,
         };
-        let (mut named, mut parents) = (Named::new(), Parents::default());
+        let (mut named, mut parents) = (Named::new(), [Parents::default(), Parents::default()]);
         for from in sources {
             if settings.parents {
-                match with_parents(settings, from, &destination, &plan, &mut parents) {
+                let parents = &mut parents[usize::from(from.is_absolute())];
+                match with_parents(settings, from, &destination, &plan, parents) {
                     Ok(true) => {}
                     Ok(false) => observer.named_twice(from),
                     Err(failure) => plan.problems.push(failure),
@@ -136,9 +137,9 @@ impl CopyPlan {
                 Err(failure) => plan.problems.push(failure),
             }
         }
-        if settings.parents {
-            plan.rounds.push(parents.into_entries(settings.recursive));
-        }
+        // `/a/f` and `a/g` have one folder as target, and two as sources.
+        let entries = parents.map(|each| each.into_entries(settings.recursive));
+        plan.rounds.extend(entries.into_iter().filter(|entries| !entries.is_empty()));
         if let [from] = sources {
             plan.len =
                 fs::metadata(from).ok().filter(fs::Metadata::is_file).map(|found| found.len());

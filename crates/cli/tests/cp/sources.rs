@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::process::Command;
 
 use crate::cp_in;
@@ -50,6 +51,34 @@ fn what_is_named_twice_is_copied_once() {
     assert!(finished.stderr.contains("./f was named twice"), "{}", finished.stderr);
     assert_eq!(finished.receipt()["files"], 2);
     assert_eq!(names(&here.path().join("d")), ["f", "x"]);
+}
+
+#[test]
+fn a_path_from_the_root_and_one_from_here_are_two() {
+    let here = folder();
+    let root = here.path().join("k");
+    let below = here.path().join(root.strip_prefix("/").unwrap());
+    for (folder, name) in [(&root, "f"), (&below, "f"), (&below, "g")] {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join(name), folder.join(name).as_os_str().as_encoded_bytes()).unwrap();
+    }
+    let (absolute, f) = (root.join("f"), root.strip_prefix("/").unwrap().join("f"));
+    let g = f.with_file_name("g");
+    let words = [&absolute, &g, &f].map(|path| path.to_str().unwrap());
+    for (words, code) in [(&words[..2], 0), (&words[..], 1)] {
+        let target = here.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let finished = cp_in(here.path(), &[&["--parents"], words, &["t"]].concat());
+        assert_eq!(finished.code(), Some(code), "{}", finished.stderr);
+        let copied = |path: &Path| fs::read_to_string(target.join(path)).unwrap();
+        if code == 0 {
+            assert_eq!(copied(&f), absolute.to_str().unwrap());
+        } else {
+            assert!(finished.stderr.contains("which was just made"), "{}", finished.stderr);
+        }
+        assert_eq!(copied(&g), below.join("g").to_str().unwrap());
+        fs::remove_dir_all(&target).unwrap();
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 
 use crate::tree::entry::SourceEntry;
 
-/// The folders above sources, each of them once.
+/// The folders above sources whose paths are all absolute or all relative, each of them once.
 #[derive(Debug, Default)]
 pub(super) struct Parents {
     names: BTreeMap<CString, Parent>,
