@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, copy,
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, When, copy,
 };
 
 /// Nothing to tell, nothing to ask.
@@ -90,7 +92,7 @@ fn a_thread_that_panics_is_a_problem_and_holds_up_nobody() {
             let outcome = copy(&options, &sources, target, &Panicking, &AtomicBool::new(false));
             sender.send(outcome.unwrap()).unwrap();
         });
-        let outcome = receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        let outcome = receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         assert!(
             matches!(outcome.problems[..], [CopyError::Panicked, ..]),
             "{:?}",
@@ -172,4 +174,35 @@ fn hidden_links_of_a_killed_process_of_the_same_number_are_not_in_the_way() {
     let mut left: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     left.retain(|name| name.starts_with('.'));
     assert_eq!(left, [format!(".other.{}.part", std::process::id())]);
+}
+
+/// A copy may fail beside a writer. One that succeeds is what one write has written.
+#[test]
+fn a_copy_beside_a_writer_has_one_version() {
+    let here = TempDir::new().unwrap();
+    let file = fs::File::create(here.path().join("a")).unwrap();
+    let versions = [vec![0_u8; 30_000], vec![1_u8; 30_000]];
+    file.write_all_at(&versions[0], 0).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for version in &versions {
+                    file.write_all_at(version, 0).unwrap();
+                }
+            }
+        });
+        let mut mixed = 0;
+        for sparse in [When::Auto, When::Always] {
+            let options = CopyOptions { sparse, jobs: 1, ..CopyOptions::default() };
+            for _ in 0..20 {
+                let outcome = run(here.path(), ("a", "n"), &options, false);
+                let copy = fs::read(here.path().join("n")).unwrap_or_default();
+                let is_made = outcome.is_ok_and(|outcome| outcome.problem_count == 0);
+                mixed += usize::from(is_made && !versions.contains(&copy));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(mixed, 0);
+    });
 }

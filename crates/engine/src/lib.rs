@@ -49,7 +49,9 @@ pub use chain::{
     Chain, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
 };
 pub use error::{Error, errno, hint};
-pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers, session};
+pub use integrity::{
+    Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, session,
+};
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,
 };

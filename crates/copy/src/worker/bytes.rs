@@ -8,7 +8,8 @@ use rustix::fs::{Advice, fadvise, fstat, ftruncate};
 use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 use underpass_engine::{
-    Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version, data_ranges,
+    Error, Integrity, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version,
+    await_writes, data_ranges,
 };
 
 use crate::error::{At, CopyError};
@@ -30,10 +31,19 @@ impl CopyWorker<'_> {
         let allocated = u64::try_from(original.stat.st_blocks).unwrap_or(0) * 512;
         let has_holes = allocated < len;
         let done = self.resume_bytes(original, dest)?;
-        if settings.sparse == When::Always && done == 0 {
+        let is_sparse = settings.sparse == When::Always && done == 0;
+        let is_buffered =
+            is_sparse || is_small(&original.stat) && done == 0 && settings.allows_buffer();
+        if is_buffered && original.is_file() && settings.integrity == Integrity::Detect {
+            // The engine does the same, and more.
+            let version = Version::from_stat(&original.stat);
+            let from = || original.folder.source_path(&original.entry.name);
+            await_writes(&original.file, &version).at(Action::Reading, from)?;
+        }
+        if is_sparse {
             return self.copy_without_zeros(original, dest);
         }
-        if is_small(&original.stat) && done == 0 && settings.allows_buffer() {
+        if is_buffered {
             return self.copy_small(original, dest);
         }
         if len >= MIN_READ_AHEAD_LEN {

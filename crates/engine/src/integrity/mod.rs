@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub(crate) use guard::Guard;
 pub(crate) use lease::LeaseState;
 pub use version::Version;
-pub use writers::{WriterCheck, Writers};
+pub use writers::{WriterCheck, Writers, await_writes};
 
 use crate::mechanisms::step::DeclineReason;
 

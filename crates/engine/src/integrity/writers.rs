@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, fstatfs, openat, seek};
 use rustix::io::Errno;
 use rustix::system::sysinfo;
+use rustix::time::{ClockId, clock_gettime};
 use underpass_sys::{self as sys, release_lease, take_read_lease};
 
 use super::version::Version;
@@ -137,7 +138,10 @@ impl WriterCheck {
     /// version.
     fn check_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
         if let Some(description) = &self.description {
-            wait_for_write(description);
+            // The answer is not needed.
+            if let Ok(version) = Version::of(description) {
+                wait_for_write(description, version.size());
+            }
         }
         let version = Version::of(file)?;
         let has_writer = self.has_writer;
@@ -181,6 +185,31 @@ impl WriterCheck {
         self.not_before = Some(Instant::now() + pause);
         Writers::Wait(pause)
     }
+}
+
+/// Waits until the version of a file shows each write(2) whose bytes may be read from now on: one that
+/// changed the times before `version` was looked at may still be going on, and one within the same
+/// tick of the clock may not change them. It is for files that are read in one piece, and moves the
+/// cursor to the beginning. A file that was not changed lately is not waited for.
+///
+/// # Errors
+///
+/// As lseek(2).
+pub fn await_writes(file: impl AsFd, version: &Version) -> std::io::Result<()> {
+    if !WriterCheck::is_recent(version) {
+        return Ok(());
+    }
+    std::thread::sleep(granule(version).saturating_sub(age(version)));
+    for _ in 0..MAX_TICKS {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        if (now.tv_sec, now.tv_nsec) > version.changed() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // After the clock: what begins between the two changes the times.
+    wait_for_write(&file, version.size());
+    Ok(seek(&file, SeekFrom::Start(0)).map(|_| ())?)
 }
 
 /// What a lease shows about a file.
@@ -233,11 +262,9 @@ fn counts_writers(file: &OwnedFd) -> bool {
 ///
 /// It changes the times of a file before its bytes. Looking for data takes the lock that it holds;
 /// what begins afterwards changes the times again.
-fn wait_for_write(description: &OwnedFd) {
-    // At the last byte, so nothing is searched. The answer is not needed.
-    if let Ok(version) = Version::of(description) {
-        let _ = seek(description, SeekFrom::Data(version.size().saturating_sub(1)));
-    }
+fn wait_for_write(file: impl AsFd, size: u64) {
+    // At the last byte, so nothing is searched.
+    let _ = seek(file, SeekFrom::Data(size.saturating_sub(1)));
 }
 
 /// Writes dirty pages back, so that the next store to each of them faults and changes the times.
@@ -289,6 +316,9 @@ const MAX_SHARE: usize = 3;
 
 /// The fixed-point shift of the load that sysinfo(2) reports.
 const LOAD_SHIFT: u32 = 16;
+
+/// Milliseconds that a tick of the clock takes at most. A time further ahead is that of another clock.
+const MAX_TICKS: usize = 10;
 
 /// Older changes were written back: the kernel does that after 30 s, checking every 5.
 const RECENT: Duration = Duration::from_secs(60);
