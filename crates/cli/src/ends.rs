@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_copy::permissions;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, was_closed};
 
@@ -115,7 +115,7 @@ impl OutputTarget {
         // A link is followed: what it leads to is replaced, as every other program would do.
         let path = match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => {
-                fs::canonicalize(path).with_path("following the link", path)?
+                atomic_file::follow(path).with_path("following the link", path)?
             }
             _ => path.to_owned(),
         };

@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, CopyRefusal};
@@ -215,7 +216,7 @@ fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathB
         false => !source.is_symlink() && !source.is_dir(),
     };
     if is_link && metadata(settings, from).is_ok_and(has_bytes) {
-        return fs::canonicalize(target).at("following the link", || target);
+        return atomic_file::follow(target).at("following the link", || target);
     }
     Ok(target.to_owned())
 }

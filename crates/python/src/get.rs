@@ -14,6 +14,7 @@ use underpass_client::download::{
 };
 use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
+use underpass_engine::atomic_file;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
 
@@ -237,7 +238,10 @@ impl Hinted for OpenFolderError {
 /// Returns the path of the new file: this path, or in it if it is a folder the name that the URL
 /// ends in. A link is followed: the file that it leads to is replaced.
 fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
-    let path = fs::canonicalize(path).ok().filter(|_| path.is_symlink()).unwrap_or(path.to_owned());
+    let path = match path.is_symlink() {
+        true => atomic_file::follow(path).unwrap_or(path.to_owned()),
+        false => path.to_owned(),
+    };
     if !path.is_dir() {
         return match fs::metadata(&path) {
             Ok(found) if !found.is_file() => {

@@ -6,6 +6,7 @@
 //! hidden file is removed the next time the same name is written.
 
 mod case;
+mod follow;
 mod hidden;
 mod name;
 
@@ -22,6 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 pub use case::{fold_case, ignores_case};
+pub use follow::follow;
 pub use hidden::{rename_new, take};
 pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
 

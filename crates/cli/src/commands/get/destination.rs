@@ -13,6 +13,7 @@ use underpass_client::download::{IfExists, Target, name_of};
 use super::args::GetArgs;
 use super::list::Item;
 use super::usage::GetError;
+use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
 use crate::ends::{self, Overwrite};
@@ -142,7 +143,7 @@ pub(super) fn is_stream(path: &Path) -> bool {
 fn followed(path: &Path) -> Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
-            fs::canonicalize(path).with_path("following the link", path)
+            atomic_file::follow(path).with_path("following the link", path)
         }
         _ => Ok(path.to_owned()),
     }

@@ -1,0 +1,76 @@
+//! Links that are named as the target of a file.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Stat, lstat, stat};
+use rustix::io::Errno;
+
+/// Returns the path of the file that a link leads to in the end, so that this file is replaced and not
+/// the link. It is the file that open(2) would open: the kernel follows the link first, and may refuse
+/// that (`fs.protected_symlinks`). Folders on the way are left to the kernel, as a path in another mount
+/// namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
+///
+/// # Errors
+///
+/// As stat(2) and readlink(2); `ESTALE` if the link leads to a file that it does not name, as those of
+/// `/proc/PID/fd` may do.
+pub fn follow(link: &Path) -> io::Result<PathBuf> {
+    let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let wanted = stat(link)?;
+    if FileType::from_raw_mode(wanted.st_mode) == FileType::Directory {
+        return fs::canonicalize(link);
+    }
+    let mut path = link.to_owned();
+    for _ in 0..=MAX_LINKS {
+        let found = lstat(&path)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            let is_it = identity(found) == identity(wanted);
+            return if is_it { Ok(path) } else { Err(Errno::STALE.into()) };
+        }
+        let leads = fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(leads);
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// The kernel follows 40 links, one after the other.
+const MAX_LINKS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_leads_to_what_the_kernel_opens() {
+        let folder = std::env::temp_dir().join(format!("follow-{}", std::process::id()));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        let at = |name: &str| folder.join(name);
+        fs::write(at("in/file"), "").unwrap();
+        for (to, link) in [("in/middle", "first"), ("../last", "in/middle"), ("self", "self")] {
+            symlink(to, at(link)).unwrap();
+        }
+        symlink(at("in/file"), at("last")).unwrap();
+        symlink("missing", at("dangling")).unwrap();
+        assert_eq!(follow(&at("first")).unwrap(), at("in/file"));
+        let errno = |link: &Path| Errno::from_io_error(&follow(link).unwrap_err());
+        assert_eq!(errno(&at("self")), Some(Errno::LOOP));
+        assert_eq!(errno(&at("dangling")), Some(Errno::NOENT));
+        // A descriptor, of which the kernel tells a name that another file has.
+        let gone = File::create(at("gone")).unwrap();
+        fs::remove_file(at("gone")).unwrap();
+        fs::write(at("gone (deleted)"), "").unwrap();
+        let link = PathBuf::from(format!("/proc/self/fd/{}", gone.as_raw_fd()));
+        assert_eq!(
+            fs::canonicalize(&link).unwrap(),
+            fs::canonicalize(at("gone (deleted)")).unwrap()
+        );
+        assert_eq!(errno(&link), Some(Errno::STALE));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
