@@ -57,7 +57,8 @@ impl<'a> DestFile<'a> {
     }
 
     /// Makes a file that outlives this process under the name `partial` until it is whole. If
-    /// another process writes to that one, the file is as that of [`new`](Self::new).
+    /// another process writes to that one, or another user has made it, the file is as that of
+    /// [`new`](Self::new).
     pub(crate) fn partial(
         folder: &'a DirPair,
         entry_name: &'a CStr,
@@ -67,10 +68,12 @@ impl<'a> DestFile<'a> {
     ) -> Result<Self, std::io::Error> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
-        let file = AtomicFile::partial(target, name, partial, mode, Existing::Replace)?;
-        match atomic_file::take(file.file(), &folder.target, partial) {
-            true => Ok(Self::Unnamed { file: Box::new(file), existing }),
-            false => Self::new(folder, entry_name, mode, existing),
+        match AtomicFile::partial(target, name, partial, mode, Existing::Replace) {
+            Ok(file) if atomic_file::take(file.file(), &folder.target, partial) => {
+                Ok(Self::Unnamed { file: Box::new(file), existing })
+            }
+            // What else is wrong is wrong with any file.
+            Ok(_) | Err(_) => Self::new(folder, entry_name, mode, existing),
         }
     }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
+use super::Existing;
 use super::name::hidden_name;
 
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
@@ -67,6 +68,44 @@ pub(super) fn create(
         // Another process may have removed it as a leftover before it was locked.
         if take(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
     })
+}
+
+/// Creates the file of this hidden name, or opens that of an earlier process unless it is to be
+/// [kept](Existing::Keep).
+///
+/// # Errors
+///
+/// As open(2); `EPERM` if this user has not made it.
+pub(super) fn open_or_create(
+    folder: &OwnedFd,
+    hidden: &OsStr,
+    mode: Mode,
+    existing: Existing,
+) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..MAX_ATTEMPTS {
+        match openat(folder, hidden, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) if existing == Existing::Replace => {}
+            created => return created.map(File::from),
+        }
+        match openat(folder, hidden, flags, mode) {
+            // It was removed meanwhile.
+            Err(Errno::NOENT) => {}
+            opened => {
+                let file = opened?;
+                return if is_ours(&file, folder)? { Ok(file.into()) } else { Err(Errno::PERM) };
+            }
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Returns whether this user has made a file, as far as its owner tells: on file systems without
+/// owners, or with those of another machine, it is that of the folder.
+fn is_ours(file: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
+    let (stat, above) = (fstat(file)?, fstat(folder)?);
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    Ok(is_file && (stat.st_uid == geteuid().as_raw() || stat.st_uid == above.st_uid))
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.

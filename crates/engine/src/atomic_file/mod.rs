@@ -111,7 +111,8 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// As open(2); `ELOOP` if the partial name is a link.
+    /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if it is that of something which
+    /// this user has not made: whoever has could still write to the complete file.
     pub fn partial(
         folder: OwnedFd,
         name: &OsStr,
@@ -119,12 +120,7 @@ impl AtomicFile {
         mode: u32,
         existing: Existing,
     ) -> io::Result<Self> {
-        let once = match existing {
-            Existing::Keep => OFlags::EXCL,
-            Existing::Replace => OFlags::empty(),
-        };
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | once;
-        let file = openat(&folder, partial, flags, Mode::from_raw_mode(mode))?.into();
+        let file = hidden::open_or_create(&folder, partial, Mode::from_raw_mode(mode), existing)?;
         let (name, hidden) = (name.to_owned(), Some(partial.to_owned()));
         Ok(Self { file, folder, name, hidden, is_kept: true, is_durable: false })
     }
