@@ -34,6 +34,26 @@ fn sparse(here: &Path, mebibytes: u64) -> u64 {
 }
 
 #[test]
+fn what_was_read_is_counted_although_it_could_not_be_written() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::write(here.path().join("a"), noise(5000)).unwrap();
+    let source = here.path().join("a").canonicalize().unwrap();
+    let of_source = ["-P", source.to_str().unwrap(), "-e", "inject=pread64:error=EIO"];
+    for (strace, option, expected) in [
+        (&["-e", "inject=pwrite64:error=EIO"][..], "--sparse=always", 5000),
+        (&of_source, "--verify", 15_000),
+    ] {
+        let (finished, _) = traced_in(here.path(), strace, &["--json", option, "a", "z"]);
+        assert_eq!(finished.code(), Some(1), "{option}: {}", finished.stderr);
+        assert_eq!(finished.receipt()["user_space_bytes"], expected, "{option}");
+        assert_eq!(names(here.path()), ["a"], "{option}");
+    }
+}
+
+#[test]
 fn holes_are_made_as_told() {
     let here = folder();
     let before = sparse(here.path(), 64);

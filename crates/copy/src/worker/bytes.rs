@@ -104,10 +104,9 @@ impl CopyWorker<'_> {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
             return self.copy_whole(original, dest);
         };
-        let whole = &self.buffer[..have];
-        buffered::write_all(dest.file(), whole, &mut report).at(Action::Writing, to)?;
-        let between = self.totals.between(original.system, original.folder.system);
-        between.report.add(&report);
+        let written = buffered::write_all(dest.file(), &self.buffer[..have], &mut report);
+        self.count(original, &report);
+        written.at(Action::Writing, to)?;
         self.context.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -236,7 +235,7 @@ impl CopyWorker<'_> {
     }
 
     /// Adds a report of the engine to the totals.
-    fn count(&mut self, original: &Original<'_>, report: &Report) {
+    pub(crate) fn count(&mut self, original: &Original<'_>, report: &Report) {
         self.totals.between(original.system, original.folder.system).report.add(report);
     }
 
@@ -264,15 +263,29 @@ impl CopyWorker<'_> {
         original: &Original<'_>,
         dest: &DestFile<'_>,
     ) -> Result<(), CopyError> {
+        let mut report = Report::default();
+        let copied = self.write_without_zeros(original, dest, &mut report);
+        self.count(original, &report);
+        self.totals.hole_bytes += copied?;
+        Ok(())
+    }
+
+    /// Does so, and returns how many bytes are in holes.
+    fn write_without_zeros(
+        &mut self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+        report: &mut Report,
+    ) -> Result<u64, CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
-        let (mut report, mut at, mut zeros) = (Report::default(), 0, 0);
+        let (mut at, mut zeros) = (0, 0);
         loop {
             if self.context.is_over() {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
-            let read = buffered::read_at(&original.file, &mut self.buffer, at, &mut report);
+            let read = buffered::read_at(&original.file, &mut self.buffer, at, report);
             let have = read.at(Action::Reading, from)?;
             if have == 0 {
                 break;
@@ -285,7 +298,7 @@ impl CopyWorker<'_> {
                     zeros += len as u64;
                 } else {
                     let here = at + offset as u64;
-                    let written = buffered::write_at(dest.file(), part, here, &mut report);
+                    let written = buffered::write_at(dest.file(), part, here, report);
                     written.at(Action::Writing, to)?;
                 }
                 offset += len;
@@ -299,10 +312,7 @@ impl CopyWorker<'_> {
             return Err(self.failed(original, Error::SourceEnded { expected, report }));
         }
         ftruncate(dest.file(), at).at(Action::Writing, to)?;
-        self.totals.hole_bytes += zeros;
-        let between = self.totals.between(original.system, original.folder.system);
-        between.report.add(&report);
-        Ok(())
+        Ok(zeros)
     }
 }
 

@@ -82,6 +82,22 @@ impl CopyWorker<'_> {
         copy: &File,
         how: Verify,
     ) -> Result<(), CopyError> {
+        let mut report = Report::default();
+        let compared = self.compare_bytes(original, copy, how, &mut report);
+        self.count(original, &report);
+        self.totals.verified_bytes += compared?;
+        self.totals.verified += 1;
+        Ok(())
+    }
+
+    /// Returns how many bytes are the same, if all are.
+    fn compare_bytes(
+        &mut self,
+        original: &Original<'_>,
+        copy: &File,
+        how: Verify,
+        report: &mut Report,
+    ) -> Result<u64, CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let direct = match how {
@@ -94,7 +110,7 @@ impl CopyWorker<'_> {
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
         let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
-        let (mut report, mut at) = (Report::default(), 0);
+        let mut at = 0;
         loop {
             if self.context.is_over() {
                 let report = Box::new(Report::default());
@@ -102,9 +118,9 @@ impl CopyWorker<'_> {
             }
             // What is a hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
-            let copied = buffered::read_at(copy, &mut mine[..len], at, &mut report);
+            let copied = buffered::read_at(copy, &mut mine[..len], at, report);
             let copied = copied.at(Action::Reading, to)?;
-            let wanted = buffered::read_at(&original.file, &mut theirs[..len], at, &mut report);
+            let wanted = buffered::read_at(&original.file, &mut theirs[..len], at, report);
             let wanted = wanted.at(Action::Reading, from)?;
             let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
             let end = at + same.count() as u64;
@@ -131,11 +147,7 @@ impl CopyWorker<'_> {
             }
             at = next;
         }
-        self.totals.verified += 1;
-        self.totals.verified_bytes += at;
-        let between = self.totals.between(original.system, original.folder.system);
-        between.report.add(&report);
-        Ok(())
+        Ok(at)
     }
 }
 

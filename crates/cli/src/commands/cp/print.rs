@@ -28,6 +28,8 @@ pub(super) fn outcome(
             if let Failure::Transfer { receipt: partial, .. } = &mut failure {
                 let error = partial.error.take();
                 **partial = Receipt { error, ..receipt.receipt };
+            } else {
+                output::print_json(show, &receipt);
             }
             return Err(failure);
         }
