@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, renameat, statat, syncfs, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, renameat, statat, syncfs,
+    unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
+use underpass_engine::hint::Action;
 use underpass_engine::{Capabilities, Error};
 
 use crate::attributes;
@@ -20,6 +24,7 @@ use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::link_table::LinkTable;
+use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
 use crate::tree::{marker, merge, session};
 
@@ -291,14 +296,12 @@ impl<'a> CopyContext<'a> {
     fn merge_into_target(&self, folder: &DirPair) {
         let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
-        let mut clashes = Vec::new();
+        let mut problems = Vec::new();
         let merged = self
-            .merge_into(folder, parent, &mut clashes)
+            .merge_into(folder, parent, &mut problems)
             .and_then(|()| unlinkat(&parent.target, name, AtFlags::REMOVEDIR));
-        for clash in clashes {
-            let (from, to) =
-                (folder.source_path(c"").join(&clash), folder.target_path(c"").join(&clash));
-            self.problem(CopyError::Refused(CopyRefusal::JustMade { from, to }));
+        for problem in problems {
+            self.problem(problem);
         }
         match merged {
             Ok(()) => *hidden = None,
@@ -313,22 +316,44 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Moves what is in a hidden folder to where its name was taken. What this copy has made there
-    /// itself stays, and is in `clashes`.
+    /// Moves what is in a hidden folder to where its name was taken. Why something there stays although
+    /// it was to be replaced is in `problems`.
     fn merge_into(
         &self,
         folder: &DirPair,
         parent: &DirPair,
-        clashes: &mut Vec<PathBuf>,
+        problems: &mut Vec<CopyError>,
     ) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = openat(&parent.target, &folder.chain.target, flags, Mode::empty())?;
-        let mut clash = |path: &Path, there: &Stat| {
-            let is_made = self.has_made(there);
-            clashes.extend(is_made.then(|| path.to_owned()));
-            is_made
+        let mut stays = |clash: &Clash<'_>| match self.may_take_name(folder, clash) {
+            Ok(may_replace) => !may_replace,
+            Err(problem) => {
+                problems.push(problem);
+                true
+            }
         };
-        merge::merge(&self.settings, &folder.target, &there, Path::new(""), &mut clash)
+        merge::merge(&self.settings, &folder.target, &there, Path::new(""), &mut stays)
+    }
+
+    /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have had it
+    /// been there before.
+    fn may_take_name(&self, folder: &DirPair, clash: &Clash<'_>) -> Result<bool, CopyError> {
+        let settings = &self.settings;
+        let to = || folder.target_path(c"").join(clash.path);
+        if self.has_made(clash.there) {
+            let from = folder.source_path(c"").join(clash.path);
+            return Err(CopyError::Refused(CopyRefusal::JustMade { from, to: to() }));
+        }
+        if settings.refuse_existing {
+            return Err(CopyError::Refused(CopyRefusal::Exists { to: to() }));
+        }
+        let is_file = FileType::from_raw_mode(clash.there.st_mode) == FileType::RegularFile;
+        if is_file && !settings.force && !settings.removes_existing() {
+            let access = accessat(clash.folder, clash.name, Access::WRITE_OK, AtFlags::EACCESS);
+            access.at(Action::Replacing, to)?;
+        }
+        self.may_replace(to)
     }
 
     /// Gives a folder its name, if it has a hidden one until now.

@@ -1,12 +1,14 @@
 //! A resumed command means the same target as the first one, whatever ended that.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::bytes::traced_in;
 use crate::cp_in;
-use crate::rig::{Running, folder, has, names, noise, underpass};
+use crate::rig::{Finished, Running, folder, has, names, noise, traced, underpass};
+use crate::users::take_from_user;
 
 /// A folder `s` with files, and with a folder that has files.
 fn plant(here: &Path) {
@@ -119,6 +121,69 @@ fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
     assert_eq!(names(&here.path().join("k")), [".two.9.part", "below", "one", "two"]);
 }
 
+/// Runs `cp` with one thread, stops it after its first call of this name, and lets it go on after
+/// `meanwhile`.
+fn stopped_after(call: &str, here: &Path, words: &[&str], meanwhile: impl FnOnce()) -> Finished {
+    let elsewhere = folder();
+    let log = elsewhere.path().join("trace");
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=STOP:when=1"));
+    let mut command = traced(&log, &["-e", &trace, "-e", &inject]);
+    command.args(["cp", "-j1"]).args(words).current_dir(here);
+    let running = Running::start(command);
+    wait_for_stop(&log);
+    meanwhile();
+    running.signal("CONT");
+    running.finish()
+}
+
+/// Waits until the log of strace says that the program was stopped.
+pub(crate) fn wait_for_stop(log: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(log).unwrap_or_default().contains("stopped by SIGSTOP") {
+        assert!(Instant::now() < deadline, "it does not stop");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_folder_that_appears_meanwhile_is_treated_as_one_that_was_there() {
+    if !has("strace") {
+        return;
+    }
+    for (words, code, message) in [
+        (&["-r", "s", "k"][..], 0, ""),
+        (&["-rb", "s", "k"], 0, ""),
+        (&["-r", "--backup=numbered", "s", "k"], 0, ""),
+        (&["-rn", "s", "k"], 0, ""),
+        (&["-ri", "s", "k"], 0, "replace k/one?"),
+        (&["-r", "--update=none-fail", "s", "k"], 1, "k/one exists: not replaced"),
+    ] {
+        let here = folder();
+        plant(here.path());
+        let k = here.path().join("k");
+        let finished = stopped_after("mkdirat", here.path(), words, || {
+            fs::create_dir(&k).unwrap();
+            fs::write(k.join("one"), "theirs").unwrap();
+        });
+        assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains(message), "{words:?}: {}", finished.stderr);
+        let kept = match words[0] {
+            "-rb" => "one~",
+            "-r" if words[1] == "--backup=numbered" => "one.~1~",
+            _ => "one",
+        };
+        let is_replaced = kept != "one" || words.len() == 3 && words[0] == "-r";
+        let has = |name: &str| fs::read(k.join(name)).unwrap();
+        assert_eq!(has("one") != b"theirs", is_replaced, "{words:?}");
+        assert!(kept == "one" || has(kept) == b"theirs", "{words:?}");
+        let mut expected = vec!["below", "one", "two"];
+        expected.extend(Some(kept).filter(|kept| *kept != "one"));
+        expected.sort_unstable();
+        assert_eq!(names(&k), expected, "{words:?}");
+        assert_eq!(names(here.path()), ["k", "s"], "{words:?}");
+    }
+}
+
 #[test]
 fn two_processes_never_write_into_the_same_part_of_a_file() {
     let here = folder();
@@ -139,4 +204,42 @@ fn two_processes_never_write_into_the_same_part_of_a_file() {
         copy().finish().succeeded();
         assert_eq!(names(here.path()), ["large", "to"]);
     }
+}
+
+#[test]
+fn nobody_goes_on_with_a_part_that_another_user_has_made() {
+    let here = folder();
+    let path = |name: &str| here.path().join(name);
+    fs::write(path("large"), noise(20 << 20)).unwrap();
+    let started = |words: &[&str]| {
+        let mut command = underpass();
+        command.args(["cp", "--resume"]).args(words).current_dir(here.path());
+        command.args(["large", "to"]);
+        Running::start(command)
+    };
+    // A part is made, and the copy ends before it is whole.
+    let mut stopped = started(&["--mechanism", "read_write", "--step", "4096"]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let part = loop {
+        let found = names(here.path()).into_iter().find(|name| name.ends_with(".part"));
+        let found = found.map(|name| path(&name));
+        if let Some(part) = found.filter(|part| fs::metadata(part).is_ok_and(|it| it.len() > 0)) {
+            break part;
+        }
+        assert!(Instant::now() < deadline && stopped.child.try_wait().unwrap().is_none());
+    };
+    stopped.signal("KILL");
+    stopped.finish();
+    // The attribute that says since when it is written stays; its bytes and its owner are others.
+    let len = 18 << 20;
+    let file = fs::File::options().write(true).open(&part).unwrap();
+    file.write_all_at(&vec![7; len], 0).unwrap();
+    file.set_len(len as u64).unwrap();
+    if take_from_user(&part).is_none() {
+        return;
+    }
+    started(&["-v"]).finish().succeeded();
+    assert!(fs::read(path("to")).unwrap() == noise(20 << 20));
+    assert_ne!(fs::metadata(path("to")).unwrap().uid(), 1234);
+    assert_eq!(fs::metadata(&part).unwrap().len(), len as u64);
 }

@@ -14,13 +14,15 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
+use crate::files::replace::rename_over;
 use crate::options::Settings;
+use crate::options::backup::Backup;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::marker;
+use crate::tree::{hidden_names, marker};
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
-/// there are replaced, as by any later copy, unless the options keep them, or `clashes` tells of a
-/// path below and what has it that it is to stay.
+/// there are replaced, and get a backup if the options want one, as by any later copy, unless the
+/// options keep them, or `stays` tells of one that it is to stay.
 ///
 /// # Errors
 ///
@@ -30,7 +32,7 @@ pub(crate) fn merge(
     from: &OwnedFd,
     to: &OwnedFd,
     above: &Path,
-    clashes: &mut dyn FnMut(&Path, &Stat) -> bool,
+    stays: &mut dyn FnMut(&Clash<'_>) -> bool,
 ) -> Result<(), Errno> {
     for name in names(from)? {
         match renameat_with(from, &name, to, &name, RenameFlags::NOREPLACE) {
@@ -49,27 +51,54 @@ pub(crate) fn merge(
         let (mine, there) = (look(from)?, look(to));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            merge(settings, &open(from, &name)?, &open(to, &name)?, &path, clashes)?;
+            merge(settings, &open(from, &name)?, &open(to, &name)?, &path, stays)?;
             unlinkat(from, &name, AtFlags::REMOVEDIR)?;
+        } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
+            // Which is refused.
+            renameat(from, &name, to, &name)?;
         } else if there.is_ok_and(|there| {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            stays(settings, &mine, &there) || clashes(&path, &there)
+            let clash = Clash { folder: to, name: &name, path: &path, there: &there };
+            is_kept(settings, &mine, &there) || stays(&clash)
         }) {
             unlinkat(from, &name, AtFlags::empty())?;
         } else {
-            renameat(from, &name, to, &name)?;
+            replace_in(from, to, &name, settings.backup.as_ref())?;
         }
     }
     Ok(())
 }
 
+/// A file whose name a file to be moved has, too.
+pub(crate) struct Clash<'c> {
+    pub(crate) folder: &'c OwnedFd,
+    pub(crate) name: &'c CStr,
+    /// Its path below the folder that is merged.
+    pub(crate) path: &'c Path,
+    pub(crate) there: &'c Stat,
+}
+
+/// Moves a file in place of another one, which gets a backup.
+fn replace_in(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    name: &CStr,
+    backup: Option<&Backup>,
+) -> Result<(), Errno> {
+    if backup.is_none() {
+        return renameat(from, name, to, name);
+    }
+    let make = |hidden: &CStr| atomic_file::rename_new(from, name, to, hidden);
+    let ((), hidden) = hidden_names::claim(name, make)?;
+    rename_over(to.as_fd(), (&hidden, name), backup)
+        .map(|_| ())
+        .inspect_err(|_| _ = renameat(to, &hidden, from, name))
+}
+
 /// Returns whether the options keep what is there.
-fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
+fn is_kept(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
     let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    let is_kept = settings.no_clobber
-        || settings.refuse_existing
-        || (settings.update && time(mine) <= time(there));
-    is_kept && !is_folder(mine) && !is_folder(there)
+    settings.no_clobber || (settings.update && time(mine) <= time(there))
 }
 
 /// Removes what dead processes have left in a folder under hidden names of what is whole there by
