@@ -51,6 +51,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) made: Mutex<Vec<(u64, u64)>>,
     /// Device and inode of each source that is a folder, where targets become mirrors.
     entered: Mutex<Vec<(u64, u64)>>,
+    /// The paths below sources on which another file system was mounted, and its device: the same.
+    mounts: Mutex<Vec<(Vec<u8>, u64)>>,
     /// Whether copies are remembered, because a later round may want to replace them, or because two
     /// folders may have one target.
     remembers: AtomicBool,
@@ -125,6 +127,7 @@ impl<'a> CopyContext<'a> {
             questions: Mutex::default(),
             made: Mutex::default(),
             entered: Mutex::default(),
+            mounts: Mutex::default(),
             remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
             progress: ObservedProgress::new(),
@@ -174,6 +177,18 @@ impl<'a> CopyContext<'a> {
         if self.settings.delete {
             self.entered.lock().unwrap_or_else(PoisonError::into_inner).push(source);
         }
+    }
+
+    /// Remembers a path below a source where another file system begins, which has this device.
+    pub(crate) fn enters_mount(&self, below: Vec<u8>, device: u64) {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner).push((below, device));
+    }
+
+    /// Returns whether one of the file systems that were mounted on this path below the sources is not
+    /// among `devices`.
+    pub(crate) fn misses_mount(&self, below: &[u8], devices: &[u64]) -> bool {
+        let mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
+        mounts.iter().any(|(path, device)| path == below && !devices.contains(device))
     }
 
     /// Returns whether a folder was a source.

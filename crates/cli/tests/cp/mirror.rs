@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::cp_in;
 use crate::rig::{Finished, Running, folder, has, names, traced};
+use crate::unfinished::wait_for_stop;
 use crate::users::{cp_as_user, give_to_user};
-use underpass_testkit::skip;
+use underpass_testkit::{is_root, skip};
 
 /// Two trees, of which the second has more, and a folder that nothing may touch.
 fn plant(here: &Path) {
@@ -180,4 +182,33 @@ fn a_source_in_its_target_stays() {
     ] {
         cp_in(here.path(), words).failed(2, &["--delete"]);
     }
+}
+
+#[test]
+fn nothing_is_removed_where_a_file_system_was_unmounted_meanwhile() {
+    if !is_root() || !has("strace") || !has("nsenter") {
+        return skip("there are no mounts");
+    }
+    let (here, elsewhere) = (folder(), folder());
+    let (mounted, log) = (here.path().join("s/sub"), elsewhere.path().join("trace"));
+    fs::create_dir_all(&mounted).unwrap();
+    fs::create_dir_all(here.path().join("k/sub")).unwrap();
+    fs::write(here.path().join("k/sub/x"), "").unwrap();
+    let script = r#"mount -t tmpfs none s/sub && touch s/sub/x && exec strace -D -f -qq \
+        -o "$0" -e trace=linkat -e inject=linkat:signal=STOP:when=1 "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(&log).arg(env!("CARGO_BIN_EXE_underpass"));
+    command.args(["cp", "-j1"]).args(["-aT", "--delete", "s", "k"]);
+    command.current_dir(here.path()).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = Running::start(command);
+    wait_for_stop(&log);
+    let pid = running.child.id().to_string();
+    let unmount = ["-t", &pid, "-m", "umount", "-l", mounted.to_str().unwrap()];
+    assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
+    running.signal("CONT");
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("reading again s/sub: "), "{}", finished.stderr);
+    assert!(here.path().join("k/sub/x").exists());
 }

@@ -257,7 +257,7 @@ impl Mirror<'_, '_> {
         let settings = &self.context.settings;
         let follows = settings.follow == Follow::Always;
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let (mut is_there, mut folders) = (false, Vec::new());
+        let (mut is_there, mut folders, mut devices) = (false, Vec::new(), Vec::new());
         for source in &at.sources {
             for name in others.iter().map(CString::as_c_str).chain([name]) {
                 let from = || join(&at.from, name);
@@ -268,10 +268,18 @@ impl Mirror<'_, '_> {
                 is_there = true;
                 let device = fstat(source).at("looking at", from)?.st_dev;
                 let is_elsewhere = settings.one_file_system && stat.st_dev != device;
+                devices.push(stat.st_dev);
                 if is_folder && self::is_folder(&stat) && !is_elsewhere {
-                    folders.push(open(source, name, follows).at("opening", from)?);
+                    let folder = open(source, name, follows).at("opening", from)?;
+                    devices.push(fstat(&folder).at("looking at", from)?.st_dev);
+                    folders.push(folder);
                 }
             }
+        }
+        let below = longer(&at.below, name);
+        if !folders.is_empty() && self.context.misses_mount(&below, &devices) {
+            // An empty folder on which something was mounted before.
+            return Err(Errno::STALE).at("reading again", || join(&at.from, name));
         }
         Ok(is_there.then_some(folders))
     }

@@ -44,9 +44,7 @@ impl CopyWorker<'_> {
             openat(&parent.source, &entry.name, flags, Mode::empty()).at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
         self.refuse_circles(parent, entry, &stat)?;
-        if parent.is_top() {
-            self.context.enters((stat.st_dev, stat.st_ino));
-        }
+        self.remember_source(parent, entry, &stat);
         let device = parent.device.unwrap_or(stat.st_dev);
         let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
         let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
@@ -100,6 +98,19 @@ impl CopyWorker<'_> {
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
         self.context.release(&folder, true);
         defer
+    }
+
+    /// Remembers what has to be there still when something is removed from the target: the sources, and
+    /// the file systems that are mounted in them.
+    fn remember_source(&self, parent: &DirPair, entry: &SourceEntry, stat: &Stat) {
+        if !self.context.settings.delete {
+            return;
+        }
+        if parent.is_top() {
+            self.context.enters((stat.st_dev, stat.st_ino));
+        } else if fstat(&parent.source).is_ok_and(|above| above.st_dev != stat.st_dev) {
+            self.context.enters_mount(parent.path_below(&entry.name), stat.st_dev);
+        }
     }
 
     /// Remembers all copies from here on if another source may have the same target.
