@@ -2,10 +2,14 @@
 //! file is read for them once in its life and not again by each server.
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
-//! attribute records the previous ctime and the moment at which it was set: if the present ctime is
-//! that moment, only the attribute was changed since then. The digests are then valid, and the
+//! attribute records the previous ctime and the one that setting it gives to the file: if the present
+//! ctime is that one, only the attribute was changed since then. The digests are then valid, and the
 //! version keeps its old name. Any later change moves the ctime on, which invalidates the
 //! attribute.
+//!
+//! The ctime that a file gets is that of the kernel's clock at its last tick, so it is known
+//! beforehand. Only where another file got a finer one within the same tick, or where the tick
+//! passed, it is another; then the attribute is set again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -90,12 +94,14 @@ pub fn store(
     if !is_reliable(file, version)? {
         return Err(Errno::NOTSUP.into());
     }
-    if Version::of(file)? != *version {
-        return Ok(None);
-    }
     let mut record = DigestRecord::new(file, version, digests)?;
-    for attempt in 0..ATTEMPTS {
-        record.set_at = now()?;
+    let mut expected = *version;
+    for _ in 0..ATTEMPTS {
+        record.set_at = next_tick()?;
+        // It was possibly changed since the last look, and its times set back.
+        if Version::of(file)? != expected {
+            return Ok(None);
+        }
         fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
         let present = Version::of(file)?;
         if !differs_only_in_ctime(version, &present) {
@@ -104,15 +110,14 @@ pub fn store(
         if record.is_valid_for(&present) {
             return Ok(Some(present));
         }
-        // The disk delayed the call, and may be busy for a while: try again with the present time.
-        thread::sleep(Duration::from_millis(1 << attempt));
+        expected = present;
     }
     Err(Errno::TIMEDOUT.into())
 }
 
 /// The content of the attribute.
 struct DigestRecord {
-    /// The time at which it was set, by the clock that the kernel uses for the times of files.
+    /// The ctime of the file once it is set.
     set_at: i64,
     /// The previous ctime.
     changed: i64,
@@ -170,9 +175,7 @@ impl DigestRecord {
 
     /// Returns whether nothing was changed since it was set.
     fn is_valid_for(&self, version: &Version) -> bool {
-        let Some(changed) = nanoseconds(version.changed()) else { return false };
-        let latest = self.set_at.saturating_add(MOMENT.as_nanos() as i64);
-        (self.set_at..=latest).contains(&changed) && self.check == check(version)
+        nanoseconds(version.changed()) == Some(self.set_at) && self.check == check(version)
     }
 }
 
@@ -192,7 +195,21 @@ fn differs_only_in_ctime(one: &Version, other: &Version) -> bool {
     facts(one) == facts(other)
 }
 
-/// Returns the time that the kernel would now give to a file, or a little less.
+/// Waits for the next tick of the clock, and returns the time that the kernel gives to files until
+/// the one after it.
+fn next_tick() -> io::Result<i64> {
+    let before = now()?;
+    for _ in 0..MAX_LOOKS {
+        let time = now()?;
+        if time != before {
+            return Ok(time);
+        }
+        thread::sleep(LOOK);
+    }
+    Err(Errno::TIMEDOUT.into())
+}
+
+/// Returns the time of the last tick of the clock from which files have their times.
 fn now() -> io::Result<i64> {
     let time = clock_gettime(ClockId::RealtimeCoarse);
     nanoseconds((time.tv_sec, time.tv_nsec)).ok_or_else(|| Errno::OVERFLOW.into())
@@ -230,11 +247,14 @@ const NAME: &str = "user.underpass.digest";
 /// The maximum length: two numbers, four bytes, and a digest of each algorithm.
 const MAX_BYTES: usize = 20 + 33 + 65;
 
-/// The maximum time between our look at the clock and the kernel's: a bit more than a tick.
-const MOMENT: Duration = Duration::from_millis(20);
+/// The number of attempts to set an attribute within a tick, of which hardly one in a hundred fails.
+const ATTEMPTS: u32 = 16;
 
-/// The number of attempts to set an attribute in time, with half a second of pauses in all.
-const ATTEMPTS: u32 = 9;
+/// The pause between two looks at the clock: a small part of a tick.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// The maximum number of looks at the clock until its next tick: many times as many as it takes.
+const MAX_LOOKS: u32 = 1_000;
 
 /// The nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
@@ -300,6 +320,22 @@ mod tests {
         copy.set_modified(file.metadata().unwrap().modified().unwrap()).unwrap();
         fsetxattr(&copy, NAME, &bytes[..len], XattrFlags::empty()).unwrap();
         assert_eq!(load_digest(&copy, &Version::of(&copy).unwrap()), None);
+    }
+
+    #[test]
+    fn a_change_right_after_it_was_stored_is_noticed_though_the_mtime_was_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create_new(folder.path().join("file")).unwrap();
+        file.set_len(5).unwrap();
+        let version = Version::of(&file).unwrap();
+        // Not every file system has such attributes.
+        let Ok(Some(_)) = store(&file, &version, &[digest(Algorithm::Sha256)]) else { return };
+        let modified = file.metadata().unwrap().modified().unwrap();
+        // Longer than a tick of any kernel, within which the file would have the same times again.
+        thread::sleep(Duration::from_millis(11));
+        std::os::unix::fs::FileExt::write_all_at(&file, b"other", 0).unwrap();
+        file.set_modified(modified).unwrap();
+        assert_eq!(load_digest(&file, &Version::of(&file).unwrap()), None);
     }
 
     #[test]
