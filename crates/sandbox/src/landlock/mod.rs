@@ -70,6 +70,8 @@ impl AllowedRoot {
         }
         if self.deletes {
             access |= AccessFs::RemoveFile | AccessFs::RemoveDir;
+            // A folder gets another name before what is in it is removed.
+            access |= AccessFs::MakeDir;
         }
         if self.uploads && self.deletes {
             // A file moved to another folder keeps its type.

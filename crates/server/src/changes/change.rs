@@ -4,13 +4,13 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, mkdirat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::dest_entry::{DestEntry, hidden_name};
+use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
 use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
@@ -80,11 +80,14 @@ impl Change {
         self.check_hidden(site, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
         if tree::kind(&stat) == FileType::Directory {
-            tree::remove(folder.as_fd(), &name)?;
+            remove_folder((&folder, &name), &stat, || site.shared.names_changed())?;
         } else {
             let _names = self.hold_names(site)?;
             self.check_again(&folder, &name)?;
-            tree::remove(folder.as_fd(), &name)?;
+            unlinkat(&folder, &name, AtFlags::empty()).map_err(|errno| match errno {
+                Errno::ISDIR => ChangeRefusal::replaced(),
+                errno => errno.into(),
+            })?;
         }
         sync(site, &folder)?;
         Ok(Changed { is_new: false, report: Report::default() })

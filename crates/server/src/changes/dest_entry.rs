@@ -77,6 +77,38 @@ impl DestEntry {
     }
 }
 
+/// Removes a folder and all that is in it, if it is still the one that was checked. `on_gone` is
+/// called once its name is free.
+///
+/// Its name goes first and in one step: nobody sees a part of it, and a request that moves it at the
+/// same time moves all of it or nothing. If the server is killed meanwhile, the rest has a hidden
+/// name. If the system refuses to remove something, the rest gets its name back.
+pub(crate) fn remove_folder(
+    (parent, name): (&OwnedFd, &CStr),
+    checked: &Stat,
+    on_gone: impl FnOnce(),
+) -> Result<(), ChangeRefusal> {
+    let aside = hidden_name(name);
+    match rename_new(parent, name, parent, &*aside) {
+        Ok(()) => {}
+        // A folder of a lower layer of overlayfs cannot be renamed, but removed.
+        Err(Errno::XDEV | Errno::OPNOTSUPP) => return tree::remove(parent.as_fd(), name),
+        Err(errno) => return Err(errno.into()),
+    }
+    let now = tree::stat_entry(parent, &aside)?;
+    let is_same = now.is_some_and(|now| tree::identity(&now) == tree::identity(checked));
+    let removed = if is_same {
+        on_gone();
+        tree::remove(parent.as_fd(), &aside)
+    } else {
+        Err(ChangeRefusal::replaced())
+    };
+    removed.inspect_err(|_| {
+        // If another request or program took the name meanwhile, the rest keeps the hidden one.
+        let _ = rename_new(parent, &*aside, parent, name);
+    })
+}
+
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
 /// killed, an entry with such a name is removed after a while.
 pub(crate) fn hidden_name(name: &CStr) -> CString {

@@ -19,6 +19,11 @@ impl ChangeRefusal {
         Self { status, detail: detail.into() }
     }
 
+    /// Creates the refusal of a change of what has been replaced since it was checked.
+    pub(crate) fn replaced() -> Self {
+        Self::new(409, "something else has the name now; try again")
+    }
+
     /// Creates the refusal for an error at the destination of a write, which need not exist yet: if
     /// it is missing, its folder is (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {

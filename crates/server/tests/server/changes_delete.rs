@@ -71,6 +71,26 @@ fn a_folder_goes_with_all_that_is_in_it_and_nothing_that_links_in_it_lead_to() {
 }
 
 #[test]
+fn a_folder_goes_in_one_step() {
+    let site = open_site(&[("folder/first", b"x")]);
+    fs::create_dir(site.path("folder/many")).unwrap();
+    for number in 0..3_000 {
+        fs::write(site.path(&format!("folder/many/{number}")), "").unwrap();
+    }
+    let site = site.start();
+    std::thread::scope(|scope| {
+        let deleting = scope.spawn(|| site.ask("DELETE", "/folder", &[]).status);
+        while site.path("folder/first").exists() {
+            std::thread::yield_now();
+        }
+        // Another request could still move the folder, and with it what is left.
+        assert!(!site.path("folder").exists(), "a part of it is gone, and the rest is there");
+        assert_eq!(deleting.join().unwrap(), 204);
+    });
+    assert_eq!(fs::read_dir(site.path(".")).unwrap().count(), 0);
+}
+
+#[test]
 fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
     let files: &[(&str, &[u8])] = &[
         (".secret", b"x"),

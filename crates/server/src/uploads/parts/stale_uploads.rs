@@ -51,10 +51,11 @@ fn has_passed(at: Instant) -> bool {
     at.elapsed() >= WALK_INTERVAL
 }
 
-/// Checks all sites that allow uploads.
+/// Checks all sites that allow changes: a folder that was being removed has such a name, too.
 fn walk_all(published: &Published, ended: &Receiver<()>) {
     for site in &published.get().all {
-        if site.settings.changes.upload && !site.root.is_file() {
+        let changes = site.settings.changes;
+        if (changes.upload || changes.delete) && !site.root.is_file() {
             walk(site, ended);
         }
     }
@@ -138,7 +139,7 @@ fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
             let is_over = age(since) >= site.settings.changes.expiry;
             if is_over { PartState::Stale } else { PartState::Waiting(since) }
         }
-        // It is of a copy or move that was killed. Only its ctime is its own, the other times are
+        // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
         FileType::Directory => {
             let changed = u64::try_from(version.changed().0).unwrap_or(0);
