@@ -84,10 +84,7 @@ impl Change {
         } else {
             let _names = self.hold_names(site)?;
             self.check_again(&folder, &name)?;
-            unlinkat(&folder, &name, AtFlags::empty()).map_err(|errno| match errno {
-                Errno::ISDIR => ChangeRefusal::replaced(),
-                errno => errno.into(),
-            })?;
+            unlinkat(&folder, &name, AtFlags::empty())?;
         }
         sync(site, &folder)?;
         Ok(Changed { is_new: false, report: Report::default() })

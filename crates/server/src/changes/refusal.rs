@@ -21,7 +21,7 @@ impl ChangeRefusal {
 
     /// Creates the refusal of a change of what has been replaced since it was checked.
     pub(crate) fn replaced() -> Self {
-        Self::new(409, "something else has the name now; try again")
+        Errno::ISDIR.into()
     }
 
     /// Creates the refusal for an error at the destination of a write, which need not exist yet: if
@@ -43,6 +43,8 @@ impl From<Errno> for ChangeRefusal {
             Errno::XDEV => (403, "a link on the way leads out of what is served"),
             Errno::EXIST => (412, "something of this name is there already"),
             Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
+            // There was a file when it was checked.
+            Errno::ISDIR => (409, "something else has the name now; try again"),
             Errno::BUSY => (409, "it is in use as a mount point"),
             Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
             Errno::NOSPC => (507, "no space is left"),

@@ -67,6 +67,11 @@ impl UploadRefusal {
         }
     }
 
+    /// Creates the refusal of a file with the name of a folder.
+    pub(crate) fn is_folder() -> Self {
+        Self::new(405, "there is a folder of this name").with("Allow", "GET, HEAD, OPTIONS")
+    }
+
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
         Self::new(507, "there is no room for it")
@@ -85,6 +90,8 @@ impl From<Errno> for UploadRefusal {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
                 Self::new(409, "the folder that it would be in is not there")
             }
+            // Another request or program has just made it.
+            Errno::ISDIR => Self::is_folder(),
             Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
             // RFC 9110 13.1.2: another request or program took the name first.
             Errno::EXIST => Self::new(412, "there is a file of this name already"),
@@ -192,3 +199,13 @@ pub(crate) fn mechanism_names(report: &Report) -> String {
 pub(crate) const TOO_LONG: &str = "too_long";
 
 const TRY_AGAIN: &str = "too much is going on; try again soon";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_was_just_made_is_no_failure_of_the_server() {
+        assert_eq!(UploadRefusal::from(Errno::ISDIR).status, 405);
+    }
+}

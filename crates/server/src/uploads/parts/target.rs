@@ -101,10 +101,7 @@ impl UploadTarget {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
-            FileType::Directory => {
-                let detail = "there is a folder of this name";
-                Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
-            }
+            FileType::Directory => Err(UploadRefusal::is_folder()),
             _ => Err(UploadRefusal::new(409, "what is there is not a file")),
         }
     }
