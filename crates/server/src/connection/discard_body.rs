@@ -9,6 +9,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::turn::poll_interval;
+use crate::files::resume;
+use crate::observe::access_entry;
 use crate::server::worker::Worker;
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
@@ -52,12 +54,21 @@ pub(crate) async fn discard_body(
 /// Closes a connection so that the client gets the last response: a socket that is closed with
 /// unread data is reset, which also discards what the client has not read.
 pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
+    // Until then a lack of progress counts as that of the response.
+    peer.set_activity(Activity::Sending, Instant::now());
+    if peer.session().is_some() {
+        // A client that knows the length of the response may close before it reads the alert. Its
+        // system then resets the connection, after which nobody knows what had arrived.
+        acknowledgement(peer).await;
+        if peer.has_delivered_all() {
+            access_entry::write_arrived(worker, peer, false);
+            resume::end(worker, peer, true);
+        }
+    }
     peer.send_close_notify();
     if shutdown(&peer.socket, Shutdown::Write).is_err() {
         return;
     }
-    // Until then a lack of progress counts as that of the response.
-    peer.set_activity(Activity::Sending, Instant::now());
     if has_ended(worker, peer, max_discarded).await {
         // It has nothing more to say, and may still be reading.
         arrival(peer).await;
@@ -89,6 +100,15 @@ async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
         }
     }
     false
+}
+
+/// Waits until the client's system has all that was sent, its connection is reset, or the response is
+/// given up. It reads nothing: TLS says no farewell after the end of the other side.
+async fn acknowledgement(peer: &Peer) {
+    let since = Instant::now();
+    while peer.is_sending_on() && !peer.has_failed() {
+        let _ = timeout(poll_interval(since), peer.given_up()).await;
+    }
 }
 
 /// Waits until the client has all that was sent, its connection is reset, or the response is given

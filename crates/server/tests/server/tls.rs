@@ -2,8 +2,11 @@
 
 use std::io::Write;
 use std::thread;
+use std::time::Duration;
 
 use rustls::version::{TLS12, TLS13};
+
+use underpass_server::access_log::LogFormat;
 
 use super::rig::{Certificate, Running, Site, pattern, request, wait_until};
 
@@ -104,6 +107,24 @@ fn an_aborted_tls_download_is_logged() {
     let line = site.record("/large");
     assert_eq!((&line["complete"], &line["failure"]), (&false.into(), &"reset".into()));
     assert_eq!(site.get("/a").text(), "first");
+}
+
+#[test]
+fn a_client_that_closes_without_reading_the_farewell_has_all_of_it() {
+    let certificate = Certificate::new();
+    let site = Site::of(&[("file", &pattern(300_000))]).secure(&certificate);
+    let site = site.with(|settings| settings.log = Some(LogFormat::parse("json").unwrap())).start();
+    for number in 0..20 {
+        let mut client = site.secure();
+        let reply = client.ask("GET", &format!("/file?{number}"), &["Connection: close"]);
+        assert_eq!(reply.body.len(), 300_000);
+        thread::sleep(Duration::from_millis(3));
+        // What it has not read makes its system reset the connection.
+        drop(client);
+        let record = site.record(&format!("\"target\":\"/file?{number}\""));
+        assert_eq!(record["acknowledged"], 300_000, "{record}");
+        assert_eq!(record["complete"], true, "{record}");
+    }
 }
 
 #[test]

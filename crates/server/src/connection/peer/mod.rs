@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, getsockname, recv};
 use tokio::io::Interest;
@@ -324,6 +325,13 @@ impl Peer {
     pub(crate) fn is_sending_on(&self) -> bool {
         let is_ended = self.is_expired.get() || self.is_given_up.get() || self.is_evicted.get();
         !is_ended && !self.is_reset.get() && !self.has_delivered_all()
+    }
+
+    /// Returns whether the connection was reset or lost; the next call on the socket returns why.
+    pub(crate) fn has_failed(&self) -> bool {
+        let mut state = [PollFd::new(&self.socket, PollFlags::empty())];
+        poll(&mut state, Some(&Timespec::default())).is_ok()
+            && state[0].revents().contains(PollFlags::ERR)
     }
 
     /// Waits until the response is given up.
