@@ -3,6 +3,8 @@
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::thread;
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, mkdirat, syncfs, unlinkat};
 use rustix::io::Errno;
@@ -14,6 +16,7 @@ use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
 use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
+use crate::digest::settle::TICKS;
 use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
 use crate::server::shared::NamesGuard;
@@ -358,17 +361,23 @@ fn move_across(
     let copy = UnnamedCopy::new(dest);
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
     let is_folder = tree::kind(stat) == FileType::Directory;
+    let began = SystemTime::now();
     if is_folder {
+        // Whatever is changed from now on has a later time than what was changed before.
+        thread::sleep(TICKS);
         let from = tree::open_folder(folder.as_fd(), name)?;
         copying.folder(&from, Some(b""), to, new_name)?;
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
     let aside = copy.publish(change, site, is_folder)?;
-    let _names = (!is_folder).then(|| site.shared.hold_names(true));
+    if is_folder {
+        tree::remove_copied(folder.as_fd(), name, began)?;
+        return Ok((aside, copying.report));
+    }
+    let _names = site.shared.hold_names(true);
     let now = tree::stat_entry(folder, name)?;
-    let is_same = now.is_some_and(|now| Version::from_stat(&now) == Version::from_stat(stat));
-    if !is_folder && !is_same {
+    if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(stat)) {
         return Err(ChangeRefusal::new(
             409,
             "the file was replaced while it was copied; both are there",

@@ -1,10 +1,12 @@
 //! Works on whole folder trees through descriptors: no link is followed on the way down, so a name
 //! that is replaced by a link at any moment leads nowhere.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
@@ -14,7 +16,7 @@ use rustix::io::Errno;
 use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
 };
-use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
+use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
@@ -117,23 +119,60 @@ fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
 /// A part of it may be gone; entries that the system refused to remove, and the folders above them,
 /// remain.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ChangeRefusal> {
+    remove_unless(parent, name, &mut |_| false)
+}
+
+/// Removes the original of a copy that was begun at this time. What was changed since then, or came
+/// since then, may not be in the copy: it remains, and so do the folders above it.
+pub(crate) fn remove_copied(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    began: SystemTime,
+) -> Result<(), ChangeRefusal> {
+    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = (began.as_secs().cast_signed(), i64::from(began.subsec_nanos()));
+    let mut linked = HashSet::new();
+    let mut is_changed = |stat: &Stat| {
+        let version = Version::from_stat(stat);
+        // Removing one name of a file changes the ctime of the others.
+        let is_known = linked.contains(&identity(stat));
+        if version.links() > 1 {
+            linked.insert(identity(stat));
+        }
+        (if is_known { version.modified() } else { version.changed() }) > began
+    };
+    remove_unless(parent, name, &mut is_changed)
+}
+
+/// Removes an entry, in a folder all but the files and links that `keeps` returns true for.
+fn remove_unless(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    keeps: &mut dyn FnMut(&Stat) -> bool,
+) -> Result<(), ChangeRefusal> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
         return Ok(unlinkat(parent, name, AtFlags::empty())?);
     }
     let folder = open_folder(parent, name)?;
-    empty(folder.as_fd(), &mut Vec::new(), 0)?;
+    empty(folder.as_fd(), &mut Vec::new(), 0, keeps)?;
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes everything in the folder `inside` the top one.
-fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), ChangeRefusal> {
+/// Removes everything in the folder `inside` the top one that is not kept.
+fn empty(
+    top: BorrowedFd<'_>,
+    inside: &mut Vec<u8>,
+    depth: usize,
+    keeps: &mut dyn FnMut(&Stat) -> bool,
+) -> Result<(), ChangeRefusal> {
     let folder = open_inside(top, inside)?;
     let mut folders = Vec::new();
     // An abandoned copy may be one level deeper than its original.
     for name in names(&folder, depth.saturating_sub(1))? {
         match stat_entry(&folder, &name)? {
             Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
+            Some(stat) if keeps(&stat) => {}
             Some(_) => ignore_missing(unlinkat(&folder, &name, AtFlags::empty()))?,
             None => {}
         }
@@ -145,7 +184,7 @@ fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), 
     let len = inside.len();
     for name in &folders {
         push_inside(inside, name);
-        let emptied = empty(top, inside, depth + 1);
+        let emptied = empty(top, inside, depth + 1, keeps);
         inside.truncate(len);
         match emptied {
             Err(refusal) if refusal == Errno::NOENT.into() => {}
@@ -400,3 +439,34 @@ const TOO_DEEP: &str = "the folders lie too deep within each other";
 
 /// The maximum number of descriptors that the copy of a tree may take.
 const MAX_OPEN_FILES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_came_after_a_copy_was_begun_is_not_removed_with_the_original() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("original/inner")).unwrap();
+        fs::write(at("original/file"), "x").unwrap();
+        fs::hard_link(at("original/file"), at("original/link")).unwrap();
+        fs::write(at("original/inner/file"), "y").unwrap();
+        let parent = fs::File::open(folder.path()).unwrap();
+        let began = SystemTime::now();
+        // Files get the time of the last tick of the clock.
+        std::thread::sleep(Duration::from_millis(25));
+        fs::write(at("original/inner/new"), "z").unwrap();
+        let outcome = remove_copied(parent.as_fd(), c"original", began);
+        assert_eq!(outcome, Err(Errno::NOTEMPTY.into()));
+        assert_eq!(fs::read(at("original/inner/new")).unwrap(), b"z");
+        assert!(!at("original/file").exists() && !at("original/link").exists());
+        assert!(!at("original/inner/file").exists());
+        let now = SystemTime::now() + Duration::from_secs(1);
+        remove_copied(parent.as_fd(), c"original", now).unwrap();
+        assert!(!at("original").exists());
+    }
+}

@@ -25,4 +25,4 @@ pub(crate) fn wait_for_writes(file: &OwnedFd, version: &Version) {
 }
 
 /// A time longer than any tick of the kernel's clock.
-const TICKS: Duration = Duration::from_millis(25);
+pub(crate) const TICKS: Duration = Duration::from_millis(25);
