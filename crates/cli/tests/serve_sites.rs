@@ -569,6 +569,22 @@ fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
 }
 
 #[test]
+fn a_root_that_was_replaced_needs_a_restart() {
+    let sites = Sites::new(TWO, two_roots);
+    let root = |name: &str| sites.folder.path().join(name);
+    fs::rename(root("a"), root("old")).unwrap();
+    file(sites.folder.path(), "a/same", "new\n");
+    sites.reload(TWO);
+    // It is read before the server ends.
+    let notes = sites.end().0;
+    if !notes.contains("confined by Landlock") {
+        return rig::skip("this kernel has no Landlock");
+    }
+    assert!(notes.contains("without reading what is now "), "{notes}");
+    assert!(notes.contains("the previous sites stay in use"), "{notes}");
+}
+
+#[test]
 fn a_config_with_an_error_changes_nothing_and_says_its_line() {
     let sites = Sites::new(TWO, two_roots);
     for (config, _) in [

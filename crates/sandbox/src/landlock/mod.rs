@@ -7,6 +7,8 @@ mod tests;
 
 use std::env;
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -14,6 +16,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
     path_beneath_rules,
 };
+
+use crate::access;
 
 /// The access that the process needs from now on.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +83,12 @@ impl AllowedRoot {
         }
         access
     }
+}
+
+/// Returns whether the process is not confined to others than this file or folder.
+fn may_open(path: &Path) -> bool {
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    !File::open(path).is_err_and(|error| is_denied(&error) && access::is_readable(path))
 }
 
 /// The result of applying the rules.
@@ -168,6 +178,11 @@ impl AllowedAccess {
                 true => format!("reading {path}"),
                 false => format!("changes of {path}"),
             });
+        }
+        // The rules are about the folders that were there, whatever has their paths now.
+        let is_other = |root: &&AllowedRoot| !may_open(&root.path);
+        if let Some(root) = wanted.roots.iter().find(is_other) {
+            return Some(format!("reading what is now {}", root.path.display()));
         }
         let is_reread = |path: &&PathBuf| !self.reread.iter().any(|own| path.starts_with(own));
         if let Some(path) = wanted.reread.iter().find(is_reread).filter(|_| !self.reads_everywhere)
