@@ -95,3 +95,43 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     assert!(grown < 110, "{grown} MiB for {} connections", clients.len());
     assert!(refused + (3000 - clients.len()) > 0, "all were taken");
 }
+
+/// Sends a request with a body over a connection of its own.
+fn send(server: &Running, head: &str, body: &str) -> TcpStream {
+    let mut client = connect(server);
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let length = body.len();
+    let head = format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+    client
+}
+
+#[test]
+fn properties_that_nobody_reads_are_limited() {
+    let (_folder, server) = serve(&["--allow-upload", "--sync", "off"]);
+    let owner = "o".repeat(900);
+    let lock = format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope>\
+         <D:locktype><D:write/></D:locktype><D:owner>{owner}</D:owner></D:lockinfo>"
+    );
+    let mut statuses = Vec::new();
+    for _ in 0..256 {
+        let mut reply = [0; 12];
+        let head = "LOCK / HTTP/1.1\r\nDepth: infinity";
+        send(&server, head, &lock).read_exact(&mut reply).unwrap();
+        statuses.push(String::from_utf8(reply[9..].to_vec()).unwrap());
+    }
+    assert_eq!((statuses[0].as_str(), statuses[255].as_str()), ("200", "503"));
+    let before = peak_mib(&server);
+    let names = "<D:lockdiscovery/>".repeat(64);
+    let wanted = format!("<D:propfind xmlns:D='DAV:'><D:prop>{names}</D:prop></D:propfind>");
+    let head = "PROPFIND / HTTP/1.1\r\nDepth: 0";
+    let mut clients: Vec<_> = (0..10).map(|_| send(&server, head, &wanted)).collect();
+    for client in &mut clients {
+        let mut reply = [0; 12];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply[9..], b"207");
+    }
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 16, "{grown} MiB for 10 connections");
+}

@@ -38,7 +38,7 @@ pub struct Lock {
 pub enum LockError {
     /// Another lock is there.
     Conflict(Lock),
-    /// The client has too many locks, or all clients together have.
+    /// The client has too many locks, or all clients together have, or the path has.
     TooMany,
     /// A change that may take the path away has begun and not ended.
     Changing,
@@ -93,6 +93,9 @@ impl LockTable {
         let below = self.below(&lock.root, now).filter(|_| lock.is_deep);
         if let Some(other) = self.covering(&lock.root, now).chain(below).find(conflicts) {
             return Err(LockError::Conflict(other.clone()));
+        }
+        if self.covering(&lock.root, now).count() >= MAX_COVERING {
+            return Err(LockError::TooMany);
         }
         if !self.has_room(&lock.client) {
             self.retain(|lock| lock.expires > now);
@@ -297,6 +300,10 @@ const MAX_LOCKS: usize = 4096;
 
 /// The maximum number of locks of one client.
 const MAX_OWN_LOCKS: usize = 256;
+
+/// The maximum number of locks that hold for a path when one of it is given, and of those that are
+/// described: a response has them for each entry of a folder.
+pub const MAX_COVERING: usize = 32;
 
 /// The longest time for which a lock lasts without being refreshed.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);

@@ -60,10 +60,19 @@ impl Propfind {
     }
 }
 
-/// Returns the names of the elements in an element.
+/// Returns the names of the elements in an element, each once: a response repeats for every entry of a
+/// folder what a request has once.
 fn names_in(element: &Element) -> Result<Vec<Name>, BadXml> {
-    let names: Vec<_> = element.elements().map(|element| element.name.clone()).collect();
-    if names.len() > MAX_NAMES { Err(BadXml::TooLarge) } else { Ok(names) }
+    if element.elements().count() > MAX_NAMES {
+        return Err(BadXml::TooLarge);
+    }
+    let mut names: Vec<Name> = Vec::new();
+    for element in element.elements() {
+        if !names.contains(&element.name) {
+            names.push(element.name.clone());
+        }
+    }
+    Ok(names)
 }
 
 /// One change by a `PROPPATCH` (RFC 4918 9.2).

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underpass_dav::condition::{IfField, State};
 use underpass_dav::locks::{
-    Lock, LockError, LockTable, MAX_TIMEOUT, Reach, Submitted, timeout, token,
+    Lock, LockError, LockTable, MAX_COVERING, MAX_TIMEOUT, Reach, Submitted, timeout, token,
 };
 
 fn lock(token: &str, root: &str, is_deep: bool, is_exclusive: bool, now: Instant) -> Lock {
@@ -129,6 +129,24 @@ fn locks_belong_to_their_user_and_end() {
     table.forget(b"a");
     assert!(table.covering(b"a/b", now).next().is_none());
     assert!(table.covering(b"ab", now).next().is_some());
+}
+
+#[test]
+fn a_path_has_a_bounded_number_of_locks() {
+    let now = Instant::now();
+    let mut table = LockTable::default();
+    let mut add = |token: usize, root: &str, now| {
+        let one = Lock { client: token.to_string().into(), ..lock("", root, true, false, now) };
+        table.add(Lock { token: token.to_string().into(), ..one }, now)
+    };
+    for token in 0..MAX_COVERING {
+        assert!(add(token, if token % 2 == 0 { "a" } else { "a/b" }, now).is_ok());
+    }
+    for path in ["a/b", "a/b/c"] {
+        assert!(matches!(add(MAX_COVERING, path, now), Err(LockError::TooMany)), "{path}");
+    }
+    assert!(add(MAX_COVERING, "c", now).is_ok());
+    assert!(add(0, "a/b", now + MAX_TIMEOUT).is_ok(), "they have ended");
 }
 
 #[test]

@@ -31,6 +31,21 @@ fn a_propfind_says_what_it_wants() {
 }
 
 #[test]
+fn a_property_that_is_named_again_is_answered_once() {
+    let names = "<D:getetag/><x:y/><D:lockdiscovery/>".repeat(20);
+    for kind in ["prop", "include"] {
+        let body = format!(
+            "<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'><D:allprop/><D:{kind}>{names}</D:{kind}>\
+             </D:propfind>"
+        );
+        let body = if kind == "prop" { body.replace("<D:allprop/>", "") } else { body };
+        let found = Propfind::parse(body.as_bytes()).unwrap();
+        let (Propfind::All(names) | Propfind::Some(names)) = found else { panic!("{found:?}") };
+        assert_eq!(names.len(), 3, "{kind}");
+    }
+}
+
+#[test]
 fn what_is_no_propfind_is_refused() {
     use BadXml::{Entity, Malformed, Namespace, TooLarge, Unexpected};
     let deep = format!("{}{}", "<a>".repeat(33), "</a>".repeat(33));

@@ -197,7 +197,12 @@ impl Unsorted {
         let mut out = Vec::new();
         let outline = Outline::default();
         let start = PageStart::new(listing);
-        while out.is_empty() && self.next_part != NextPart::Nothing {
+        let (step_len, enough) = match listing.query.format {
+            // What is written about an entry can be a thousand times as long as its name.
+            Format::Multistatus => (LEAST_STEP_LEN, PIECE_LEN),
+            _ => (STEP_LEN, 1),
+        };
+        while out.len() < enough && self.next_part != NextPart::Nothing {
             let is_first = self.tally.folders + self.tally.files == 0;
             let mut form = form(listing, &outline, is_first);
             match self.next_part {
@@ -207,7 +212,7 @@ impl Unsorted {
                 }
                 NextPart::Entries => {
                     let tally = &mut self.tally;
-                    let step = self.scan.step(listing, STEP_LEN, |found| {
+                    let step = self.scan.step(listing, step_len, |found| {
                         if !start.is_before(&found)
                             && let Some(entry) = complete(listing, &found)
                         {
@@ -271,6 +276,9 @@ const PIECE_LEN: usize = 32 << 10;
 
 /// The number of bytes of names, some 200 entries, read at once for a piece of an unsorted listing.
 const STEP_LEN: usize = 8 << 10;
+
+/// The number of bytes that hold the longest name, or some ten short ones.
+const LEAST_STEP_LEN: usize = 512;
 
 /// The maximum length of a row of the page, and of each byte of a name in it: twice percent-encoded,
 /// and once as text in which a quotation mark takes six bytes.

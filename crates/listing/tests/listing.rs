@@ -15,8 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, Entries, Format, Listing, ListingQuery, MAX_ENTRIES, May,
-    NamedEntries, NamedEntry, Prepared, Resolve,
+    Attributes, BROWSER_LIMIT, BadQuery, Describe, Entries, Format, Listing, ListingQuery,
+    MAX_ENTRIES, May, NamedEntries, NamedEntry, Prepared, Resolve, Unsorted,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -663,5 +663,56 @@ fn more_names_than_can_be_sorted_are_listed_as_they_come() -> Result<()> {
     let entries: Vec<_> = names.iter().map(|name| entry(name.as_bytes())).collect();
     assert!(root.named(&entries, "simple")? == names.join("\n") + "\n");
     assert_eq!(root.named(&[], "json")?, "[\n]\n");
+    Ok(())
+}
+
+/// Writes much about each entry.
+struct Verbose;
+
+impl Describe for Verbose {
+    fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"begin\n");
+    }
+
+    fn describe(&self, path: &[u8], _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(path);
+        out.resize(out.len() + 8192, b'.');
+        out.push(b'\n');
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"end\n");
+    }
+}
+
+#[test]
+fn pieces_of_long_properties_are_not_much_longer_than_others() -> Result<()> {
+    let root = Root::with_files((0..400).map(|number| format!("{number:03}")))?;
+    let mut query = parse("")?;
+    query.format = Format::Multistatus;
+    let listing = Listing {
+        entries: Entries::Folder { folder: root.opened.as_fd(), root: &root },
+        path: b"",
+        query,
+        is_browser: false,
+        shows_hidden: true,
+        hides: &|_, _| false,
+        shows_times: &|_| true,
+        may_read: &|_| true,
+        may: root.may,
+        archive: true,
+        walks: true,
+        is_wanted: &|| true,
+        describe: Some(&Verbose),
+    };
+    let (mut unsorted, mut body) = (Unsorted::new(&listing)?, Vec::new());
+    while let Some(piece) = unsorted.next(&listing)? {
+        assert!(piece.len() < 256 << 10, "{} bytes", piece.len());
+        body.extend(piece);
+    }
+    let body = String::from_utf8(body)?;
+    let names: BTreeSet<_> = body.lines().filter_map(|line| line.split_once('.')).collect();
+    // One of them is the folder itself.
+    assert_eq!((names.len(), body.lines().count()), (401, 403));
     Ok(())
 }

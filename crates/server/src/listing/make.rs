@@ -76,6 +76,7 @@ pub(crate) async fn list(
                 folder,
                 unsorted: None,
                 packer,
+                excess: listings.memory.reserve(client),
                 _permit,
             }))
         }
@@ -105,10 +106,21 @@ pub(crate) struct ListingStream {
     unsorted: Option<Box<Unsorted>>,
     /// Compresses and frames the pieces; `None` while a helper thread does so.
     packer: Option<Packer>,
+    /// The memory for what a piece is longer than usual.
+    excess: Reservation,
     _permit: OwnedSemaphorePermit,
 }
 
 impl ListingPieces {
+    /// Returns a text as the only piece; `None` if there is no memory left for it.
+    pub(crate) fn whole(mut held: Reservation, text: Vec<u8>) -> Option<Self> {
+        if !held.resize(text.len() as u64) {
+            return None;
+        }
+        let made = PartialListing { pieces: vec![text.into()], is_whole: true, _held: Some(held) };
+        Some(Self::Shared { made: watch::channel(made).1, next: 0 })
+    }
+
     /// Waits until all pieces are in memory, so that their length is known: a client that takes no
     /// chunks must not take a part for the whole.
     async fn gather(mut self, mut held: Reservation) -> io::Result<Self> {
@@ -198,6 +210,10 @@ impl ListingStream {
         self.site.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
         let (unsorted, packer, piece) = made.await.map_err(|_| lost())??;
         (self.unsorted, self.packer) = (Some(unsorted), Some(packer));
+        let len = piece.as_ref().map_or(0, Vec::len);
+        if !self.excess.resize(len.saturating_sub(USUAL_PIECE) as u64) {
+            return Err(lost());
+        }
         Ok(piece)
     }
 }
@@ -379,6 +395,10 @@ const SMALL_FOLDER: u64 = 64 << 10;
 
 /// The maximum number of bytes of a site unsorted listing; a longer one is made for each client.
 const MAX_SHARED: u64 = MEMORY / 4;
+
+/// The length of a piece of a listing that is made for one client, up to which the number of these
+/// clients bounds the memory.
+const USUAL_PIECE: usize = 64 << 10;
 
 /// The number of pieces of a long listing, some 256 KiB, after which waiting clients are woken.
 const PIECES_AT_ONCE: usize = 8;

@@ -6,7 +6,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 use underpass_protocol::chunked::chunk;
 
 /// How the text of a listing is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Packing {
     /// Whether the client prefers a text that is compressed by gzip.
     pub(crate) is_gzipped: bool,

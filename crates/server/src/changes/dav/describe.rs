@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
-use underpass_dav::locks::{Lock, LockTable};
+use underpass_dav::locks::{Lock, LockTable, MAX_COVERING};
 use underpass_dav::multistatus;
 use underpass_dav::property::{HeldLock, Live, Resource};
 use underpass_dav::request::Propfind;
@@ -89,12 +89,13 @@ impl Describer<'_> {
         })
     }
 
-    /// Returns the locks that hold for a path.
+    /// Returns the locks that hold for a path, its own first.
     fn locks(&self, path: &[u8]) -> Vec<HeldLock> {
         let now = Instant::now();
-        let table = locks(self.site);
-        let covering = table.covering(path, now);
-        covering.map(|lock| held(self.site, lock.clone(), now)).collect()
+        // Changes wait for the table, and links are long.
+        let covering: Vec<_> =
+            locks(self.site).covering(path, now).take(MAX_COVERING).cloned().collect();
+        covering.into_iter().map(|lock| held(self.site, lock, now)).collect()
     }
 }
 

@@ -13,8 +13,9 @@ use crate::changes::body::{self, BodyKind};
 use crate::changes::dav::describe::{Describer, link};
 use crate::files::folder;
 use crate::files::lookup::{ServedEntry, find_current};
-use crate::listing::jobs::{FolderSource, ListTask};
-use crate::listing::make::list;
+use crate::listing::jobs::{FolderSource, ListTask, ListingHead};
+use crate::listing::make::{ListingPieces, list};
+use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::limits::disk_queue::ClientNet;
@@ -97,12 +98,23 @@ async fn one(
         describer.end(&mut out);
         (!properties.is_empty()).then_some(out)
     });
-    match described.await {
-        Ok(Some(body)) => xml(207, body),
+    let body = match described.await {
+        Ok(Some(body)) => body,
         // It was removed meanwhile.
-        Ok(None) => ctx.error(404, ""),
-        Err(_) => ctx.error(500, ""),
-    }
+        Ok(None) => return ctx.error(404, ""),
+        Err(_) => return ctx.error(500, ""),
+    };
+    // It waits in memory for a client that may not read it, as a listing does.
+    let client = ClientNet::of(ctx.peer.address());
+    let Some(pieces) = ListingPieces::whole(ctx.shared().listings.memory.reserve(client), body)
+    else {
+        return ctx.busy(503, "too many listings wait to be read");
+    };
+    let head =
+        ListingHead { media_type: multistatus::MEDIA_TYPE, next_page: None, is_incomplete: false };
+    let mut response = folder::text(head, Some(pieces), Packing::default());
+    response.status = 207;
+    response
 }
 
 /// Answers with the properties of a folder and its entries, as they are read.
