@@ -135,3 +135,32 @@ fn properties_that_nobody_reads_are_limited() {
     let grown = peak_mib(&server) - before;
     assert!(grown < 16, "{grown} MiB for 10 connections");
 }
+
+/// The processor time that a server has spent, or a thread of it, in ticks.
+fn ticks(server: &Running, thread: &str) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/{thread}stat", server.child.id())).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
+    let (_folder, server) = serve(&[]);
+    let names: String =
+        (0..190_000).map(|number| format!("entry={:04x}\n", number % 65_536)).collect();
+    let mut reply = [0; 12];
+    send(&server, "POST /?archive=zip HTTP/1.1", &names).read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[9..], b"404");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let mut worker = None;
+    for task in tasks {
+        let name = task.unwrap().file_name().into_string().unwrap();
+        // Other threads may end meanwhile, but the first ones do not.
+        let comm = fs::read_to_string(format!("/proc/{}/task/{name}/comm", server.child.id()));
+        if comm.is_ok_and(|comm| comm.starts_with("worker-")) {
+            worker = Some(ticks(&server, &format!("task/{name}/")));
+        }
+    }
+    let (worker, all) = (worker.unwrap(), ticks(&server, ""));
+    assert!(worker < all / 2, "{worker} of {all} ticks");
+}

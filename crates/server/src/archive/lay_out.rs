@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::archive::layouts::{FolderLayout, LayoutKey, LayoutResult};
+use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
@@ -49,11 +49,12 @@ fn walk_folder(
         return Ok(kept);
     }
     let reached = site.root.reached(&folder).ok().flatten();
+    let only = key.only.as_ref().map(ChosenNames::to_vec);
     let options = WalkOptions {
         format: key.format,
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
-        only: key.only.as_deref(),
+        only: only.as_deref(),
         shows_hidden: site.settings.shows_hidden,
         hides: &|inside, is_folder| {
             site.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())

@@ -1,6 +1,7 @@
 //! Keeps the layouts of archives: each is made once for all simultaneous requests, and kept for a
 //! while in case a client requests many ranges.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,24 @@ pub(crate) struct LayoutKey {
     pub(crate) path: Vec<u8>,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) format: ArchiveFormat,
-    /// The names in the folder that are archived, sorted; `None` for all of them.
-    pub(crate) only: Option<Arc<[Vec<u8>]>>,
+    /// The names in the folder that are archived; `None` for all of them.
+    pub(crate) only: Option<ChosenNames>,
+}
+
+/// Sorted names in a folder, in one piece of memory: there may be hundreds of thousands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChosenNames(Arc<[u8]>);
+
+impl ChosenNames {
+    /// Joins sorted names, none of which has a NUL.
+    pub(crate) fn of<T: Borrow<[u8]>>(names: &[T]) -> Self {
+        Self(names.join(&0).into())
+    }
+
+    /// Returns the names.
+    pub(crate) fn to_vec(&self) -> Vec<Vec<u8>> {
+        self.0.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect()
+    }
 }
 
 impl LayoutKey {
@@ -37,7 +54,7 @@ impl LayoutKey {
         (site, path): (u64, &[u8]),
         user: Option<&Arc<str>>,
         format: ArchiveFormat,
-        only: Option<Arc<[Vec<u8>]>>,
+        only: Option<ChosenNames>,
     ) -> Self {
         // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
         #[allow(clippy::useless_conversion)] // types differ by target
@@ -48,8 +65,7 @@ impl LayoutKey {
 
     /// Returns the number of bytes that the names take.
     pub(crate) fn memory(&self) -> usize {
-        let names = self.only.as_deref().unwrap_or_default();
-        names.iter().map(|name| name.len() + NAME_BYTES).sum()
+        self.only.as_ref().map_or(0, |names| names.0.len())
     }
 }
 
@@ -162,9 +178,6 @@ impl Layouts {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// The bytes that a name takes, besides its own.
-const NAME_BYTES: usize = 48;
 
 /// The number of folders that are walked at once.
 const THREADS: usize = 2;

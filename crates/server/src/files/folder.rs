@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use crate::archive::lay_out::lay_out;
-use crate::archive::layouts::{FolderLayout, LayoutKey};
-use crate::archive::{self, ArchiveFormat};
+use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey};
+use crate::archive::{self, ArchiveError, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::resume;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
@@ -50,14 +52,24 @@ pub(crate) async fn respond_to_names(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
     folder: OwnedFd,
-    body: &[u8],
+    body: Vec<u8>,
 ) -> Response {
-    let lines = body.split(|byte| b"\r\n".contains(byte));
-    let names = lines.flat_map(|raw| Query { raw }.all("entry").collect::<Vec<_>>());
-    match selection(names) {
-        Ok(None) => ctx.error(400, "the body names no entry: entry=NAME in each line"),
-        Ok(only) => archive(ctx, target, folder, only).await,
-        Err(BadEntry) => ctx.error(400, BAD_ENTRY),
+    let (done, sorted) = oneshot::channel();
+    let sort = move || {
+        let lines = body.split(|byte| b"\r\n".contains(byte));
+        let names = lines.flat_map(|raw| Query { raw }.all("entry").collect::<Vec<_>>());
+        // The client may have left.
+        let _ = done.send(selection(names));
+    };
+    // Hundreds of thousands of names take a tenth of a second, for which no worker can be spared.
+    let client = ClientNet::of(ctx.peer.address());
+    let is_queued = ctx.shared().layouts.queue.submit(client, sort).is_ok();
+    match sorted.await {
+        Ok(Ok(None)) => ctx.error(400, "the body names no entry: entry=NAME in each line"),
+        Ok(Ok(only)) => archive(ctx, target, folder, only).await,
+        Ok(Err(BadEntry)) => ctx.error(400, BAD_ENTRY),
+        Err(_) if is_queued => ctx.error(500, ""),
+        Err(_) => ctx.busy(503, &ArchiveError::Busy.to_string()),
     }
 }
 
@@ -192,17 +204,17 @@ struct BadEntry;
 /// Sorts the names in the folder that a request asks for; `None` for the whole folder.
 fn selection<'q>(
     names: impl Iterator<Item = Cow<'q, [u8]>>,
-) -> Result<Option<Arc<[Vec<u8>]>>, BadEntry> {
-    let mut names: Vec<_> = names.map(Cow::into_owned).collect();
-    let is_name = |name: &Vec<u8>| {
-        !matches!(name.as_slice(), b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b))
+) -> Result<Option<ChosenNames>, BadEntry> {
+    let mut names: Vec<_> = names.collect();
+    let is_name = |name: &Cow<'q, [u8]>| {
+        !matches!(&**name, b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b))
     };
     if !names.iter().all(is_name) {
         return Err(BadEntry);
     }
     names.sort_unstable();
     names.dedup();
-    Ok((!names.is_empty()).then(|| names.into()))
+    Ok((!names.is_empty()).then(|| ChosenNames::of(&names)))
 }
 
 /// Answers with the archive of a folder or of some of its entries, or with ranges of it.
@@ -210,7 +222,7 @@ async fn archive(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
     folder: OwnedFd,
-    only: Option<Arc<[Vec<u8>]>>,
+    only: Option<ChosenNames>,
 ) -> Response {
     let name = target.query.get("archive").unwrap_or_default();
     let format = ArchiveFormat::of_name(&name).filter(|_| ctx.settings().archive);

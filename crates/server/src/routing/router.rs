@@ -233,7 +233,7 @@ async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Resp
         Err(errno) => return ctx.refused(errno),
     };
     match body::read(ctx, BodyKind::Names).await {
-        Ok(body) => folder::respond_to_names(ctx, target, folder, &body).await,
+        Ok(body) => folder::respond_to_names(ctx, target, folder, body).await,
         Err(refusal) => refusal,
     }
 }
