@@ -17,7 +17,7 @@ pub(crate) fn section(readme: &Readme) -> Markup {
     let is_markdown = readme.name.to_ascii_lowercase().ends_with(".md");
     html! {
         article.readme aria-label=(readme.name) {
-            @match rendered(&readme.text).filter(|_| is_markdown) {
+            @match is_markdown.then(|| rendered(&readme.text)).flatten() {
                 Some(page) => (PreEscaped(page)),
                 None => pre.plain { (readme.text) },
             }
@@ -25,8 +25,12 @@ pub(crate) fn section(readme: &Readme) -> Markup {
     }
 }
 
-/// Returns Markdown as HTML; `None` if that would be much longer, which no text for people is.
+/// Returns Markdown as HTML; `None` if that would be much longer or is deeply nested, which no text for
+/// people is.
 fn rendered(text: &str) -> Option<String> {
+    if text.split(['\n', '\r']).any(nests_too_deeply) {
+        return None;
+    }
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut events: Vec<_> = Parser::new_ext(text, options).take(MAX_EVENTS + 1).collect();
@@ -43,6 +47,32 @@ fn rendered(text: &str) -> Option<String> {
     // The policy of the page forbids styles in attributes.
     let cell = |name: &str| (format!("<{name} style=\"text-align: "), format!("<{name} align=\""));
     Some(["th", "td"].map(cell).iter().fold(page, |page, (from, to)| page.replace(from, to)))
+}
+
+/// Returns whether a line may lie in so many lists and quotations that reading the lines after it, each
+/// of which is compared with all that are open, would take seconds.
+fn nests_too_deeply(line: &str) -> bool {
+    let (mut rest, mut columns) = (line.as_bytes(), 0);
+    while columns <= MAX_NESTING * LEAST_INDENT {
+        (rest, columns) = match rest {
+            [b' ', rest @ ..] => (rest, columns + 1),
+            [b'\t', rest @ ..] => (rest, columns + TAB),
+            [b'>', rest @ ..] => (rest, columns + LEAST_INDENT),
+            _ => match after_bullet(rest) {
+                Some(rest) => (rest, columns + LEAST_INDENT),
+                None => return false,
+            },
+        };
+    }
+    true
+}
+
+/// Returns what comes after the mark at the beginning of an entry of a list.
+fn after_bullet(line: &[u8]) -> Option<&[u8]> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (mark, rest) = line[digits..].split_first()?;
+    let is_mark = if digits > 0 { b".)".contains(mark) } else { b"-+*".contains(mark) };
+    (is_mark && matches!(rest, [] | [b' ' | b'\t', ..])).then_some(rest)
 }
 
 /// Text that does not become too long.
@@ -145,6 +175,15 @@ const MAX_HTML: usize = 1 << 20;
 /// The maximum number of parts: begins and ends of paragraphs, words in bold, links.
 const MAX_EVENTS: usize = 100_000;
 
+/// The maximum number of lists and quotations in each other.
+const MAX_NESTING: usize = 100;
+
+/// The number of columns by which what is in a list is indented at least.
+const LEAST_INDENT: usize = 2;
+
+/// The maximum number of columns of a tab.
+const TAB: usize = 4;
+
 /// The schemes of links to elsewhere.
 const SCHEMES: [&str; 3] = ["https:", "http:", "mailto:"];
 
@@ -169,6 +208,23 @@ mod tests {
             format!("{}\n{}\n{}", "|a".repeat(9_000), "|-".repeat(9_000), "|\n".repeat(9_000));
         assert!(rendered(&columns).is_none_or(|page| page.len() <= MAX_HTML));
         assert!(rendered(&">".repeat(100_000)).is_none_or(|page| page.len() <= MAX_HTML));
+    }
+
+    #[test]
+    fn what_is_deeply_nested_is_not_rendered() {
+        for deep in ["> ", ">", "- ", "1. ", "+\t", "* > ", "  - "] {
+            let lines = "a\n".repeat(30_000);
+            let text = format!("# a\n\n{}a\n{lines}", deep.repeat(10_000));
+            assert_eq!(rendered(&text), None, "{deep}");
+            assert_eq!(rendered(&text.replace('\n', "\r")), None, "{deep}");
+        }
+        let indented: String =
+            (0..300).map(|depth| format!("{}- a\n", "  ".repeat(depth))).collect();
+        assert_eq!(rendered(&indented), None);
+        for shallow in ["> > > a", "- a\n  - b\n    1. c", "----------", "***", "        let a;"] {
+            assert!(rendered(shallow).is_some(), "{shallow}");
+        }
+        assert!(rendered(&"-".repeat(1_000)).is_some());
     }
 
     #[test]
