@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
+use crate::server::limits::change_slots::ChangeSlots;
 use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
 
 use crate::archive::Checksums;
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// The number of times that requests have changed names.
     changes: AtomicU64,
     /// Limits the changes to files and folders under way.
-    pub(crate) changing: Semaphore,
+    pub(crate) changing: Arc<ChangeSlots>,
     /// Limits the connections.
     pub(crate) admission: Admission,
     /// Requests to workers to close idle connections.
@@ -109,7 +109,7 @@ impl Shared {
             uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
-            changing: Semaphore::new(MAX_CHANGES),
+            changing: Arc::default(),
             admission: Admission::new(&settings, has_health),
             evictions: Evictions::new(settings.workers),
             requests: Budget::new(MAX_REQUEST_BYTES, FREE_REQUEST_BYTES),
@@ -248,10 +248,6 @@ const MAX_ENTRY_BYTES: usize = 32 << 20;
 
 /// The number of such bytes that each connection may always hold: those of one response.
 const FREE_ENTRY_BYTES: usize = 4 << 10;
-
-/// The maximum number of changes under way: removing and copying large folders keeps disks busy,
-/// and must leave helpers for clients that only read.
-const MAX_CHANGES: usize = 16;
 
 /// The number of seconds between two notes about connections that cannot be accepted.
 const NOTE_INTERVAL_SECONDS: u64 = 60;

@@ -26,6 +26,7 @@ use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
+use underpass_protocol::upload::Owner;
 
 /// The version of a file, and the entity tags, for which the client's conditions held.
 pub(crate) type Expected = (Option<Version>, TagConditions);
@@ -54,10 +55,11 @@ pub(crate) async fn respond(
         Err(errno) => return ctx.refused(errno),
     };
     let site = Arc::clone(ctx.site());
-    // The semaphore is never closed.
-    let _turn = site.shared.changing.acquire().await;
+    let owner = Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip()));
+    let slot = site.shared.changing.take(owner).await;
     let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
+        let _slot = slot;
         let changed = change(&helper, &path, &patches, &expected);
         helper.shared.names_changed();
         changed

@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod batches;
 pub(crate) mod budget;
+pub(crate) mod change_slots;
 pub(crate) mod disk_queue;
 pub(crate) mod evictions;
 pub(crate) mod memory_budget;
