@@ -7,6 +7,7 @@ mod rig;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rig::{Running, folder, underpass};
@@ -163,4 +164,38 @@ fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
     }
     let (worker, all) = (worker.unwrap(), ticks(&server, ""));
     assert!(worker < all / 2, "{worker} of {all} ticks");
+}
+
+#[test]
+fn uploads_of_one_address_leave_descriptors_for_others() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 640; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_underpass")]);
+    command.args(["serve", "--port", "0", "--workers", "1", "--allow-upload"]).arg(folder.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = Running::listening(command);
+    let (mut refused, mut clients) = (0, Vec::new());
+    for number in 0..140 {
+        let mut client = connect(&server);
+        let head =
+            format!("PUT /u{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        clients.push(client);
+    }
+    // Those that are refused are told so; the others wait for the body.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while refused < 120 && Instant::now() < deadline {
+        clients.retain_mut(|client| {
+            client.set_nonblocking(true).unwrap();
+            let is_refused = matches!(client.read(&mut [0; 12]), Ok(1..));
+            refused += usize::from(is_refused);
+            !is_refused
+        });
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(refused >= 120, "{refused} were refused");
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(descriptors < 500, "{descriptors} descriptors are open");
+    assert!(answers(&server));
 }

@@ -14,8 +14,10 @@ use rustix::net::{Shutdown, shutdown};
 use underpass_protocol::upload::Owner;
 
 /// The uploads under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slots {
+    /// The maximum number.
+    max: usize,
     taken: Mutex<TakenSlots>,
 }
 
@@ -89,7 +91,8 @@ impl SlotGuard {
         let mut taken = slots.lock();
         let all = taken.slots.len();
         let own = || taken.slots.values().filter(|slot| slot.owner == *owner).count();
-        if all >= MAX_UPLOADS || (all >= MAX_UPLOADS / 2 && own() >= OWNER_SHARE) {
+        let share = OWNER_SHARE.min(slots.max.div_ceil(8));
+        if all >= slots.max || (all >= slots.max / 2 && own() >= share) {
             return None;
         }
         let slot = Arc::new(UploadSlot {
@@ -117,6 +120,12 @@ impl Drop for SlotGuard {
 }
 
 impl Slots {
+    /// Creates the state for a process that may have this many open files.
+    pub(crate) fn new(descriptors: u64) -> Self {
+        let share = usize::try_from(descriptors / DESCRIPTORS_PER_UPLOAD).unwrap_or(usize::MAX);
+        Self { max: share.clamp(MIN_UPLOADS, MAX_UPLOADS), taken: Mutex::default() }
+    }
+
     /// Ends uploads whose bodies come more slowly than required.
     pub(crate) fn end_slow(&self, window: Duration, now: Instant) {
         for slot in self.lock().slots.values() {
@@ -221,6 +230,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The maximum number of uploads at once, each with a thread and a pipe.
 const MAX_UPLOADS: usize = 512;
+
+/// The maximum number of uploads at once where hardly any files may be open.
+const MIN_UPLOADS: usize = 8;
+
+/// How many open files have to be allowed for each upload. It takes five of them besides its connection,
+/// and connections with the files that they are sent take most.
+const DESCRIPTORS_PER_UPLOAD: u64 = 20;
 
 /// The maximum number of uploads at once of one user, or of one address for clients without a user,
 /// once half of all are taken.

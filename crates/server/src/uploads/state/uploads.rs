@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Resource, getrlimit};
 use underpass_engine::PipePool;
 
 use crate::uploads::state::locks::UploadLocks;
@@ -24,7 +25,7 @@ impl Uploads {
     /// Creates the state without uploads. It must be called before the server is confined.
     pub(crate) fn new() -> Self {
         Self {
-            slots: Arc::default(),
+            slots: Arc::new(Slots::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))),
             locks: UploadLocks::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
