@@ -1,7 +1,8 @@
 //! A pool of threads for work that waits: for the origin, or for the disk.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,11 +21,13 @@ struct PoolInner {
 
 #[derive(Default)]
 struct PoolState {
-    jobs: VecDeque<PoolJob>,
+    jobs: VecDeque<(Option<IpAddr>, PoolJob)>,
     threads: usize,
     idle: usize,
     /// The number of jobs that run.
     running: usize,
+    /// The number of those of each client; none is 0.
+    own: HashMap<IpAddr, usize>,
 }
 
 type PoolJob = Box<dyn FnOnce() + Send>;
@@ -39,12 +42,23 @@ impl Pool {
     /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
     /// can be had.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.run_for(None, job)
+    }
+
+    /// Runs a job of a client in the same way. Once half of the threads are busy, those of one client are
+    /// passed over while an eighth of all threads works for it.
+    pub(crate) fn run_for(
+        &self,
+        client: Option<IpAddr>,
+        job: impl FnOnce() + Send + 'static,
+    ) -> bool {
         let mut state = self.0.lock();
         if state.jobs.len() + state.running >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
-        state.jobs.push_back(Box::new(job));
-        if state.idle >= state.jobs.len() {
+        state.jobs.push_back((client, Box::new(job)));
+        let may_run = state.jobs.iter().filter(|(client, _)| self.0.may_begin(&state, *client));
+        if state.idle >= may_run.count() {
             self.0.arrived.notify_one();
         } else if state.threads < self.0.max_threads {
             let inner = Arc::clone(&self.0);
@@ -67,13 +81,15 @@ impl PoolInner {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
-                state.running += 1;
+            let next = state.jobs.iter().position(|(client, _)| self.may_begin(&state, *client));
+            if let Some((client, job)) = next.and_then(|at| state.jobs.remove(at)) {
+                state.begin(client);
                 drop(state);
                 // A job that panics has reported it; the thread is needed for others.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
-                state.running -= 1;
+                // This thread looks for the next one, which may be of the same client.
+                state.end(client);
                 continue;
             }
             state.idle += 1;
@@ -88,8 +104,34 @@ impl PoolInner {
         }
     }
 
+    fn may_begin(&self, state: &PoolState, client: Option<IpAddr>) -> bool {
+        let own = client.map_or(0, |client| state.own.get(&client).copied().unwrap_or(0));
+        state.running < self.max_threads.div_ceil(2) || own < self.max_threads.div_ceil(8)
+    }
+
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolState {
+    fn begin(&mut self, client: Option<IpAddr>) {
+        self.running += 1;
+        if let Some(client) = client {
+            *self.own.entry(client).or_default() += 1;
+        }
+    }
+
+    fn end(&mut self, client: Option<IpAddr>) {
+        self.running -= 1;
+        if let Some(client) = client
+            && let Some(own) = self.own.get_mut(&client)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.own.remove(&client);
+            }
+        }
     }
 }
 
@@ -101,3 +143,36 @@ impl fmt::Debug for Pool {
 
 /// How long a thread waits for another job.
 const IDLE_TIME: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn one_client_leaves_threads_for_others() {
+        let pool = Pool::new("test", 8, 100);
+        let client = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        let (began, has_begun) = mpsc::channel();
+        let (open, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let submit = |who: u8| {
+            let (began, opened) = (began.clone(), Arc::clone(&opened));
+            let job = move || {
+                began.send(who).unwrap();
+                let _ = opened.lock().unwrap().recv();
+            };
+            assert!(pool.run_for(client(who), job));
+        };
+        (0..20).for_each(|_| submit(1));
+        (0..4).for_each(|_| assert_eq!(has_begun.recv(), Ok(1)));
+        for who in [2, 3, 4, 5] {
+            submit(who);
+            assert_eq!(has_begun.recv(), Ok(who), "it does not wait for those of the first");
+        }
+        drop(open);
+        let rest: Vec<_> = (0..16).map(|_| has_begun.recv().unwrap()).collect();
+        assert_eq!(rest, [1; 16], "none is forgotten");
+    }
+}

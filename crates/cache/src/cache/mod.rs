@@ -269,7 +269,7 @@ impl Cache {
         let guard = FetchGuard { object: Arc::clone(object), pending };
         let (shared, request) = (Arc::clone(&self.shared), request.aligned());
         // If the pool is full, dropping the guard ends the fetch.
-        self.shared.fills.run(move || {
+        self.shared.fills.run_for(permit.client(), move || {
             fill::fetch(&shared, &guard, &request);
             drop(permit);
         });

@@ -152,7 +152,7 @@ impl Reader {
                 let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
                 let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
                 let is_begun = self.shared.clients.acquire(self.client).is_some_and(|permit| {
-                    self.shared.fills.run(move || {
+                    self.shared.fills.run_for(permit.client(), move || {
                         fill::fill_hole(&shared, &object, &generation, (id, range), &cdn_loop);
                         drop(permit);
                     })

@@ -53,7 +53,7 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         None => {
             let for_job = Arc::clone(shared);
             // If the pool is full, dropping the guard ends the fetch.
-            shared.fills.run(move || {
+            shared.fills.run_for(permit.client(), move || {
                 fetch(&for_job, &guard, &wanted);
                 drop(permit);
             });

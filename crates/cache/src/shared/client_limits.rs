@@ -38,6 +38,13 @@ impl ClientLimits {
     }
 }
 
+impl Permit {
+    /// Returns the client, unless it is one without a bound.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.0.as_ref().map(|(_, client)| *client)
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let Some((clients, client)) = &self.0 else { return };
