@@ -13,4 +13,6 @@ pub mod target;
 
 pub use authority::{host, split_absolute};
 pub use framing::BodyLength;
-pub use parse::{EMPTY_LINES, MAX_HEAD, Malformed, Method, OwnedRequest, Request, parse, too_long};
+pub use parse::{
+    EMPTY_LINES, MAX_HEAD, Malformed, Method, OwnedRequest, Request, may_be_over, parse, too_long,
+};

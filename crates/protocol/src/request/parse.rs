@@ -145,6 +145,9 @@ fn parse_later_minor<'f, 'b>(
 /// The maximum number of bytes in a request's head.
 pub const MAX_HEAD: usize = 32 << 10;
 
+/// The length up to which a head is parsed whenever any of it comes.
+const CHEAP_HEAD: usize = 512;
+
 /// Returns the error for a head of more than [`MAX_HEAD`] bytes: 414 if not even the request line
 /// fits, otherwise 431.
 #[must_use]
@@ -152,6 +155,14 @@ pub fn too_long(bytes: &[u8]) -> Malformed {
     let bytes = &bytes[..bytes.len().min(MAX_HEAD)];
     let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     if bytes[line..].contains(&b'\n') { Malformed::HeadTooLong } else { Malformed::TargetTooLong }
+}
+
+/// Returns whether a head may be complete, or too long, now that its last `read` bytes have come. A
+/// head that arrives in tiny pieces is not parsed again for each of them.
+#[must_use]
+pub fn may_be_over(bytes: &[u8], read: usize) -> bool {
+    let new = &bytes[bytes.len() - read..];
+    bytes.len() <= CHEAP_HEAD || bytes.len() >= MAX_HEAD || new.contains(&b'\n')
 }
 
 impl<'b> Request<'_, 'b> {
@@ -424,3 +435,20 @@ fn names_other_version(bytes: &[u8]) -> bool {
 /// The maximum number of bytes of empty lines that are skipped before a request line: some old
 /// clients send one empty line after a body, a few are enough.
 pub const EMPTY_LINES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_head_is_looked_at_where_a_line_ends() {
+        let mut head = vec![b'x'; 1000];
+        assert!(!may_be_over(&head, 1) && !may_be_over(&head, 1000));
+        assert!(may_be_over(&head[..CHEAP_HEAD], 1));
+        head.push(b'\n');
+        assert!(may_be_over(&head, 1) && may_be_over(&head, 7));
+        head.push(b'x');
+        assert!(!may_be_over(&head, 1) && may_be_over(&head, 2));
+        assert!(may_be_over(&vec![b'x'; MAX_HEAD], 1));
+    }
+}

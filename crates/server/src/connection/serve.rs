@@ -29,52 +29,62 @@ use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
 /// bytes that came instead.
-pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<Box<RefusedHeader>>) {
-    if let (ListenerKind::Tls, Some(credentials), None) =
-        (peer.role, &worker.shared.settings.tls, &refused)
-    {
-        // It is boxed: its memory is free again when the first request comes.
-        if !Box::pin(handshake::run(worker, peer, credentials)).await {
-            return;
-        }
-    }
-    let (buffer, last) = (Vec::new(), Instant::now());
-    let mut connection = Connection { worker, peer, refused, buffer, last, in_turn: 0 };
-    let end = loop {
-        let then = match connection.next().await {
-            Some(Next::Sent(then)) => then,
-            // It is boxed while it lasts, which keeps waiting connections small.
-            Some(next) => {
-                connection.in_turn = MAX_IN_TURN;
-                Box::pin(connection.respond(next)).await
+///
+/// It is no `async fn`, which would keep its arguments twice, as long as the connection lasts.
+#[expect(clippy::manual_async_fn, reason = "it is smaller")]
+pub(crate) fn serve<'a>(
+    worker: &'a Worker,
+    peer: &'a Peer,
+    refused: Option<Box<RefusedHeader>>,
+) -> impl Future<Output = ()> + 'a {
+    async move {
+        if let (ListenerKind::Tls, Some(credentials), None) =
+            (peer.role, &worker.shared.settings.tls, &refused)
+        {
+            // It is boxed: its memory is free again when the first request comes.
+            if !Box::pin(handshake::run(worker, peer, credentials)).await {
+                return;
             }
-            None if peer.is_sending_on() => After::Linger(MAX_DISCARDED),
-            None => After::Close,
-        };
-        if !matches!(then, After::ReadOn) {
-            break then;
         }
-    };
-    if let After::Linger(max_discarded) = end {
-        Box::pin(linger(worker, peer, max_discarded)).await;
-    }
-    worker.shared.requests.release(&peer.requests);
-    resume::end(worker, peer, peer.has_delivered_all());
-    access_entry::write_arrived(worker, peer, true);
-    if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
-        peer.send_close_notify();
+        // It is boxed to fit between two tasks, which are aligned; within one it would take more.
+        let mut connection = Box::new(Connection::new(worker, peer, refused));
+        let end = loop {
+            let then = match connection.next().await {
+                Some(Next::Sent(then)) => then,
+                // It is boxed while it lasts, which keeps waiting connections small.
+                Some(next) => {
+                    connection.in_turn = MAX_IN_TURN;
+                    Box::pin(connection.respond(next)).await
+                }
+                None if peer.is_sending_on() => After::Linger(MAX_DISCARDED),
+                None => After::Close,
+            };
+            if !matches!(then, After::ReadOn) {
+                break then;
+            }
+        };
+        if let After::Linger(max_discarded) = end {
+            Box::pin(linger(worker, peer, max_discarded)).await;
+        }
+        worker.shared.requests.release(&peer.requests);
+        resume::end(worker, peer, peer.has_delivered_all());
+        access_entry::write_arrived(worker, peer, true);
+        if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
+            peer.send_close_notify();
+        }
     }
 }
 
 /// A connection with the bytes of requests that are not answered yet.
-struct Connection<'a> {
+pub(super) struct Connection<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
     /// What came instead of the header of a proxy.
     refused: Option<Box<RefusedHeader>>,
     buffer: Vec<u8>,
-    /// The time at which the kernel had all of the last response.
-    last: Instant,
+    /// The time at which the first bytes of the present request came. Of a request that was sent
+    /// ahead, and until any come, the time at which the kernel had all of the last response.
+    started: Instant,
     /// The number of requests answered since others had their turn.
     in_turn: u8,
 }
@@ -103,6 +113,10 @@ enum After {
 }
 
 impl<'a> Connection<'a> {
+    fn new(worker: &'a Worker, peer: &'a Peer, refused: Option<Box<RefusedHeader>>) -> Self {
+        Self { worker, peer, refused, buffer: Vec::new(), started: Instant::now(), in_turn: 0 }
+    }
+
     /// Reads the next request; `None` if there is none.
     async fn next(&mut self) -> Option<Next<'a>> {
         // Its proxy does not say for whom the connection is.
@@ -116,21 +130,20 @@ impl<'a> Connection<'a> {
         {
             return None;
         }
-        let mut started = self.last;
-        self.peer.set_activity(Activity::Idle, started);
+        self.peer.set_activity(Activity::Idle, self.started);
         if self.buffer.is_empty() {
             self.in_turn = 0;
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
             if self.in_turn >= MAX_IN_TURN {
                 self.in_turn = 0;
-                self.peer.set_activity(Activity::Reading, started);
+                self.peer.set_activity(Activity::Reading, self.started);
                 yield_now().await;
-                self.peer.set_activity(Activity::Idle, started);
+                self.peer.set_activity(Activity::Idle, self.started);
             }
             self.in_turn += 1;
             let bytes = std::mem::take(&mut self.buffer);
-            if let Some(next) = self.parse_buffered(bytes, started) {
+            if let Some(next) = self.parse_buffered(bytes, self.started) {
                 return Some(next);
             }
         }
@@ -141,9 +154,9 @@ impl<'a> Connection<'a> {
             self.peer.readable().await.ok()?;
             let now = Instant::now();
             if self.buffer.is_empty() {
-                started = now;
+                self.started = now;
             }
-            if let Some(next) = self.read(started) {
+            if let Some(next) = self.read(self.started) {
                 return next.ok();
             }
             if !self.buffer.is_empty() && self.peer.activity() == Activity::Idle {
@@ -179,7 +192,7 @@ impl<'a> Connection<'a> {
         let mut bytes = std::mem::take(&mut self.buffer);
         bytes.reserve_exact(read.len().next_multiple_of(GROWTH));
         bytes.extend_from_slice(read);
-        if may_be_over(&bytes, read.len()) {
+        if request::may_be_over(&bytes, read.len()) {
             return self.parse_buffered(bytes, started).map(Ok);
         }
         let next = self.wait_for_more(&bytes, started);
@@ -342,8 +355,8 @@ impl<'a> Connection<'a> {
     fn end(&mut self, ending: SentResponse, outcome: &SendOutcome) -> After {
         let SentResponse { mut entry, started, now, head_len, is_logged, .. } = ending;
         entry.started = now;
-        self.last = Instant::now();
-        entry.duration = self.last.duration_since(started);
+        self.started = Instant::now();
+        entry.duration = self.started.duration_since(started);
         if is_logged {
             access_entry::finish(self.worker, self.peer, entry, outcome, head_len);
         }
@@ -450,13 +463,6 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Returns whether a head may be complete, or too long, now that its last `read` bytes have come. A
-/// head that arrives in tiny pieces is not parsed again for each of them.
-fn may_be_over(bytes: &[u8], read: usize) -> bool {
-    let new = &bytes[bytes.len() - read..];
-    bytes.len() <= CHEAP_HEAD || bytes.len() >= MAX_HEAD || new.contains(&b'\n')
-}
-
 /// The maximum number of attempts to answer a request if a file changes meanwhile.
 const MAX_ATTEMPTS: u32 = 4;
 
@@ -470,28 +476,8 @@ const USUAL_FIELDS: usize = 16;
 /// The maximum number of fields in a request's head.
 const MAX_FIELDS: usize = 64;
 
-/// The length up to which a head is parsed whenever any of it comes.
-const CHEAP_HEAD: usize = 512;
-
 /// The number of bytes by which the memory for a request grows.
 const GROWTH: usize = 2 << 10;
 
 /// The error if incomplete requests have used up their memory.
 const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_head_is_looked_at_where_a_line_ends() {
-        let mut head = vec![b'x'; 1000];
-        assert!(!may_be_over(&head, 1) && !may_be_over(&head, 1000));
-        assert!(may_be_over(&head[..CHEAP_HEAD], 1));
-        head.push(b'\n');
-        assert!(may_be_over(&head, 1) && may_be_over(&head, 7));
-        head.push(b'x');
-        assert!(!may_be_over(&head, 1) && may_be_over(&head, 2));
-        assert!(may_be_over(&vec![b'x'; MAX_HEAD], 1));
-    }
-}

@@ -1,9 +1,9 @@
 //! TCP and unix sockets, as the runtime watches them.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll};
 
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
@@ -32,13 +32,13 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until an attempt to read is worthwhile, for the only task that does. An idle connection
-    /// has nothing in memory for that but a waker.
-    pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
-        poll_fn(|context| match self {
+    /// Returns whether an attempt to read is worthwhile, and wakes the only task that reads when it
+    /// becomes so. An idle connection has nothing in memory for that but a waker.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
             Self::Tcp(socket) => socket.poll_read_ready(context),
             Self::Unix(socket) => socket.poll_read_ready(context),
-        })
+        }
     }
 
     /// Clears the readiness after an attempt without result, so that the runtime waits for the

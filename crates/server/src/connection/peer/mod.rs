@@ -5,7 +5,7 @@ mod expiry;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::future::Future;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -336,7 +336,7 @@ impl Peer {
 
     /// Waits until the response is given up.
     pub(crate) async fn given_up(&self) {
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if self.is_given_up.get() {
                 return Poll::Ready(());
             }
@@ -349,15 +349,22 @@ impl Peer {
     /// Waits until there is something to [`take`](Self::take), or the end. The first call returns at
     /// once: on a busy server a request has often come by the time its connection is accepted, and
     /// must not wait until the runtime has looked at all others once more.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
-        if self.is_new.take() {
-            return Ok(());
-        }
-        match self.session() {
-            Some(session) if session.has_input() => Ok(()),
-            Some(_) => Box::pin(self.socket.ready(READABLE)).await,
-            None => self.socket.readable().await,
-        }
+    pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
+        let mut ready = None;
+        poll_fn(move |context| {
+            if self.is_new.take() {
+                return Poll::Ready(Ok(()));
+            }
+            let Some(session) = self.session() else { return self.socket.poll_readable(context) };
+            if ready.is_none() && session.has_input() {
+                return Poll::Ready(Ok(()));
+            }
+            // It is boxed: connections without TLS have no memory for it.
+            ready
+                .get_or_insert_with(|| Box::pin(self.socket.ready(READABLE)))
+                .as_mut()
+                .poll(context)
+        })
     }
 
     /// Takes bytes that have arrived; `None` if there are none yet, 0 at the end.
@@ -409,7 +416,7 @@ impl Peer {
     /// Runs long work, unless the client leaves before it is done.
     pub(crate) async fn while_connected<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let (mut work, mut disconnected) = (pin!(work), pin!(self.disconnected()));
-        std::future::poll_fn(|context| match work.as_mut().poll(context) {
+        poll_fn(|context| match work.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
             Poll::Pending => disconnected.as_mut().poll(context).map(|()| None),
         })
@@ -450,7 +457,7 @@ impl Peer {
     pub(crate) async fn writable(&self) -> io::Result<()> {
         self.socket.is_not_ready(Interest::WRITABLE);
         let mut ready = pin!(self.socket.ready(Interest::WRITABLE));
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if self.is_given_up.get() {
                 return Poll::Ready(Ok(()));
             }
