@@ -31,7 +31,7 @@ fn bounds_with(root: &Path, change: impl FnOnce(&mut AllowedRoot)) -> AllowedAcc
     AllowedAccess { roots: vec![root], ..AllowedAccess::default() }
 }
 
-fn is_denied<T>(outcome: std::io::Result<T>) -> bool {
+fn is_denied<T>(outcome: io::Result<T>) -> bool {
     outcome.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
@@ -144,7 +144,7 @@ fn clones_without_a_name_can_be_made_where_snapshots_need_them() {
 }
 
 /// Creates a file that gets its name at the end, as uploads do.
-fn land(folder: &Path, name: &str) -> std::io::Result<()> {
+fn land(folder: &Path, name: &str) -> io::Result<()> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     use std::io::Write;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
