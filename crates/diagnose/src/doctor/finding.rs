@@ -33,6 +33,47 @@ pub enum FindingState {
     Unneeded,
 }
 
+impl Finding {
+    /// Begins a finding about something that is as good as it can be.
+    pub(super) fn best(name: &'static str) -> Self {
+        Self::new(name, FindingState::Best)
+    }
+
+    /// Begins a finding about something that could be better.
+    pub(super) fn limited(name: &'static str) -> Self {
+        Self::new(name, FindingState::Limited)
+    }
+
+    /// Begins a finding about something that keeps the fastest mechanism from being used.
+    pub(super) fn closed(name: &'static str) -> Self {
+        Self::new(name, FindingState::Closed)
+    }
+
+    /// Begins a finding about something that nothing requested needs.
+    pub(super) fn unneeded(name: &'static str) -> Self {
+        Self::new(name, FindingState::Unneeded)
+    }
+
+    fn new(name: &'static str, state: FindingState) -> Self {
+        Self { name, state, finding: String::new(), consequence: String::new(), remedy: None }
+    }
+
+    /// Says what was seen.
+    pub(super) fn finding(self, finding: impl Into<String>) -> Self {
+        Self { finding: finding.into(), ..self }
+    }
+
+    /// Says what that means for a transfer.
+    pub(super) fn consequence(self, consequence: impl Into<String>) -> Self {
+        Self { consequence: consequence.into(), ..self }
+    }
+
+    /// Says what to do about it.
+    pub(super) fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+}
+
 impl FindingState {
     /// Returns the name that the JSON uses.
     #[must_use]

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use underpass_engine::{errno, socket as streams};
 
 use crate::doctor::error::{DoctorError, Result};
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// Facts about the network.
 #[derive(Clone, Debug)]
@@ -86,19 +86,10 @@ pub(crate) fn findings(info: &NetworkInfo) -> Vec<Finding> {
 }
 
 fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
-    let name = "route";
-    let known = |finding, consequence: &str| Finding {
-        name,
-        state: FindingState::Best,
-        finding,
-        consequence: consequence.to_owned(),
-        remedy: None,
-    };
     match route {
-        Ok(route) if route.is_loopback => known(
-            format!("over {}", route.interface),
-            "packets stay on this machine: no card takes part",
-        ),
+        Ok(route) if route.is_loopback => Finding::best("route")
+            .finding(format!("over {}", route.interface))
+            .consequence("packets stay on this machine: no card takes part"),
         Ok(Route { interface, kind, gateway, .. }) => {
             let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
             let by = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
@@ -106,34 +97,28 @@ fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
                 true => "what follows is about this card",
                 false => "this is no card: what follows is what it hands on to the next",
             };
-            known(format!("over {interface}{kind}{by}"), consequence)
+            Finding::best("route")
+                .finding(format!("over {interface}{kind}{by}"))
+                .consequence(consequence)
         }
-        Err(errno @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS | Errno::AFNOSUPPORT)) => Finding {
-            name,
-            state: FindingState::Limited,
-            finding: format!("the kernel may not be asked ({})", errno::name(*errno)),
-            consequence: "which card it is, and what that can do, is not known".to_owned(),
-            remedy: Some("let filters (seccomp) allow socket(2) with AF_NETLINK".to_owned()),
-        },
-        Err(errno) => Finding {
-            name,
-            state: FindingState::Closed,
-            finding: format!("there is none ({})", errno::name(*errno)),
-            consequence: "no connection to it can be made".to_owned(),
-            remedy: Some("see: ip route, ip link".to_owned()),
-        },
+        Err(errno @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS | Errno::AFNOSUPPORT)) => {
+            Finding::limited("route")
+                .finding(format!("the kernel may not be asked ({})", errno::name(*errno)))
+                .consequence("which card it is, and what that can do, is not known")
+                .remedy("let filters (seccomp) allow socket(2) with AF_NETLINK")
+        }
+        Err(errno) => Finding::closed("route")
+            .finding(format!("there is none ({})", errno::name(*errno)))
+            .consequence("no connection to it can be made")
+            .remedy("see: ip route, ip link"),
     }
 }
 
 fn of_mtu(route: &Route) -> Finding {
     let Route { mtu, .. } = route;
-    Finding {
-        name: "mtu",
-        state: FindingState::Best,
-        finding: format!("packets of at most {mtu} bytes"),
-        consequence: format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))),
-        remedy: None,
-    }
+    Finding::best("mtu")
+        .finding(format!("packets of at most {mtu} bytes"))
+        .consequence(format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))))
 }
 
 /// Returns how many bytes of a file a packet carries, without the headers of IP and TCP and its
@@ -149,7 +134,6 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
         name.starts_with("tx-checksum-") && !name.ends_with("sctp") && !name.ends_with("fcoe-crc")
     };
     let both = [card.get("tx-scatter-gather"), card.best(checksum)];
-    let name = "card_gathers";
     let what = both.map(|each| match each {
         Offload::On => "on",
         Offload::Off => "off",
@@ -157,94 +141,75 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     });
     let finding = format!("scatter-gather is {}, checksums of packets are {}", what[0], what[1]);
     if both == [Offload::On; 2] {
-        let consequence = "the Linux Journal's condition for true zero copy: the card takes the \
-                           file's pages from where they lie";
-        let (state, consequence) = (FindingState::Best, consequence.to_owned());
-        return Finding { name, state, finding, consequence, remedy: None };
+        return Finding::best("card_gathers").finding(finding).consequence(
+            "the Linux Journal's condition for true zero copy: the card takes the file's pages \
+             from where they lie",
+        );
     }
-    let consequence = "the kernel copies each packet together before the card gets it";
-    let remedy = match both.contains(&Offload::Absent) {
-        true => "another card, or another driver, is needed for true zero copy".to_owned(),
-        false => format!("as root: ethtool -K {at} sg on tx on"),
-    };
-    let (state, consequence) = (FindingState::Limited, consequence.to_owned());
-    Finding { name, state, finding, consequence, remedy: Some(remedy) }
+    let limited = Finding::limited("card_gathers")
+        .finding(finding)
+        .consequence("the kernel copies each packet together before the card gets it");
+    match both.contains(&Offload::Absent) {
+        true => limited.remedy("another card, or another driver, is needed for true zero copy"),
+        false => limited.remedy(format!("as root: ethtool -K {at} sg on tx on")),
+    }
 }
 
 /// Returns the finding about segmentation: whether the card or the kernel cuts what is sent into
 /// packets.
 fn cuts(card: &Offloads, at: &str) -> Finding {
     let tcp = |name: &str| matches!(name, "tx-tcp-segmentation" | "tx-tcp6-segmentation");
-    let (state, finding, consequence, remedy) =
-        match (card.best(tcp), card.get("tx-generic-segmentation")) {
-            (Offload::On, _) => (
-                FindingState::Best,
-                "the card cuts into packets (TSO)",
+    let (tso, gso) = (card.best(tcp), card.get("tx-generic-segmentation"));
+    if tso == Offload::On {
+        return Finding::best("card_segmentation")
+            .finding("the card cuts into packets (TSO)")
+            .consequence(
                 "the kernel hands over up to 64 KiB at a time, and more where there is BIG TCP",
-                None,
-            ),
-            (tso, gso) => {
-                let (finding, consequence) = match gso {
-                    Offload::On => (
-                        "the kernel cuts into packets, late (GSO)",
-                        "the processor works for each packet, but only at the end of the way",
-                    ),
-                    _ => (
-                        "the kernel cuts into packets",
-                        "the processor works for each packet all the way",
-                    ),
-                };
-                let remedy = match tso {
-                    Offload::Off => format!("as root: ethtool -K {at} tso on gso on"),
-                    _ if gso == Offload::Off => format!("as root: ethtool -K {at} gso on"),
-                    _ => "a card that cuts by itself (TSO)".to_owned(),
-                };
-                (FindingState::Limited, finding, consequence, Some(remedy))
-            }
-        };
-    let (finding, consequence) = (finding.to_owned(), consequence.to_owned());
-    Finding { name: "card_segmentation", state, finding, consequence, remedy }
+            );
+    }
+    let limited = Finding::limited("card_segmentation");
+    let limited = match gso {
+        Offload::On => limited
+            .finding("the kernel cuts into packets, late (GSO)")
+            .consequence("the processor works for each packet, but only at the end of the way"),
+        _ => limited
+            .finding("the kernel cuts into packets")
+            .consequence("the processor works for each packet all the way"),
+    };
+    match (tso, gso) {
+        (Offload::Off, _) => limited.remedy(format!("as root: ethtool -K {at} tso on gso on")),
+        (_, Offload::Off) => limited.remedy(format!("as root: ethtool -K {at} gso on")),
+        _ => limited.remedy("a card that cuts by itself (TSO)"),
+    }
 }
 
 /// Returns the finding about encryption by the card.
 fn encrypts(card: &Offloads, at: &str) -> Finding {
-    let (state, finding, consequence, remedy) = match card.get("tls-hw-tx-offload") {
-        Offload::On => (
-            FindingState::Best,
-            "the card encrypts TLS (tls-hw-tx-offload)",
-            "with TLS in the kernel even HTTPS takes the file's pages from where they lie",
-            None,
-        ),
-        Offload::Off => (
-            FindingState::Limited,
-            "the card could encrypt TLS, but that is switched off (tls-hw-tx-offload)",
-            "the processor encrypts",
-            Some(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
-        ),
-        Offload::Absent => (
-            FindingState::Unneeded,
-            "the card encrypts no TLS (tls-hw-tx-offload)",
-            "the processor encrypts, as on nearly every machine",
-            None,
-        ),
-    };
-    let (finding, consequence) = (finding.to_owned(), consequence.to_owned());
-    Finding { name: "card_tls", state, finding, consequence, remedy }
+    match card.get("tls-hw-tx-offload") {
+        Offload::On => Finding::best("card_tls")
+            .finding("the card encrypts TLS (tls-hw-tx-offload)")
+            .consequence(
+                "with TLS in the kernel even HTTPS takes the file's pages from where they lie",
+            ),
+        Offload::Off => Finding::limited("card_tls")
+            .finding("the card could encrypt TLS, but that is switched off (tls-hw-tx-offload)")
+            .consequence("the processor encrypts")
+            .remedy(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
+        Offload::Absent => Finding::unneeded("card_tls")
+            .finding("the card encrypts no TLS (tls-hw-tx-offload)")
+            .consequence("the processor encrypts, as on nearly every machine"),
+    }
 }
 
 /// Returns the finding for a card whose driver does not answer.
 fn silent(errno: Errno, at: &str) -> Finding {
-    Finding {
-        name: "card_gathers",
-        state: FindingState::Limited,
-        finding: format!("the driver of {at} does not tell ({})", errno::name(errno)),
-        consequence: "whether the card takes pages from where they lie is not known".to_owned(),
-        remedy: Some(format!("see: ethtool -k {at}; let filters allow ioctl(2) SIOCETHTOOL")),
-    }
+    Finding::limited("card_gathers")
+        .finding(format!("the driver of {at} does not tell ({})", errno::name(errno)))
+        .consequence("whether the card takes pages from where they lie is not known")
+        .remedy(format!("see: ethtool -k {at}; let filters allow ioctl(2) SIOCETHTOOL"))
 }
 
 fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> Finding {
-    let name = "congestion";
     match congestion {
         Ok((used, all)) => {
             let all = if all.is_empty() { String::new() } else { format!(" (of {all})") };
@@ -254,21 +219,11 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
                 }
                 false => "it sends as fast as acknowledgements come in",
             };
-            Finding {
-                name,
-                state: FindingState::Best,
-                finding: format!("{used}{all}"),
-                consequence: consequence.to_owned(),
-                remedy: None,
-            }
+            Finding::best("congestion").finding(format!("{used}{all}")).consequence(consequence)
         }
-        Err(errno) => Finding {
-            name,
-            state: FindingState::Unneeded,
-            finding: format!("it cannot be read ({})", errno::name(*errno)),
-            consequence: "the system's own is used".to_owned(),
-            remedy: None,
-        },
+        Err(errno) => Finding::unneeded("congestion")
+            .finding(format!("it cannot be read ({})", errno::name(*errno)))
+            .consequence("the system's own is used"),
     }
 }
 

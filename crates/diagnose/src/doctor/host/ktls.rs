@@ -9,7 +9,7 @@ use underpass_engine::ktls::{Cipher, SelfTest, Support, TlsVersion, probe, self_
 use underpass_engine::{Report, errno};
 
 use super::place::{KernelOrigin, Module};
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// Facts about TLS in the kernel.
 #[derive(Clone, Debug)]
@@ -72,13 +72,9 @@ pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
         Err(error) => return vec![untried(error)],
     };
     let mut findings = vec![match support.module {
-        Ok(()) => Finding {
-            name: "ktls",
-            state: FindingState::Best,
-            finding: "the kernel has TLS".to_owned(),
-            consequence: "HTTPS is encrypted there, and no byte of a file enters user space".into(),
-            remedy: None,
-        },
+        Ok(()) => Finding::best("ktls")
+            .finding("the kernel has TLS")
+            .consequence("HTTPS is encrypted there, and no byte of a file enters user space"),
         Err(errno) => missing(errno, info.place),
     }];
     if support.module.is_ok() {
@@ -91,13 +87,10 @@ pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
 
 /// Returns the finding for a test without a connection.
 fn untried(error: &str) -> Finding {
-    Finding {
-        name: "ktls",
-        state: FindingState::Closed,
-        finding: format!("it could not be tried over loopback: {error}"),
-        consequence: "whether HTTPS can be encrypted in the kernel is not known".to_owned(),
-        remedy: Some("let this program open TCP connections to 127.0.0.1 or ::1".to_owned()),
-    }
+    Finding::closed("ktls")
+        .finding(format!("it could not be tried over loopback: {error}"))
+        .consequence("whether HTTPS can be encrypted in the kernel is not known")
+        .remedy("let this program open TCP connections to 127.0.0.1 or ::1")
 }
 
 /// Returns the finding for a kernel that does not encrypt TLS, with a remedy.
@@ -127,15 +120,13 @@ fn missing(errno: Errno, place: KernelOrigin) -> Finding {
     } else {
         ""
     };
-    Finding {
-        name: "ktls",
-        state: FindingState::Closed,
-        finding: format!("{finding} (TCP_ULP: {symbol})"),
-        consequence: "HTTPS is encrypted by this program, and each byte of a file crosses into \
-                      user space and back"
-            .to_owned(),
-        remedy: Some(format!("{remedy}{host}")),
-    }
+    Finding::closed("ktls")
+        .finding(format!("{finding} (TCP_ULP: {symbol})"))
+        .consequence(
+            "HTTPS is encrypted by this program, and each byte of a file crosses into user space \
+             and back",
+        )
+        .remedy(format!("{remedy}{host}"))
 }
 
 fn of_suites(support: &Support) -> Finding {
@@ -147,69 +138,58 @@ fn of_suites(support: &Support) -> Finding {
         .flatten()
         .next();
     let why = why.map(errno::name).unwrap_or_default();
-    let (state, finding) = match (has.is_empty(), lacks.is_empty()) {
-        (true, _) => (FindingState::Closed, format!("the kernel takes no suite ({why})")),
-        (_, true) => (FindingState::Best, has.join(", ")),
-        _ => {
-            (FindingState::Limited, format!("{}; not {} ({why})", has.join(", "), lacks.join(", ")))
-        }
+    let name = "ktls_suites";
+    let found = match (has.is_empty(), lacks.is_empty()) {
+        (true, _) => Finding::closed(name).finding(format!("the kernel takes no suite ({why})")),
+        (_, true) => Finding::best(name).finding(has.join(", ")),
+        _ => Finding::limited(name).finding(format!(
+            "{}; not {} ({why})",
+            has.join(", "),
+            lacks.join(", ")
+        )),
     };
-    let (consequence, remedy) = if lacks.is_empty() {
-        ("whatever suite is agreed on, the kernel has it", None)
-    } else {
-        let remedy = "load the modules of the ciphers (modprobe gcm, modprobe chacha20poly1305), \
-                      or run a newer kernel";
-        ("connections with another suite are encrypted by this program", Some(remedy.to_owned()))
-    };
-    let consequence = consequence.to_owned();
-    Finding { name: "ktls_suites", state, finding, consequence, remedy }
+    match lacks.is_empty() {
+        true => found.consequence("whatever suite is agreed on, the kernel has it"),
+        false => found
+            .consequence("connections with another suite are encrypted by this program")
+            .remedy(
+                "load the modules of the ciphers (modprobe gcm, modprobe chacha20poly1305), or \
+                 run a newer kernel",
+            ),
+    }
 }
 
 fn of_key_changes(support: &Support) -> Finding {
-    let name = "ktls_key_change";
     match support.key_change {
-        Ok(()) => Finding {
-            name,
-            state: FindingState::Best,
-            finding: "a connection of TLS 1.3 can be given other keys".to_owned(),
-            consequence: "it lasts as long as its peers like".to_owned(),
-            remedy: None,
-        },
-        Err(errno) => Finding {
-            name,
-            state: FindingState::Limited,
-            finding: format!("a connection keeps its keys for good ({})", errno::name(errno)),
-            consequence:
-                "it is closed before they are worn, after about 256 GiB, or when its peer \
-                          changes its own; a client then connects again"
-                    .to_owned(),
-            remedy: Some("run Linux 6.14 or newer".to_owned()),
-        },
+        Ok(()) => Finding::best("ktls_key_change")
+            .finding("a connection of TLS 1.3 can be given other keys")
+            .consequence("it lasts as long as its peers like"),
+        Err(errno) => Finding::limited("ktls_key_change")
+            .finding(format!("a connection keeps its keys for good ({})", errno::name(errno)))
+            .consequence(
+                "it is closed before they are worn, after about 256 GiB, or when its peer changes \
+                 its own; a client then connects again",
+            )
+            .remedy("run Linux 6.14 or newer"),
     }
 }
 
 fn of_proof(proof: &Result<SelfTestResult, String>) -> Finding {
-    let name = "ktls_self_test";
     match proof {
-        Ok(SelfTestResult { suite, bytes, sent_by, received_by, elapsed }) => Finding {
-            name,
-            state: FindingState::Best,
-            finding: format!(
-                "{} KiB went out by {sent_by} and came in by {received_by} with {suite}, every \
-                 byte as it was, in {:.1} ms",
-                bytes / 1024,
-                elapsed.as_secs_f64() * 1e3,
-            ),
-            consequence: "TLS in the kernel can be relied on".to_owned(),
-            remedy: None,
-        },
-        Err(error) => Finding {
-            name,
-            state: FindingState::Closed,
-            finding: format!("TLS in the kernel did not carry bytes as they were: {error}"),
-            consequence: "transfers over HTTPS may fail or hang".to_owned(),
-            remedy: Some("unload it (modprobe -r tls), and run another kernel".to_owned()),
-        },
+        Ok(SelfTestResult { suite, bytes, sent_by, received_by, elapsed }) => {
+            Finding::best("ktls_self_test")
+                .finding(format!(
+                    "{} KiB went out by {sent_by} and came in by {received_by} with {suite}, \
+                     every byte as it was, in {:.1} ms",
+                    bytes / 1024,
+                    elapsed.as_secs_f64() * 1e3,
+                ))
+                .consequence("TLS in the kernel can be relied on")
+        }
+        Err(error) => Finding::closed("ktls_self_test")
+            .finding(format!("TLS in the kernel did not carry bytes as they were: {error}"))
+            .consequence("transfers over HTTPS may fail or hang")
+            .remedy("unload it (modprobe -r tls), and run another kernel"),
     }
 }
 
@@ -222,16 +202,12 @@ fn of_counters(counters: &str) -> Option<Finding> {
     let (here, card) = (count("TlsTxSw")?, count("TlsTxDevice")?);
     let (now_here, now_card) = (count("TlsCurrTxSw")?, count("TlsCurrTxDevice")?);
     let bad = count("TlsDecryptError")?;
-    Some(Finding {
-        name: "ktls_counters",
-        state: FindingState::Best,
-        finding: format!(
-            "{here} connections were encrypted by the kernel and {card} by a network card, now \
-             {now_here} and {now_card}; records that were not the peer's: {bad}"
-        ),
-        consequence: "these are of the whole network namespace, not of this program alone".into(),
-        remedy: None,
-    })
+    let finding = format!(
+        "{here} connections were encrypted by the kernel and {card} by a network card, now \
+         {now_here} and {now_card}; records that were not the peer's: {bad}"
+    );
+    let consequence = "these are of the whole network namespace, not of this program alone";
+    Some(Finding::best("ktls_counters").finding(finding).consequence(consequence))
 }
 
 /// Returns the suites that the kernel has, or those that it lacks, the best first.

@@ -9,7 +9,7 @@ use underpass_engine::errno;
 
 use crate::probe;
 
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// Facts about the host.
 #[derive(Clone, Debug)]
@@ -53,67 +53,50 @@ pub(crate) fn release() -> String {
 
 /// Returns the findings for these facts.
 pub(crate) fn findings(info: &HostInfo) -> Vec<Finding> {
-    let kernel = Finding {
-        name: "kernel",
-        state: FindingState::Best,
-        finding: info.kernel.clone(),
-        consequence: "everything here was tried on it, and nothing concluded from its number"
-            .to_owned(),
-        remedy: None,
-    };
+    let kernel = Finding::best("kernel")
+        .finding(info.kernel.clone())
+        .consequence("everything here was tried on it, and nothing concluded from its number");
     vec![kernel, beneath(info), landlock(info), io_uring(info)]
 }
 
 fn beneath(info: &HostInfo) -> Finding {
-    let (state, finding, consequence, remedy) = match info.openat2 {
-        Ok(()) => (
-            FindingState::Best,
-            "the kernel keeps paths beneath a folder".to_owned(),
-            "no request to serve gets out of the folder that is served",
-            None,
-        ),
-        Err(errno) => {
-            let finding = format!("the kernel keeps no path beneath a folder ({})", named(errno));
-            let consequence = "serve opens no file";
-            let remedy = "run Linux 5.6 or newer, and let filters (seccomp) allow openat2(2)";
-            match info.is_stream {
-                true => (FindingState::Closed, finding, consequence, Some(remedy)),
-                false => (FindingState::Unneeded, finding, "only serve and archives need it", None),
-            }
-        }
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name: "openat2", state, finding, consequence, remedy }
+    let name = "openat2";
+    let refused = |errno| format!("the kernel keeps no path beneath a folder ({})", named(errno));
+    match (info.openat2, info.is_stream) {
+        (Ok(()), _) => Finding::best(name)
+            .finding("the kernel keeps paths beneath a folder")
+            .consequence("no request to serve gets out of the folder that is served"),
+        (Err(errno), true) => Finding::closed(name)
+            .finding(refused(errno))
+            .consequence("serve opens no file")
+            .remedy("run Linux 5.6 or newer, and let filters (seccomp) allow openat2(2)"),
+        (Err(errno), false) => Finding::unneeded(name)
+            .finding(refused(errno))
+            .consequence("only serve and archives need it"),
+    }
 }
 
 fn landlock(info: &HostInfo) -> Finding {
-    let (state, finding, consequence, remedy) = match info.landlock {
-        Ok(version) if version >= WHOLE => (
-            FindingState::Best,
-            format!("version {version}"),
-            "serve confines itself to its folders, and makes no connections",
-            None,
-        ),
-        Ok(version) => (
-            FindingState::Limited,
-            format!("version {version}"),
-            "serve confines itself to its folders, but not in everything",
-            Some("run Linux 6.12 or newer"),
-        ),
-        Err(errno) => {
-            let finding = format!("not available ({})", named(errno));
-            let remedy = match errno {
+    let name = "landlock";
+    match (info.landlock, info.is_stream) {
+        (Ok(version), _) if version >= WHOLE => Finding::best(name)
+            .finding(format!("version {version}"))
+            .consequence("serve confines itself to its folders, and makes no connections"),
+        (Ok(version), _) => Finding::limited(name)
+            .finding(format!("version {version}"))
+            .consequence("serve confines itself to its folders, but not in everything")
+            .remedy("run Linux 6.12 or newer"),
+        (Err(errno), true) => Finding::limited(name)
+            .finding(format!("not available ({})", named(errno)))
+            .consequence("serve is not confined")
+            .remedy(match errno {
                 Errno::OPNOTSUPP => "switch it on: lsm=landlock,... on the kernel's command line",
                 _ => "run a kernel with CONFIG_SECURITY_LANDLOCK=y, and let filters allow it",
-            };
-            match info.is_stream {
-                true => (FindingState::Limited, finding, "serve is not confined", Some(remedy)),
-                false => (FindingState::Unneeded, finding, "only serve uses it", None),
-            }
-        }
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name: "landlock", state, finding, consequence, remedy }
+            }),
+        (Err(errno), false) => Finding::unneeded(name)
+            .finding(format!("not available ({})", named(errno)))
+            .consequence("only serve uses it"),
+    }
 }
 
 fn io_uring(info: &HostInfo) -> Finding {
@@ -126,14 +109,9 @@ fn io_uring(info: &HostInfo) -> Finding {
         Ok(()) => format!("allowed: a ring was made ({disabled})"),
         Err(errno) => format!("not allowed: {} ({disabled})", named(*errno)),
     };
-    Finding {
-        name: "io_uring",
-        state: FindingState::Unneeded,
-        finding,
-        consequence: "nothing here uses it: it has no sendfile, and its splice takes longer"
-            .to_owned(),
-        remedy: None,
-    }
+    Finding::unneeded("io_uring")
+        .finding(finding)
+        .consequence("nothing here uses it: it has no sendfile, and its splice takes longer")
 }
 
 fn named(errno: Errno) -> String {

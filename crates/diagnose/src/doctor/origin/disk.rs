@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat};
 
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file of up
 /// to 256 MiB, which never has a name, and whether files there can have holes.
@@ -17,25 +17,20 @@ pub fn examine_disk(folder: &Path) -> Finding {
     match measure(folder) {
         Ok((rate, free, has_holes)) => {
             let (rate, free) = (rate >> 20, free as f64 / (1_u64 << 30) as f64);
-            let state = if has_holes { FindingState::Best } else { FindingState::Limited };
-            let holes = if has_holes { "holes" } else { "no holes" };
-            Finding {
-                name,
-                state,
-                finding: format!("{rate} MiB/s written and synced, {free:.1} GiB free, {holes}"),
-                consequence: "fills are no faster than this; reading hits needs the page cache or \
-                              the same"
-                    .to_owned(),
-                remedy: None,
-            }
+            let (found, holes) = match has_holes {
+                true => (Finding::best(name), "holes"),
+                false => (Finding::limited(name), "no holes"),
+            };
+            found
+                .finding(format!("{rate} MiB/s written and synced, {free:.1} GiB free, {holes}"))
+                .consequence(
+                    "fills are no faster than this; reading hits needs the page cache or the same",
+                )
         }
-        Err(error) => Finding {
-            name,
-            state: FindingState::Closed,
-            finding: format!("{}: {error}", folder.display()),
-            consequence: "nothing can be kept there".to_owned(),
-            remedy: Some("give a folder that this user may write to".to_owned()),
-        },
+        Err(error) => Finding::closed(name)
+            .finding(format!("{}: {error}", folder.display()))
+            .consequence("nothing can be kept there")
+            .remedy("give a folder that this user may write to"),
     }
 }
 

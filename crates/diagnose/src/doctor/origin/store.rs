@@ -8,7 +8,7 @@ use underpass_engine::hint::Hinted;
 use underpass_protocol::encode_segment;
 use underpass_protocol::response::validator::parse_date;
 
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 use super::contact::{Contact, of_file, unreachable};
 
@@ -28,14 +28,14 @@ pub(super) fn examine(client: &HttpClient<'_>, store: &Store) -> Vec<Finding> {
     };
     findings.push(region(store));
     let Some(object) = object else {
-        findings.push(Finding {
-            name: "file",
-            state: FindingState::Closed,
-            finding: "no key begins so".to_owned(),
-            consequence: "there is nothing to serve, and ranges and versions cannot be examined"
-                .to_owned(),
-            remedy: Some("name a prefix that keys have: --origin s3://BUCKET/PREFIX".to_owned()),
-        });
+        findings.push(
+            Finding::closed("file")
+                .finding("no key begins so")
+                .consequence(
+                    "there is nothing to serve, and ranges and versions cannot be examined",
+                )
+                .remedy("name a prefix that keys have: --origin s3://BUCKET/PREFIX"),
+        );
         return findings;
     };
     match Contact::new(client, &object) {
@@ -50,26 +50,25 @@ pub(super) fn examine(client: &HttpClient<'_>, store: &Store) -> Vec<Finding> {
 
 /// Says where keys were found.
 fn keys(store: &Store) -> Finding {
-    let (state, finding, consequence, remedy) = match store.keys_from {
-        Some(place) => (FindingState::Best, format!("from {place}"), "requests are signed", None),
-        None => (
-            FindingState::Limited,
-            "none, or --s3-unsigned".to_owned(),
-            "only what is open to all can be served",
-            Some("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
-        ),
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name: "keys", state, finding, consequence, remedy }
+    match store.keys_from {
+        Some(place) => Finding::best("keys")
+            .finding(format!("from {place}"))
+            .consequence("requests are signed"),
+        None => Finding::limited("keys")
+            .finding("none, or --s3-unsigned")
+            .consequence("only what is open to all can be served")
+            .remedy("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+    }
 }
 
 /// Says whether the bucket exists and may be read.
 fn bucket(error: Option<&ClientError>) -> Finding {
-    let (state, finding, consequence) = match error {
-        None => (FindingState::Best, "it may be read".to_owned(), "objects can be served"),
-        Some(error) => (FindingState::Closed, error.to_string(), "nothing can be served"),
+    let Some(error) = error else {
+        return Finding::best("bucket")
+            .finding("it may be read")
+            .consequence("objects can be served");
     };
-    let remedy = error.map(|error| match error {
+    let remedy = match error {
         ClientError::Status { status: 404, .. } => {
             "check the name of the bucket, and --s3-endpoint".to_owned()
         }
@@ -77,64 +76,52 @@ fn bucket(error: Option<&ClientError>) -> Finding {
             "give these keys the rights s3:ListBucket and s3:GetObject".to_owned()
         }
         error => error.hint().map_or("check --s3-endpoint".to_owned(), |hint| hint.to_string()),
-    });
-    Finding { name: "bucket", state, finding, consequence: consequence.to_owned(), remedy }
+    };
+    Finding::closed("bucket")
+        .finding(error.to_string())
+        .consequence("nothing can be served")
+        .remedy(remedy)
 }
 
 /// Says whether the store goes by the region that was given.
 fn region(store: &Store) -> Finding {
     let (given, named) = store.regions();
-    let (state, finding, consequence, remedy) = match given == named {
-        _ if store.keys_from.is_none() => {
-            (FindingState::Unneeded, given, "requests are not signed for a region", None)
-        }
-        true => (FindingState::Best, given, "requests are signed for the right region", None),
-        false => (
-            FindingState::Limited,
-            format!("the store is in {named}, and not in {given}"),
-            "the first requests of each process are refused, and sent again",
-            Some(format!("--s3-region {named}")),
-        ),
-    };
-    Finding { name: "region", state, finding, consequence: consequence.to_owned(), remedy }
+    match given == named {
+        _ if store.keys_from.is_none() => Finding::unneeded("region")
+            .finding(given)
+            .consequence("requests are not signed for a region"),
+        true => Finding::best("region")
+            .finding(given)
+            .consequence("requests are signed for the right region"),
+        false => Finding::limited("region")
+            .finding(format!("the store is in {named}, and not in {given}"))
+            .consequence("the first requests of each process are refused, and sent again")
+            .remedy(format!("--s3-region {named}")),
+    }
 }
 
 /// Compares the clock of the store with ours.
 fn clock(contact: &Contact) -> Finding {
-    let name = "clock";
     let Some(theirs) = contact.response.fields.get("date").and_then(parse_date) else {
-        return Finding {
-            name,
-            state: FindingState::Limited,
-            finding: "the store does not say what time it is".to_owned(),
-            consequence: "a wrong clock shows only when signatures are refused".to_owned(),
-            remedy: None,
-        };
+        return Finding::limited("clock")
+            .finding("the store does not say what time it is")
+            .consequence("a wrong clock shows only when signatures are refused");
     };
-    let now = SystemTime::now();
-    let (is_ahead, gap) = match theirs.duration_since(now) {
-        Ok(gap) => (true, gap),
-        Err(error) => (false, error.duration()),
+    let (side, gap) = match theirs.duration_since(SystemTime::now()) {
+        Ok(gap) => ("behind", gap),
+        Err(error) => ("ahead of", error.duration()),
     };
     // The field has whole seconds, and the answer took a while.
     let seconds = gap.as_secs();
     if seconds <= MAX_SKEW {
-        return Finding {
-            name,
-            state: FindingState::Best,
-            finding: "this clock and the store's agree".to_owned(),
-            consequence: "signatures are good, and ages are right".to_owned(),
-            remedy: None,
-        };
+        return Finding::best("clock")
+            .finding("this clock and the store's agree")
+            .consequence("signatures are good, and ages are right");
     }
-    let side = if is_ahead { "behind" } else { "ahead of" };
-    Finding {
-        name,
-        state: FindingState::Limited,
-        finding: format!("this clock is {seconds} s {side} the store's"),
-        consequence: "signatures follow the store's clock, but ages of files are wrong".to_owned(),
-        remedy: Some("set the clock of this machine, as chronyd does".to_owned()),
-    }
+    Finding::limited("clock")
+        .finding(format!("this clock is {seconds} s {side} the store's"))
+        .consequence("signatures follow the store's clock, but ages of files are wrong")
+        .remedy("set the clock of this machine, as chronyd does")
 }
 
 /// Returns whether there is an object with this URL.

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::target::TrialTarget;
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 use underpass_copy::file_system_name;
 
 /// The names of both file systems, as far as there are any.
@@ -33,15 +33,13 @@ pub(crate) fn findings(systems: &FileSystems) -> Vec<Finding> {
 }
 
 fn of(name: &'static str, system: &'static str) -> Finding {
-    let (state, consequence, remedy) = match KNOWN.iter().find(|known| known.0 == system) {
-        Some(&(_, consequence, remedy)) if !remedy.is_empty() => {
-            (FindingState::Limited, consequence, Some(remedy.to_owned()))
+    match KNOWN.iter().find(|known| known.0 == system) {
+        Some(&(_, consequence, "")) => Finding::best(name).finding(system).consequence(consequence),
+        Some(&(_, consequence, remedy)) => {
+            Finding::limited(name).finding(system).consequence(consequence).remedy(remedy)
         }
-        Some(&(_, consequence, _)) => (FindingState::Best, consequence, None),
-        None => (FindingState::Best, "nothing is known against it", None),
-    };
-    let (finding, consequence) = (system.to_owned(), consequence.to_owned());
-    Finding { name, state, finding, consequence, remedy }
+        None => Finding::best(name).finding(system).consequence("nothing is known against it"),
+    }
 }
 
 /// Known facts about file systems; and what to do, for those that are known to cause trouble.

@@ -11,7 +11,7 @@ use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
 
 use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::scratch::{NAME, Scratch};
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// How many bytes were sent, and how many of them had changed when they were read; or why the
 /// trial failed.
@@ -45,29 +45,25 @@ fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
 /// Returns the finding for this result.
 pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     let name = "by_reference";
-    let (state, finding, consequence, remedy) = match sharing {
-        Ok((sent, 0)) => (
-            FindingState::Limited,
-            format!("none of {sent} bytes changed with their file after they were sent"),
-            "the kernel copies what is sent: one copy more, but files may be written to",
-            Some("nothing has to be done; other file systems and kernels spare the copy"),
-        ),
-        Ok((sent, changed)) => (
-            FindingState::Best,
-            format!("{changed} of {sent} bytes changed with their file after they were sent"),
-            "the peer gets the file's own pages: replace files that are served by renaming, or \
-             use --integrity",
-            None,
-        ),
-        Err(why) => (
-            FindingState::Unneeded,
-            format!("not tried: {why}"),
+    match sharing {
+        Ok((sent, 0)) => Finding::limited(name)
+            .finding(format!("none of {sent} bytes changed with their file after they were sent"))
+            .consequence(
+                "the kernel copies what is sent: one copy more, but files may be written to",
+            )
+            .remedy("nothing has to be done; other file systems and kernels spare the copy"),
+        Ok((sent, changed)) => Finding::best(name)
+            .finding(format!(
+                "{changed} of {sent} bytes changed with their file after they were sent"
+            ))
+            .consequence(
+                "the peer gets the file's own pages: replace files that are served by renaming, or \
+                 use --integrity",
+            ),
+        Err(why) => Finding::unneeded(name).finding(format!("not tried: {why}")).consequence(
             "take it that the peer gets the file's own pages, and replace files by renaming",
-            None,
         ),
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name, state, finding, consequence, remedy }
+    }
 }
 
 /// The number of bytes sent, which any socket takes at once.
@@ -82,6 +78,7 @@ const AFTER: u8 = b'B';
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::finding::FindingState;
 
     #[test]
     fn what_changes_later_is_told_from_what_was_copied() {

@@ -15,7 +15,7 @@ use crate::probe;
 
 use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::target::TrialTarget;
-use crate::doctor::finding::{Finding, FindingState};
+use crate::doctor::finding::Finding;
 
 /// Facts about pipes, the page cache and files.
 #[derive(Clone, Debug)]
@@ -89,134 +89,99 @@ pub(crate) fn findings(info: &StorageInfo) -> Vec<Finding> {
 }
 
 fn pipe(info: &StorageInfo) -> Finding {
-    let name = "pipe";
     let (granted, max) = info.pipe;
     let max = max.map(|max| format!(" (fs.pipe-max-size: {max})")).unwrap_or_default();
     match granted {
-        Ok(bytes) if bytes >= FULL => Finding {
-            name,
-            state: FindingState::Best,
-            finding: format!("a pipe of {bytes} bytes was granted{max}"),
-            consequence: "splice moves as much in each call as it can".to_owned(),
-            remedy: None,
-        },
-        Ok(bytes) => Finding {
-            name,
-            state: FindingState::Limited,
-            finding: format!("only a pipe of {bytes} bytes was granted{max}"),
-            consequence: "splice needs more calls, as in uploads and recv".to_owned(),
-            remedy: Some(
+        Ok(bytes) if bytes >= FULL => Finding::best("pipe")
+            .finding(format!("a pipe of {bytes} bytes was granted{max}"))
+            .consequence("splice moves as much in each call as it can"),
+        Ok(bytes) => Finding::limited("pipe")
+            .finding(format!("only a pipe of {bytes} bytes was granted{max}"))
+            .consequence("splice needs more calls, as in uploads and recv")
+            .remedy(
                 "as root: sysctl fs.pipe-max-size=1048576; or this user has too many pipes \
-                 (fs.pipe-user-pages-soft)"
-                    .to_owned(),
+                 (fs.pipe-user-pages-soft)",
             ),
-        },
-        Err(errno) => Finding {
-            name,
-            state: FindingState::Limited,
-            finding: format!("no pipe can be had ({})", errno::name(errno)),
-            consequence: "splice is out: what comes from sockets crosses user space".to_owned(),
-            remedy: Some("let the filter of system calls (seccomp) allow pipe2(2)".to_owned()),
-        },
+        Err(errno) => Finding::limited("pipe")
+            .finding(format!("no pipe can be had ({})", errno::name(errno)))
+            .consequence("splice is out: what comes from sockets crosses user space")
+            .remedy("let the filter of system calls (seccomp) allow pipe2(2)"),
     }
 }
 
 fn nowait(info: &StorageInfo) -> Finding {
-    let (state, finding, consequence, remedy) = match (info.nowait, info.cachestat) {
-        (Ok(()), _) => (
-            FindingState::Best,
-            "a read can be asked not to wait (RWF_NOWAIT)".to_owned(),
-            "serve knows what it would have to wait for, and lets a helper fetch it",
-            None,
-        ),
-        (Err(errno), Ok(_)) => (
-            FindingState::Unneeded,
-            format!("reads cannot be asked not to wait ({})", errno::name(errno)),
-            "cachestat tells the same",
-            None,
-        ),
-        (Err(errno), Err(_)) => (
-            FindingState::Limited,
-            format!("reads cannot be asked not to wait ({})", errno::name(errno)),
-            "serve takes such files for being in memory, and may wait for a disk",
-            Some("tmpfs is in memory; otherwise keep files on ext4, XFS or btrfs"),
-        ),
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name: "rwf_nowait", state, finding, consequence, remedy }
+    let refused = |errno| format!("reads cannot be asked not to wait ({})", errno::name(errno));
+    match (info.nowait, info.cachestat) {
+        (Ok(()), _) => Finding::best("rwf_nowait")
+            .finding("a read can be asked not to wait (RWF_NOWAIT)")
+            .consequence("serve knows what it would have to wait for, and lets a helper fetch it"),
+        (Err(errno), Ok(_)) => Finding::unneeded("rwf_nowait")
+            .finding(refused(errno))
+            .consequence("cachestat tells the same"),
+        (Err(errno), Err(_)) => Finding::limited("rwf_nowait")
+            .finding(refused(errno))
+            .consequence("serve takes such files for being in memory, and may wait for a disk")
+            .remedy("tmpfs is in memory; otherwise keep files on ext4, XFS or btrfs"),
+    }
 }
 
 fn cachestat(info: &StorageInfo) -> Finding {
-    let name = "cachestat";
-    let (state, finding, consequence, remedy) = match (info.cachestat, info.nowait) {
-        (Ok(bytes), _) => (
-            FindingState::Best,
-            format!("the page cache tells what it has: {bytes} bytes of the first 262144"),
-            "serve asks once for all pages of a step",
-            None,
-        ),
-        (Err(errno), Ok(())) => (
-            FindingState::Unneeded,
-            format!("the page cache does not tell what it has ({})", errno::name(errno)),
-            "reads that do not wait tell the same, page by page",
-            None,
-        ),
-        (Err(errno), Err(_)) => (
-            FindingState::Limited,
-            format!("the page cache does not tell what it has ({})", errno::name(errno)),
-            "whether a file is in memory is not known",
-            Some("run Linux 6.5 or newer, and let filters allow cachestat(2); own the files"),
-        ),
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name, state, finding, consequence, remedy }
+    let refused =
+        |errno| format!("the page cache does not tell what it has ({})", errno::name(errno));
+    match (info.cachestat, info.nowait) {
+        (Ok(bytes), _) => Finding::best("cachestat")
+            .finding(format!("the page cache tells what it has: {bytes} bytes of the first 262144"))
+            .consequence("serve asks once for all pages of a step"),
+        (Err(errno), Ok(())) => Finding::unneeded("cachestat")
+            .finding(refused(errno))
+            .consequence("reads that do not wait tell the same, page by page"),
+        (Err(errno), Err(_)) => Finding::limited("cachestat")
+            .finding(refused(errno))
+            .consequence("whether a file is in memory is not known")
+            .remedy("run Linux 6.5 or newer, and let filters allow cachestat(2); own the files"),
+    }
 }
 
 fn direct(info: &StorageInfo) -> Finding {
-    let (state, finding, consequence) = match info.direct {
-        Ok(()) => (
-            FindingState::Best,
-            "the file can be read past the page cache (O_DIRECT)".to_owned(),
-            "cp --verify=direct reads what is on the disk",
-        ),
-        Err(errno) => (
-            FindingState::Unneeded,
-            format!("the file cannot be read past the page cache ({})", errno::name(errno)),
-            "cp --verify=direct has the page cache give back its pages, and reads them again",
-        ),
-    };
-    let consequence = consequence.to_owned();
-    Finding { name: "o_direct", state, finding, consequence, remedy: None }
+    match info.direct {
+        Ok(()) => Finding::best("o_direct")
+            .finding("the file can be read past the page cache (O_DIRECT)")
+            .consequence("cp --verify=direct reads what is on the disk"),
+        Err(errno) => Finding::unneeded("o_direct")
+            .finding(format!(
+                "the file cannot be read past the page cache ({})",
+                errno::name(errno)
+            ))
+            .consequence(
+                "cp --verify=direct has the page cache give back its pages, and reads them again",
+            ),
+    }
 }
 
 fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
     let name = "unnamed_file";
-    let (state, finding, consequence, remedy) = match landed {
-        Ok(true) => (
-            FindingState::Best,
-            "a file without a name was made and then given one (O_TMPFILE, linkat)".to_owned(),
-            "a copy appears only when it is complete, and nothing is left of a broken one",
-            None,
-        ),
-        Ok(false) => (
-            FindingState::Limited,
-            "files have to have a name while they are written".to_owned(),
-            "a copy has a hidden name until it is whole; a killed one leaves it behind",
-            Some("ext4, XFS, btrfs and tmpfs have files without names"),
-        ),
-        Err(errno) => (
-            FindingState::Closed,
-            format!("a new file cannot be given its name ({})", errno::name(errno)),
-            "copies fail when they are whole",
-            Some(if has_proc {
-                "let this user make, name and remove files there, and filters allow linkat(2)"
-            } else {
-                "mount /proc: a file without a name gets one by way of it"
+    match landed {
+        Ok(true) => Finding::best(name)
+            .finding("a file without a name was made and then given one (O_TMPFILE, linkat)")
+            .consequence(
+                "a copy appears only when it is complete, and nothing is left of a broken one",
+            ),
+        Ok(false) => Finding::limited(name)
+            .finding("files have to have a name while they are written")
+            .consequence(
+                "a copy has a hidden name until it is whole; a killed one leaves it behind",
+            )
+            .remedy("ext4, XFS, btrfs and tmpfs have files without names"),
+        Err(errno) => Finding::closed(name)
+            .finding(format!("a new file cannot be given its name ({})", errno::name(errno)))
+            .consequence("copies fail when they are whole")
+            .remedy(match has_proc {
+                true => {
+                    "let this user make, name and remove files there, and filters allow linkat(2)"
+                }
+                false => "mount /proc: a file without a name gets one by way of it",
             }),
-        ),
-    };
-    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
-    Finding { name, state, finding, consequence, remedy }
+    }
 }
 
 /// The alignment that O_DIRECT needs of addresses, offsets and lengths.

@@ -18,30 +18,23 @@ pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
 
 /// Returns the finding about the mechanism that a command would use.
 fn way(trials: &PairTrials) -> Finding {
-    let (state, finding, consequence, remedy) = match &trials.way.outcome {
+    let found = match &trials.way.outcome {
         TrialOutcome::Moved => return open_way(trials),
-        TrialOutcome::Differs => (
-            FindingState::Closed,
-            format!("{} moved other bytes than the file has", movers(trials)),
-            "copies and transfers of such files are wrong",
-            "copy by --no-zero-copy, and compare by cp --verify",
-        ),
-        TrialOutcome::Declined(_) => (
-            FindingState::Closed,
-            "everything was declined".to_owned(),
-            "a command fails in the same way",
-            of_failure(trials),
-        ),
-        TrialOutcome::Failed(why) => (
-            FindingState::Closed,
-            why.clone(),
-            "a command fails in the same way, or it could not be tried",
-            of_failure(trials),
-        ),
+        TrialOutcome::Differs => Finding::closed("way")
+            .finding(format!("{} moved other bytes than the file has", movers(trials)))
+            .consequence("copies and transfers of such files are wrong")
+            .remedy("copy by --no-zero-copy, and compare by cp --verify"),
+        TrialOutcome::Declined(_) => Finding::closed("way")
+            .finding("everything was declined")
+            .consequence("a command fails in the same way")
+            .remedy(of_failure(trials)),
+        TrialOutcome::Failed(why) => Finding::closed("way")
+            .finding(why)
+            .consequence("a command fails in the same way, or it could not be tried")
+            .remedy(of_failure(trials)),
     };
-    let finding = format!("{} to {}: {finding}", trials.from, trials.to);
-    let (consequence, remedy) = (consequence.to_owned(), Some(remedy.to_owned()));
-    Finding { name: "way", state, finding, consequence, remedy }
+    let finding = format!("{} to {}: {}", trials.from, trials.to, found.finding);
+    found.finding(finding)
 }
 
 /// Returns that finding if the bytes arrived.
@@ -100,45 +93,41 @@ fn declined(trials: &PairTrials) -> Vec<(Mechanism, DeclineReason)> {
 /// Returns the finding about one mechanism alone.
 fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
     let name = mechanism.name();
-    let (state, finding, consequence, remedy) = match &trial.outcome {
+    match &trial.outcome {
         TrialOutcome::Moved => {
             let (bytes, calls) = (trial.report.bytes(), trial.report.calls());
             let times = if calls == 1 { "call" } else { "calls" };
-            let finding = format!("moved {bytes} bytes in {calls} {times}");
-            (FindingState::Best, finding, means(mechanism, trials.is_stream), None)
+            Finding::best(name)
+                .finding(format!("moved {bytes} bytes in {calls} {times}"))
+                .consequence(means(mechanism, trials.is_stream))
         }
         TrialOutcome::Declined(refusal) => {
             let finding = format!("declined ({})", refusal.name());
-            let is_missed = declined(trials).iter().any(|(missed, _)| *missed == mechanism);
-            match is_missed {
-                true => {
-                    let consequence = "a transfer tries it first, and goes on with the next";
-                    (FindingState::Limited, finding, consequence, Some(remedy(mechanism, *refusal)))
-                }
-                false => (
-                    FindingState::Unneeded,
-                    finding,
-                    "no transfer between these two needs it",
-                    None,
-                ),
+            match declined(trials).iter().any(|(missed, _)| *missed == mechanism) {
+                true => Finding::limited(name)
+                    .finding(finding)
+                    .consequence("a transfer tries it first, and goes on with the next")
+                    .remedy(remedy(mechanism, *refusal)),
+                false => Finding::unneeded(name)
+                    .finding(finding)
+                    .consequence("no transfer between these two needs it"),
             }
         }
-        TrialOutcome::Differs => {
-            let remedy = "choose another one by --mechanism".to_owned();
-            let finding = "moved other bytes than the file has".to_owned();
-            (FindingState::Closed, finding, "what goes this way arrives wrong", Some(remedy))
-        }
+        TrialOutcome::Differs => Finding::closed(name)
+            .finding("moved other bytes than the file has")
+            .consequence("what goes this way arrives wrong")
+            .remedy("choose another one by --mechanism"),
         // One finding about it is enough.
         outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
-            let finding = format!("fails as well: {why}");
-            (FindingState::Unneeded, finding, "see what is reported about the way", None)
+            Finding::unneeded(name)
+                .finding(format!("fails as well: {why}"))
+                .consequence("see what is reported about the way")
         }
-        TrialOutcome::Failed(why) => {
-            let consequence = "what goes this way fails";
-            (FindingState::Closed, why.clone(), consequence, Some(of_failure(trials).to_owned()))
-        }
-    };
-    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+        TrialOutcome::Failed(why) => Finding::closed(name)
+            .finding(why)
+            .consequence("what goes this way fails")
+            .remedy(of_failure(trials)),
+    }
 }
 
 /// Returns what a mechanism that works is good for.
@@ -196,32 +185,31 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     let refusal = trial.report.declined().iter().find_map(|decline| {
         (decline.what == Declined::Integrity(level)).then_some(decline.refusal)
     });
-    let (state, finding, consequence, remedy) = match (refusal, &trial.outcome, level) {
-        (None, TrialOutcome::Moved, Integrity::Lease) => {
-            let consequence = "--integrity lease makes writers wait until the peer has everything";
-            (FindingState::Best, "granted".to_owned(), consequence, None)
-        }
-        (None, TrialOutcome::Moved, _) => {
-            let consequence = "--integrity snapshot moves a clone, which no program can write to";
-            (FindingState::Best, "the file can be cloned".to_owned(), consequence, None)
-        }
+    match (refusal, &trial.outcome, level) {
+        (None, TrialOutcome::Moved, Integrity::Lease) => Finding::best(name)
+            .finding("granted")
+            .consequence("--integrity lease makes writers wait until the peer has everything"),
+        (None, TrialOutcome::Moved, _) => Finding::best(name)
+            .finding("the file can be cloned")
+            .consequence("--integrity snapshot moves a clone, which no program can write to"),
         (Some(refusal), ..) => {
             let reason = if has_proc { level.reason(refusal) } else { "/proc is not mounted" };
-            let finding = format!("refused ({}: {reason})", refusal.name());
-            let remedy = guard_remedy(level, refusal, has_proc);
-            let consequence = "--integrity detect holds instead: a change makes a transfer fail";
-            (FindingState::Limited, finding, consequence, Some(remedy.to_owned()))
+            Finding::limited(name)
+                .finding(format!("refused ({}: {reason})", refusal.name()))
+                .consequence("--integrity detect holds instead: a change makes a transfer fail")
+                .remedy(guard_remedy(level, refusal, has_proc))
         }
         (None, outcome, _) => {
             let why = match outcome {
-                TrialOutcome::Failed(why) => why.clone(),
-                _ => "it could not be tried".to_owned(),
+                TrialOutcome::Failed(why) => why,
+                _ => "it could not be tried",
             };
-            let remedy = "see what is reported about the way".to_owned();
-            (FindingState::Limited, why, "whether it can be had is not known", Some(remedy))
+            Finding::limited(name)
+                .finding(why)
+                .consequence("whether it can be had is not known")
+                .remedy("see what is reported about the way")
         }
-    };
-    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+    }
 }
 
 fn guard_remedy(level: Integrity, refusal: DeclineReason, has_proc: bool) -> &'static str {
