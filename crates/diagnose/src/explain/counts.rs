@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use syscalls::Sysno;
 
 use crate::trace::CallBoundary;
 
 /// The statistics of all calls of one name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallCount {
     /// The name in the manual; `unknown` for calls of another architecture.
     pub name: &'static str,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use rustix::io::Errno;
+use serde::Serialize;
 use underpass_engine::errno;
 
 use super::calls::ByteDirection;
@@ -30,16 +31,23 @@ pub struct Ledger {
     pub(super) mapped: HashMap<FileId, u64>,
     /// The files that are programs or libraries.
     pub(super) code: HashSet<FileId>,
-    /// Calls that create or drive an io_uring(7).
-    pub ring_calls: u64,
-    /// Calls of io_submit(2).
-    pub later_calls: u64,
-    /// Calls with the numbers of another architecture, which are not analysed.
-    pub foreign_calls: u64,
+    /// Calls whose work cannot be observed.
+    pub hidden: HiddenCalls,
     /// The sockets that are counted in `ends`.
     sockets: HashSet<FileId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
     held: HashMap<FileId, PipeContent>,
+}
+
+/// Calls whose work cannot be observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HiddenCalls {
+    /// Calls that create or drive an io_uring(7).
+    pub io_uring_calls: u64,
+    /// Calls of io_submit(2).
+    pub io_submit_calls: u64,
+    /// Calls with the numbers of another architecture, such as those of 32-bit programs.
+    pub foreign_calls: u64,
 }
 
 /// Bytes and calls.

@@ -31,7 +31,7 @@ pub use calls::ByteDirection;
 pub use counts::CallCount;
 pub use error::ExplainError;
 use interrupts::ProcessTree;
-pub use ledger::{Count, EndCount, Ledger, MemoryKind, RefusalCount};
+pub use ledger::{Count, EndCount, HiddenCalls, Ledger, MemoryKind, RefusalCount};
 pub use tracer::Ending;
 use tracer::Tracer;
 

@@ -117,8 +117,8 @@ impl SyscallObserver {
                     moved_mapping(mappings, address, &arguments);
                 }
             }
-            (SyscallEffect::Ring, _) => self.ledger.ring_calls += 1,
-            (SyscallEffect::Later, _) => self.ledger.later_calls += 1,
+            (SyscallEffect::Ring, _) => self.ledger.hidden.io_uring_calls += 1,
+            (SyscallEffect::Later, _) => self.ledger.hidden.io_submit_calls += 1,
             (SyscallEffect::Confine, _) => self.is_confined |= result.is_ok(),
             _ => {}
         }

@@ -182,7 +182,7 @@ impl<'f> Tracer<'f> {
         match call {
             CallBoundary::Begins { number, arguments } => {
                 let Some(known) = number.map(calls::known) else {
-                    self.observer.ledger.foreign_calls += 1;
+                    self.observer.ledger.hidden.foreign_calls += 1;
                     return Ok(());
                 };
                 let known = known.filter(|known| is_watched(known, &arguments));

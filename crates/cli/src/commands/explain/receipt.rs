@@ -6,7 +6,8 @@ use std::ffi::OsString;
 
 use serde::Serialize;
 use underpass_diagnose::explain::{
-    ByteDirection, CallCount, Count, EndCount, Ending, Explained, Ledger, MemoryKind, RefusalCount,
+    ByteDirection, CallCount, Count, EndCount, Ending, Explained, HiddenCalls, Ledger, MemoryKind,
+    RefusalCount,
 };
 use underpass_engine::{Mechanism, errno};
 
@@ -66,7 +67,7 @@ pub(crate) struct ProgramReceipt {
     /// How many files these were.
     pub(crate) mapped_files: u64,
     /// Work that cannot be observed.
-    pub(crate) hidden: HiddenReceipt,
+    pub(crate) hidden: HiddenCalls,
     /// How often a thread was stopped by tracing.
     pub(crate) stops: u64,
     /// The number of all system calls; absent if not every call was traced.
@@ -74,7 +75,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) all_calls: Option<u64>,
     /// All calls by name, those that took longest first; absent if not every call was traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) calls_by_name: Vec<CountedCall>,
+    pub(crate) calls_by_name: Vec<CallCount>,
 }
 
 /// One kind of error.
@@ -154,37 +155,6 @@ pub(crate) struct CallReceipt {
     pub(crate) count: CountReceipt,
 }
 
-/// All calls of one name.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct CountedCall {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// How often it was made.
-    pub(crate) calls: u64,
-    /// How often it failed.
-    pub(crate) errors: u64,
-    /// Seconds between their begins and ends, including the time of tracing.
-    pub(crate) seconds: f64,
-}
-
-impl From<&CallCount> for CountedCall {
-    fn from(count: &CallCount) -> Self {
-        let &CallCount { name, calls, errors, seconds } = count;
-        Self { name, calls, errors, seconds }
-    }
-}
-
-/// Calls whose work cannot be observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct HiddenReceipt {
-    /// Calls that began or drove an io_uring(7).
-    pub(crate) io_uring_calls: u64,
-    /// Calls of io_submit(2).
-    pub(crate) io_submit_calls: u64,
-    /// Calls of programs for another architecture, such as 32-bit ones.
-    pub(crate) foreign_calls: u64,
-}
-
 impl ProgramReceipt {
     /// Creates the receipt of a program that has ended.
     pub(super) fn new(command: &[OsString], explained: &Explained) -> Self {
@@ -229,17 +199,13 @@ impl ProgramReceipt {
                 .collect(),
             mapped_bytes: explained.mapped_bytes,
             mapped_files: explained.mapped_files,
-            hidden: HiddenReceipt {
-                io_uring_calls: ledger.ring_calls,
-                io_submit_calls: ledger.later_calls,
-                foreign_calls: ledger.foreign_calls,
-            },
+            hidden: ledger.hidden,
             stops: explained.stops,
             all_calls: explained
                 .all_calls
                 .as_ref()
                 .map(|counts| counts.iter().map(|count| count.calls).sum()),
-            calls_by_name: explained.all_calls.iter().flatten().map(CountedCall::from).collect(),
+            calls_by_name: explained.all_calls.clone().unwrap_or_default(),
         }
     }
 }
