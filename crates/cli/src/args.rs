@@ -6,9 +6,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use underpass_copy::ExcludePattern;
-use underpass_engine::{Integrity, Mechanism, Options, Policy};
-
-use underpass_engine::{NotASize, Size};
+use underpass_engine::{Integrity, Mechanism, NotASize, Options, Policy, Size};
 use underpass_protocol::digest::Algorithm;
 
 /// The options of the engine.
@@ -176,23 +174,20 @@ pub(crate) fn pattern() -> impl TypedValueParser<Value = ExcludePattern> {
     OsStringValueParser::new().try_map(|glob| ExcludePattern::new(&glob))
 }
 
-/// Parses a size above 0.
+/// Parses the bytes of one system call.
 fn step(text: &str) -> Result<Size, String> {
-    match text.parse() {
-        Ok(Size(0)) => Err("a step is at least one byte".to_owned()),
-        Ok(size) => Ok(size),
-        Err(NotASize) => Err(NotASize.to_string()),
-    }
+    above_zero(text, "a step is at least one byte")
 }
 
-/// Parses a rate above 0.
+/// Parses a rate in bytes per second.
 pub(crate) fn rate(text: &str) -> Result<Size, String> {
+    above_zero(text, "a rate is at least one byte per second, or nothing would arrive")
+}
+
+fn above_zero(text: &str, otherwise: &str) -> Result<Size, String> {
     match text.parse() {
-        Ok(Size(0)) => {
-            Err("a rate is at least one byte a second, or nothing would arrive".to_owned())
-        }
-        Ok(size) => Ok(size),
-        Err(error) => Err(error.to_string()),
+        Ok(Size(0)) => Err(otherwise.to_owned()),
+        size => size.map_err(|error: NotASize| error.to_string()),
     }
 }
 

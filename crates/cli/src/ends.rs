@@ -35,7 +35,7 @@ impl Input {
     /// Opens what `path` names; `-` is standard input. A wait for the other end of a FIFO ends when
     /// `cancel` is set.
     pub(crate) fn open(path: &Path, cancel: &AtomicBool) -> Result<Self> {
-        if path != Path::new("-") {
+        if !is_dash(path) {
             let file = open(path, OpenOptions::new().read(true), cancel);
             let file = file.with_path("opening", path)?;
             return Ok(Self { file, path: path.to_owned(), at: 0, shares_cursor: false });
@@ -77,6 +77,11 @@ impl Input {
     }
 }
 
+/// Returns whether a path is `-`, which is standard input or output.
+pub(crate) fn is_dash(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// What to do with a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overwrite {
@@ -109,7 +114,7 @@ impl OutputTarget {
     /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is. A wait for the
     /// other end of a FIFO ends when `cancel` is set.
     pub(crate) fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Self> {
-        if path == Path::new("-") {
+        if is_dash(path) {
             return Self::stdout();
         }
         // A link is followed: what it leads to is replaced, as every other program would do.

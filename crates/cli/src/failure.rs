@@ -126,15 +126,15 @@ impl Failure {
                 Self::transfer(what, source, show)
             }
             // The command line was right: this is a failed copy, not wrong usage.
-            error @ CopyError::Refused(CopyRefusal::Exists { .. }) => Self::line(error.to_string()),
+            error @ CopyError::Refused(CopyRefusal::Exists { .. }) => Self::line(error),
             CopyError::Refused(refusal) => Self::Usage(refusal.into()),
             error => Self::hinted(error.to_string(), &error),
         }
     }
 
     /// Creates the failure of a command that ran, and found a problem in what it examined.
-    pub(crate) fn finding(line: String) -> Self {
-        Self::Failed { line, hint: None, exit_code: 3 }
+    pub(crate) fn finding(line: impl fmt::Display) -> Self {
+        Self::Failed { line: line.to_string(), hint: None, exit_code: 3 }
     }
 
     /// Returns the exit code of the process: 2 for wrong usage, 3 for a problem that was found, a

@@ -10,6 +10,7 @@ mod commands;
 mod connection;
 mod ends;
 mod failure;
+mod open_files;
 mod output;
 mod receipt;
 mod signals;

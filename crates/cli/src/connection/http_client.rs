@@ -59,7 +59,7 @@ pub(crate) struct HttpClientArgs {
 
     /// Retry up to N times in a row without progress, with growing pauses
     #[arg(long, value_name = "N", default_value_t = 8)]
-    retries: u32,
+    pub(crate) retries: u32,
 
     /// Follow up to N redirects
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -84,11 +84,6 @@ pub(crate) struct Remote<'a> {
 }
 
 impl HttpClientArgs {
-    /// Returns how many times in a row an attempt may fail.
-    pub(crate) fn retries(&self) -> u32 {
-        self.retries
-    }
-
     /// Returns how `https` servers are checked; the same for a whole command.
     pub(crate) fn tls(&self, policy: Policy) -> Result<TlsSetup> {
         self.trust.setup(policy)

@@ -45,10 +45,8 @@ pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
 
 /// Prints a receipt as JSON, if that is wanted.
 pub(crate) fn print_json(show: ShowArgs, receipt: &impl serde::Serialize) {
-    if show.json
-        && let Ok(json) = serde_json::to_string(receipt)
-    {
-        text(&format!("{}\n", printable::json(&json)));
+    if show.json {
+        json_line(receipt);
     }
 }
 
@@ -156,6 +154,11 @@ static LOST: OnceLock<Error> = OnceLock::new();
 /// Returns a value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     printable::json(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Prints a value as one line of JSON on standard output.
+pub(crate) fn json_line(value: &impl serde::Serialize) {
+    text(&format!("{}\n", json(value)));
 }
 
 /// Prints a question, after which the answer is typed on the same line.

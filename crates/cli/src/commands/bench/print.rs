@@ -13,6 +13,7 @@ use underpass_engine::hint::Action;
 
 use crate::ends::{OutputTarget, Overwrite};
 use crate::failure::{Result, UsageError, WithPath};
+use crate::receipt::Alphabet;
 
 /// The progress of a run, on standard error if that is a terminal. It is drawn between samples.
 #[derive(Debug, Default)]
@@ -54,18 +55,8 @@ pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
     let terminal = Term::stdout();
     let width = terminal.size_checked().map_or(WIDTH, |(_, columns)| usize::from(columns));
     let has_colors = terminal.is_term() && console::colors_enabled();
-    bench::text(record, Screen { width, is_unicode: !is_ascii && speaks_unicode(), has_colors })
-}
-
-/// Returns whether the locale of this user supports characters beyond ASCII; the first variable
-/// that is set decides.
-fn speaks_unicode() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
-    let locale = set.into_iter().find(|value| !value.is_empty());
-    locale.is_some_and(|locale| {
-        let locale = locale.to_string_lossy().to_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    })
+    let is_unicode = !is_ascii && Alphabet::of_locale() == Alphabet::Unicode;
+    bench::text(record, Screen { width, is_unicode, has_colors })
 }
 
 /// Writes a text to a path; the file appears when it is complete.

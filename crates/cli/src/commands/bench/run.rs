@@ -1,13 +1,13 @@
 //! Runs the subcommand of `bench`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
 use super::print::{self, ProgressLine, ShowError};
-use crate::ends::{OutputTarget, Overwrite};
+use crate::ends::{OutputTarget, Overwrite, is_dash};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
@@ -39,7 +39,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     if let Some(file) = file {
         print::write_to(file, &record.to_json())?;
     }
-    if path != Some(Path::new("-")) {
+    if !path.is_some_and(is_dash) {
         output::text(&print::on_terminal(&record, false));
     }
     Ok(())
@@ -47,7 +47,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
 
 /// Shows records: on the terminal, unless they are written to a file.
 fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
-    let is_stdout = |path: &Option<_>| path.as_deref() == Some(Path::new("-"));
+    let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_dash);
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
         return Err(ShowError::OutputTwice.into());
     }

@@ -334,10 +334,5 @@ fn stripped(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// Returns whether a path is `-`, which is standard input or output.
-pub(super) fn is_dash(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
 /// What is impossible for links.
 const COPIES_ALONE: [&str; 4] = ["attributes_only", "in_place", "resume", "verify"];

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{FileType, Mode};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use rustix::process::umask;
 use underpass_copy::{CopyOptions, CopyTarget};
 
-use super::args::{CpArgs, is_dash};
+use super::args::CpArgs;
 use super::observer::CpObserver;
 use super::usage::CpError;
 use super::{print, stream};
+use crate::ends::is_dash;
 use crate::failure::{Failure, Result};
+use crate::open_files;
 use crate::output::{ProgressMeter, short_path};
 use crate::signals;
 
@@ -45,7 +47,8 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     };
     // The permissions of a copy are those of its original.
     options.umask = umask(Mode::empty()).as_raw_mode();
-    options.max_open_files = allow_many_files();
+    // A deep tree needs two descriptors for each of its levels. With a lower limit, fewer levels are open.
+    options.max_open_files = open_files::raise_limit();
     let cancel = signals::cancel_flag();
     let show = args.movement.show;
     let named = match sources {
@@ -116,13 +119,4 @@ fn stream_target(
 fn is_open_output(target: &Path) -> bool {
     ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
         && fs::metadata(target).is_ok_and(|found| found.is_file())
-}
-
-/// Raises the limit of descriptors as far as possible, because a deep tree needs two for each of
-/// its levels. Returns the new limit.
-fn allow_many_files() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    // A lower limit affects only very deep trees, of which fewer levels are open then.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

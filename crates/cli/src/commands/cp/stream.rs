@@ -13,12 +13,12 @@ use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
 
-use super::args::{CpArgs, is_dash};
+use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
 use super::usage::CpError;
 use crate::args::When;
-use crate::ends::{Input, OutputTarget, Overwrite, is_sparse};
+use crate::ends::{Input, OutputTarget, Overwrite, is_dash, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::output::ProgressMeter;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         _ => Overwrite::IfWritable,
     };
     let target = create(path, overwrite, &cancel)?;
-    if path == Path::new("-") && show.json {
+    if is_dash(path) && show.json {
         return Err(CpError::OutputTwice.into());
     }
     let named = if input.has_name() { input.path() } else { target.path() };
@@ -80,7 +80,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     }
     target.finish(report.bytes())?;
     input.finish(report.bytes());
-    if args.verbose && path != Path::new("-") {
+    if args.verbose && !is_dash(path) {
         made(input.path(), path, None);
     }
     let receipt = Receipt::from(&report).between(from, to);
@@ -133,7 +133,7 @@ fn copy(
 /// Refuses options that are impossible for bytes that come only once, or go where they cannot be
 /// read again. Options about trees and metadata have no effect here, and may come from an alias.
 fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()> {
-    let is_file = path != Path::new("-") && !fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let is_file = !is_dash(path) && !fs::metadata(path).is_ok_and(|found| !found.is_file());
     let refused = [
         (args.verify.is_some(), "--verify"),
         (args.resume, "--resume"),

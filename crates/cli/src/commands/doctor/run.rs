@@ -35,9 +35,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     }
     match diagnosis.closed() {
         0 => Ok(()),
-        1 => {
-            Err(Failure::finding("the fastest mechanism is unavailable; using another".to_owned()))
-        }
+        1 => Err(Failure::finding("the fastest mechanism is unavailable; using another")),
         count => Err(Failure::finding(format!(
             "{count} fastest mechanisms are unavailable; using others"
         ))),

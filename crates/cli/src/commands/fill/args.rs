@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use jiff::civil::Time;
 use underpass_client::{Url, input};
 use underpass_engine::Size;
 
@@ -42,30 +43,26 @@ pub(crate) struct FillArgs {
     pub(super) http: HttpClientArgs,
 }
 
-/// A time of each day: minutes since midnight. It may go past midnight.
+/// A time of each day, which may go past midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DailyWindow {
-    pub(super) from: u16,
-    pub(super) to: u16,
+    pub(super) from: Time,
+    pub(super) to: Time,
 }
 
 impl DailyWindow {
-    /// Returns whether a minute of the day is in it.
-    pub(super) fn has(self, minute: u16) -> bool {
+    /// Returns whether a time of the day is in it.
+    pub(super) fn has(self, time: Time) -> bool {
         match self.from < self.to {
-            true => (self.from..self.to).contains(&minute),
-            false => minute >= self.from || minute < self.to,
+            true => (self.from..self.to).contains(&time),
+            false => time >= self.from || time < self.to,
         }
     }
 }
 
 fn window(text: &str) -> Result<DailyWindow, String> {
-    let minutes = |text: &str| {
-        let (hours, minutes) = text.trim().split_once(':')?;
-        let number = |text: &str, max| text.parse::<u16>().ok().filter(|number| *number < max);
-        Some(number(hours, 24)? * 60 + number(minutes, 60)?)
-    };
-    let both = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
+    let time = |text: &str| Time::strptime("%H:%M", text.trim()).ok();
+    let both = text.split_once('-').and_then(|(from, to)| Some((time(from)?, time(to)?)));
     match both {
         Some((from, to)) if from != to => Ok(DailyWindow { from, to }),
         _ => Err("write two times of day, such as 02:00-14:00".to_owned()),
@@ -74,20 +71,24 @@ fn window(text: &str) -> Result<DailyWindow, String> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::civil::time;
+
     use super::*;
 
     #[test]
     fn windows_may_go_past_midnight() {
         let parsed = |text| window(text).ok();
-        let day = DailyWindow { from: 120, to: 840 };
-        let night = DailyWindow { from: 1320, to: 330 };
+        let day = DailyWindow { from: time(2, 0, 0, 0), to: time(14, 0, 0, 0) };
+        let night = DailyWindow { from: time(22, 0, 0, 0), to: time(5, 30, 0, 0) };
         assert_eq!(parsed("02:00-14:00"), Some(day));
         assert_eq!(parsed("22:00 - 5:30"), Some(night));
         for text in ["", "2-3", "24:00-1:00", "1:00-1:60", "1:00-1:00", "1:00"] {
             assert_eq!(parsed(text), None, "{text}");
         }
-        let inside =
-            |window: DailyWindow| [119, 120, 839, 840, 1320].map(|minute| window.has(minute));
+        let inside = |window: DailyWindow| {
+            [(1, 59), (2, 0), (13, 59), (14, 0), (22, 0)]
+                .map(|(hour, minute)| window.has(time(hour, minute, 0, 0)))
+        };
         assert_eq!(inside(day), [false, true, true, false, false]);
         assert_eq!(inside(night), [true, true, false, false, true]);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use underpass_client::input;
 
+use crate::ends::is_dash;
 use crate::failure::{Failure, Result, WithPath};
 
 /// A file that a node is to have.
@@ -20,7 +21,7 @@ pub(super) struct ManifestEntry {
 /// Reads a list: the files of a higher priority come first.
 pub(super) fn read(path: &Path) -> Result<Vec<ManifestEntry>> {
     let mut text = String::new();
-    match path == Path::new("-") {
+    match is_dash(path) {
         true => {
             let read = io::stdin().read_to_string(&mut text).map(drop);
             read.map_err(|source| Failure::System { action: "reading standard input", source })?;

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
+use jiff::Zoned;
 use serde::{Deserialize, Serialize};
 use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::{HttpClient, Request, Url};
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     receipt.fetched_bytes = filler.fetched;
     receipt.elapsed_s = started.elapsed().as_secs_f64();
     if args.json {
-        output::text(&format!("{}\n", output::json(&receipt)));
+        output::json_line(&receipt);
     }
     if !args.quiet {
         let files = counted(receipt.files, "file", "files");
@@ -130,10 +131,10 @@ impl Filler<'_> {
     /// Waits for the time of day, and as long as the rate demands.
     fn wait(&mut self) -> std::result::Result<(), FillStop> {
         let mut is_told = self.args.quiet;
-        while let Some(window) = self.args.between.filter(|window| !window.has(minute_of_day())) {
+        while let Some(window) = self.args.between.filter(|window| !window.has(Zoned::now().time()))
+        {
             if !is_told {
-                let (hour, minute) = (window.from / 60, window.from % 60);
-                output::note(&format!("waiting until {hour:02}:{minute:02}"));
+                output::note(&format!("waiting until {}", window.from.strftime("%H:%M")));
                 is_told = true;
             }
             self.sleep(LOOK_AT_CLOCK)?;
@@ -150,7 +151,7 @@ impl Filler<'_> {
     fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
         match sleep(time, &[self.cancel]) {
             true => Ok(()),
-            false => Err(FillStop::All(Failure::line("interrupted".to_owned()))),
+            false => Err(FillStop::All(Failure::line("interrupted"))),
         }
     }
 
@@ -169,7 +170,7 @@ impl Filler<'_> {
         let varying = wanted.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let fields: Vec<_> = varying.chain([("Content-Length", "0")]).collect();
         let request = Request { method: "POST", fields: &fields };
-        let mut backoff = Backoff::new(self.args.http.retries());
+        let mut backoff = Backoff::new(self.args.http.retries);
         loop {
             let answered = self.client.execute(None, &request, &url).and_then(|mut answer| {
                 match answer.response.status {
@@ -196,16 +197,10 @@ impl Filler<'_> {
                 {
                     return Err(FillStop::Path(error.to_string()));
                 }
-                (None, _) => return Err(FillStop::All(Failure::line(error.to_string()))),
+                (None, _) => return Err(FillStop::All(Failure::line(error))),
             }
         }
     }
-}
-
-/// Returns how many minutes of the day have gone by here.
-fn minute_of_day() -> u16 {
-    let now = jiff::Zoned::now();
-    u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).unwrap_or(0)
 }
 
 /// The size of a piece without a limit of the rate, which only tells how far a file is.

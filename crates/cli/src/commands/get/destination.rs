@@ -16,7 +16,7 @@ use super::usage::GetError;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
-use crate::ends::{self, Overwrite};
+use crate::ends::{self, Overwrite, is_dash};
 use crate::failure::{Result, WithPath};
 use underpass_receipt::{EndKind, shown};
 
@@ -44,7 +44,7 @@ impl GetDestination {
                 if args.update {
                     return Err(GetError::UpdateOfStream(path.clone()).into());
                 }
-                if args.show.json && path == Path::new("-") {
+                if args.show.json && is_dash(path) {
                     return Err(GetError::OutputTwice.into());
                 }
                 Ok(Self::Stream(ends::OutputTarget::create(path, Overwrite::Always, cancel)?))
@@ -135,8 +135,7 @@ fn is_vague(url: &Url) -> bool {
 
 /// Returns whether the path is written to directly.
 pub(super) fn is_stream(path: &Path) -> bool {
-    path == Path::new("-")
-        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+    is_dash(path) || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Follows a link: the file that it leads to is replaced, as other programs do.

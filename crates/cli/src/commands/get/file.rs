@@ -98,7 +98,7 @@ impl GetRun<'_> {
         DownloadOptions {
             // The others are at work on other files.
             connections: args.connections.or((self.parallel > 1).then_some(1)),
-            retries: args.http.retries(),
+            retries: args.http.retries,
             rate: None,
             policy: args.engine.policy(),
             step: args.engine.step(),
@@ -156,9 +156,7 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
     }
     match event {
         DownloadEvent::Resuming { have, total } => print::resuming(*have, *total),
-        DownloadEvent::Retrying { error, after } => {
-            output::note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
-        }
+        DownloadEvent::Retrying { error, after } => print::retrying(error, *after),
         DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {

@@ -8,6 +8,7 @@ use underpass_client::{Url, input};
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::Digest;
 
+use crate::ends::is_dash;
 use crate::failure::{Failure, Result, WithPath};
 
 /// What is fetched, and how.
@@ -28,7 +29,7 @@ impl Item {
 
 /// Reads a list from a file, or from standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
-    match path == Path::new("-") {
+    match is_dash(path) {
         true => items(io::stdin(), path, MAX_BYTES),
         false => items(File::open(path).with_path("opening", path)?, path, MAX_BYTES),
     }

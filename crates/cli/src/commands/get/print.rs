@@ -1,6 +1,8 @@
 //! What `underpass get` prints.
 
+use std::fmt::Display;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
@@ -53,11 +55,13 @@ pub(crate) fn digests(receipt: &GetReceipt) {
 
 /// Prints that a download is resumed.
 pub(crate) fn resuming(have: u64, total: Option<u64>) {
-    let have = BinaryBytes(have);
-    match total {
-        Some(total) => note(&format!("going on at {have} of {}", BinaryBytes(total))),
-        None => note(&format!("going on at {have}")),
-    }
+    let of = total.map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
+    note(&format!("going on at {}{of}", BinaryBytes(have)));
+}
+
+/// Prints that a download is tried again after a pause.
+pub(crate) fn retrying(error: &impl Display, after: Duration) {
+    note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
 }
 
 /// Prints the receipt of a file, if requested.

@@ -19,6 +19,7 @@ use super::sums::ChecksumList;
 use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{progress, tree};
+use crate::ends::is_dash;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
@@ -74,10 +75,9 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         || !args.digest.is_empty()
         || args.digest_print.is_some();
     if is_checked && let Some(path) = args.output.as_deref().filter(|path| is_stream(path)) {
-        let name = if path == Path::new("-") {
-            "standard output".into()
-        } else {
-            path.display().to_string()
+        let name = match is_dash(path) {
+            true => "standard output".to_owned(),
+            false => path.display().to_string(),
         };
         return Err(GetError::DigestOfStream(name).into());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::HumanCount;
 use underpass_client::tree::{self, PathFilter, TreeEvent, TreeGauge, TreeOptions, name_of};
 use underpass_client::{TlsSetup, Url};
 use underpass_copy::ExcludePattern;
@@ -63,7 +63,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let remote = args.http.remote(url, tls, cancel)?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
-        retries: args.http.retries(),
+        retries: args.http.retries,
         policy: args.engine.policy(),
         step: args.engine.step(),
         replaces: args.force || args.update,
@@ -149,14 +149,8 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             output::note("nothing is removed, because something was left out");
         }
         _ if show.quiet => {}
-        TreeEvent::Resuming { have, total } => {
-            let (have, total) = (BinaryBytes(*have), BinaryBytes(*total));
-            output::note(&format!("going on at {have} of {total}"));
-        }
-        TreeEvent::Retrying { error, after } => {
-            let after = after.as_secs_f64();
-            output::note(&format!("{error}; trying again in {after:.1} s"));
-        }
+        TreeEvent::Resuming { have, total } => print::resuming(*have, Some(*total)),
+        TreeEvent::Retrying { error, after } => print::retrying(error, *after),
         TreeEvent::Removed { path } => {
             output::note(&format!(
                 "{} is removed: the server does not list it",

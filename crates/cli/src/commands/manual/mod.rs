@@ -13,7 +13,7 @@ use roff::{Roff, bold, roman};
 use underpass_engine::hint::Action;
 use underpass_transport::tls;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Result, WithPath};
 use sections::Sections;
 
 /// Writes the pages of a command and of all commands below it, one after another.
@@ -23,17 +23,13 @@ pub(crate) fn print(command: &Command, text: &mut dyn Write) -> io::Result<()> {
 
 /// Writes the same pages into files of a folder, which is created: `underpass-get.1` and others.
 pub(crate) fn write(command: &Command, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|source| failure(Action::Creating, folder, source))?;
+    fs::create_dir_all(folder).with_path(Action::Creating, folder)?;
     each(command, &mut |page| {
         let path = folder.join(format!("{}.1", page.name()));
         let mut text = Vec::new();
         page.render(&mut text).expect("a vector takes everything");
-        fs::write(&path, text).map_err(|source| failure(Action::Writing, &path, source))
+        fs::write(&path, text).with_path(Action::Writing, &path)
     })
-}
-
-fn failure(action: Action, path: &Path, source: io::Error) -> Failure {
-    Failure::Path { action, path: path.to_owned(), source }
 }
 
 /// Calls a function with the page of a command, and with those of the commands below it.

@@ -13,6 +13,7 @@ use underpass_protocol::encode_segment;
 
 use super::args::PutArgs;
 use super::usage::PutError;
+use crate::ends::is_dash;
 use crate::failure::{Result, WithPath};
 
 /// A step of an upload.
@@ -61,7 +62,7 @@ impl PutPlan {
         }
         let mut roots = Vec::new();
         for path in files.iter().map(Path::new) {
-            let url = match (is_folder, is_stdin(path), name(path)) {
+            let url = match (is_folder, is_dash(path), name(path)) {
                 (false, ..) => target.clone(),
                 (true, true, _) => return Err(PutError::NamelessInput.into()),
                 (true, false, Some(name)) => beneath(&target, name),
@@ -81,7 +82,7 @@ impl PutPlan {
     /// Returns the step of a single file, if there is just one and no folder.
     pub(crate) fn only(&self) -> Option<PutStep> {
         let [(path, url)] = self.roots.as_slice() else { return None };
-        if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
+        if !is_dash(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
             return None;
         }
         Some(PutStep::File { path: path.clone(), url: url.clone() })
@@ -129,7 +130,7 @@ impl Iterator for PutWalk {
 impl PutWalk {
     fn step(&mut self, found: WalkEntry) -> Result<PutStep> {
         let WalkEntry { path, url, is_named, above } = found;
-        if is_named && is_stdin(&path) {
+        if is_named && is_dash(&path) {
             return Ok(PutStep::File { path, url });
         }
         let facts = match is_named || self.follows {
@@ -184,10 +185,6 @@ impl PutWalk {
         }
         Ok(PutStep::Folder { url })
     }
-}
-
-fn is_stdin(path: &Path) -> bool {
-    path == Path::new("-")
 }
 
 /// Parses the last word as a URL.

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let failed = failures.len();
     let Some(last) = failures.pop() else {
         return match is_cancelled {
-            true => Err(Failure::line("cancelled: not everything was sent".to_owned())),
+            true => Err(Failure::line("cancelled: not everything was sent")),
             false => Ok(()),
         };
     };

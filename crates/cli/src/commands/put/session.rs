@@ -194,7 +194,7 @@ impl<'s> PutSession<'s> {
                 rate: self.args.rate.map(|Size(bytes)| bytes),
             },
             journal: journal.as_deref(),
-            retries: self.args.http.retries(),
+            retries: self.args.http.retries,
         };
         self.meter.begin(&output::short_path(input.path()));
         let mut show = self.meter.observer();

@@ -12,7 +12,7 @@ use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
 use crate::connection::{Address, Stream, StreamTls, check_congestion, choose_congestion, meet};
-use crate::ends::{OutputTarget, Overwrite};
+use crate::ends::{OutputTarget, Overwrite, is_dash};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
     let target = match (args.append, args.force) {
-        _ if path == Path::new("-") && show.json => return Err(RecvError::OutputTwice.into()),
+        _ if is_dash(path) && show.json => return Err(RecvError::OutputTwice.into()),
         (true, _) => OutputTarget::append(path, &cancel)?,
         (_, true) => OutputTarget::create(path, Overwrite::Always, &cancel)?,
         _ => OutputTarget::create(path, Overwrite::Never, &cancel)?,

@@ -1,20 +1,7 @@
 //! How many connections this process may have.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use super::super::args::OptionsError;
 use crate::failure::Result;
-
-/// Raises the limit of open files to what is allowed, and returns it.
-pub(super) fn raise_descriptors() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let current = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    current.unwrap_or(u64::MAX)
-}
 
 /// Returns how many simultaneous connections `descriptors` allow for, or an error if more were
 /// requested.

@@ -15,6 +15,7 @@ use underpass_server::server::{
 
 use super::args::{ChangeArgs, Header, OptionsError, PlaceArgs, ServeArgs};
 use crate::failure::{Failure, Result};
+use crate::open_files;
 use underpass_engine::Size;
 
 /// Returns the settings that these arguments ask for, with these sites. Raises the limit of open files
@@ -28,7 +29,7 @@ pub(super) fn settings(
     refuse_mechanism(engine.policy())?;
     let workers = limits.workers.map_or_else(processors, Into::into);
     // Each site has a root open.
-    let descriptors = limits::raise_descriptors().saturating_sub(sites.len() as u64);
+    let descriptors = open_files::raise_limit().saturating_sub(sites.len() as u64);
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
         sites,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use underpass_engine::Tally;
+use underpass_receipt::MechanismReceipt;
 use underpass_server::access_log::{AccessEntry, BodyPart};
 use underpass_server::server::{Control, Server};
 
@@ -45,17 +46,9 @@ pub(crate) struct ShareReceipt {
     /// Bytes of bodies in both directions, those of broken transfers too.
     bytes: u64,
     elapsed_s: f64,
-    mechanisms: Vec<MechanismCount>,
+    mechanisms: Vec<MechanismReceipt>,
     calls: u64,
     user_space_bytes: u64,
-}
-
-/// What one mechanism moved.
-#[derive(Clone, Debug, Serialize)]
-struct MechanismCount {
-    name: &'static str,
-    bytes: u64,
-    calls: u64,
 }
 
 /// The parts of a file that one client has got.
@@ -192,18 +185,22 @@ impl ShareReceipt {
                     known.bytes += bytes;
                     known.calls += calls;
                 }
-                None => self.mechanisms.push(MechanismCount { name, bytes, calls }),
+                None => self.mechanisms.push(MechanismReceipt {
+                    mechanism: None,
+                    name: name.to_owned(),
+                    bytes,
+                    calls,
+                }),
             }
         }
     }
 
     /// Prints the receipt.
     pub(super) fn print(&self, as_json: bool) {
-        if as_json && let Ok(json) = serde_json::to_string(self) {
-            output::text(&format!("{}\n", output::printable::json(&json)));
-            return;
+        if as_json {
+            return output::json_line(self);
         }
-        let names: Vec<_> = self.mechanisms.iter().map(|each| each.name).collect();
+        let names: Vec<_> = self.mechanisms.iter().map(|each| each.name.as_str()).collect();
         let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) };
         let downloads = counted(self.downloads, "whole download", "whole downloads");
         let uploads = counted(self.uploads, "file received", "files received");
