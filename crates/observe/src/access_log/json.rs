@@ -9,56 +9,53 @@ use crate::access_log::{AccessEntry, TimeText};
 /// Appends one object, without the end of the line.
 ///
 /// It does not use serde, because it runs for every request, on bytes that need not be UTF-8.
-pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+pub(super) fn write(entry: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     time.push_rfc3339_with_thousandths(out);
     out.push(b'"');
-    if let Some(site) = &exchange.site {
+    if let Some(site) = &entry.site {
         text(out, "site", site.name().as_bytes());
     }
-    text(out, "remote", exchange.peer.as_bytes());
-    text_or_null(out, "user", user(exchange));
-    text(out, "method", exchange.verb.as_bytes());
-    text(out, "target", &exchange.target);
+    text(out, "remote", entry.peer.as_bytes());
+    text_or_null(out, "user", user(entry));
+    text(out, "method", entry.verb.as_bytes());
+    text(out, "target", &entry.target);
     key(out, "protocol");
     out.push(b'"');
-    push_protocol(out, exchange);
+    push_protocol(out, entry);
     out.push(b'"');
-    tls(out, exchange);
-    number(out, "status", u64::from(exchange.status));
-    number(out, "bytes", exchange.body_len);
-    number(out, "received", exchange.received);
-    number(out, "sent", exchange.sent);
-    number(out, "acknowledged", exchange.acknowledged);
+    tls(out, entry);
+    number(out, "status", u64::from(entry.status));
+    number(out, "bytes", entry.body_len);
+    number(out, "received", entry.received);
+    number(out, "sent", entry.sent);
+    number(out, "acknowledged", entry.acknowledged);
     key(out, "complete");
-    let is_complete = exchange.is_complete && exchange.failure.is_none();
+    let is_complete = entry.is_complete && entry.failure.is_none();
     out.extend_from_slice(if is_complete { b"true" } else { b"false" });
-    text_or_null(out, "failure", exchange.failure.unwrap_or_default().as_bytes());
+    text_or_null(out, "failure", entry.failure.unwrap_or_default().as_bytes());
     key(out, "duration_s");
-    escape::push_thousandths(out, milliseconds(exchange));
-    mechanisms(out, exchange);
-    number(out, "calls", exchange.calls);
-    number(out, "user_space_bytes", exchange.user_space_bytes);
-    cost(out, exchange);
-    declined(out, exchange);
-    if let Some(cache) = exchange.cache {
+    escape::push_thousandths(out, milliseconds(entry));
+    mechanisms(out, entry);
+    number(out, "calls", entry.calls);
+    number(out, "user_space_bytes", entry.user_space_bytes);
+    cost(out, entry);
+    declined(out, entry);
+    if let Some(cache) = entry.cache {
         text(out, "cache", cache.as_bytes());
-        number(out, "origin_bytes", exchange.origin_bytes);
+        number(out, "origin_bytes", entry.origin_bytes);
         key(out, "waited_s");
-        escape::push_thousandths(
-            out,
-            u64::try_from(exchange.waited.as_millis()).unwrap_or(u64::MAX),
-        );
+        escape::push_thousandths(out, u64::try_from(entry.waited.as_millis()).unwrap_or(u64::MAX));
     }
-    text_or_null(out, "referer", &exchange.referer);
-    text_or_null(out, "user_agent", &exchange.user_agent);
+    text_or_null(out, "referer", &entry.referer);
+    text_or_null(out, "user_agent", &entry.user_agent);
     out.push(b'}');
 }
 
 /// Appends the TLS properties of the connection, or null.
-fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
+fn tls(out: &mut Vec<u8>, entry: &AccessEntry) {
     key(out, "tls");
-    let Some(tls) = exchange.tls else { return out.extend_from_slice(b"null") };
+    let Some(tls) = entry.tls else { return out.extend_from_slice(b"null") };
     out.extend_from_slice(b"{\"version\":");
     string(out, tls.version.as_bytes());
     text(out, "suite", tls.suite.as_bytes());
@@ -72,10 +69,10 @@ fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
 }
 
 /// Appends the bytes and calls by mechanism.
-fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
+fn mechanisms(out: &mut Vec<u8>, entry: &AccessEntry) {
     let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
         out.push(b'{');
-        for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+        for (index, (name, tally)) in entry.mechanisms.iter().enumerate() {
             out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
             escape::push_json(out, name.as_bytes());
             out.extend_from_slice(b"\":");
@@ -90,8 +87,8 @@ fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
 }
 
 /// Appends the processor seconds and context switches.
-fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
-    let usage = exchange.usage;
+fn cost(out: &mut Vec<u8>, entry: &AccessEntry) {
+    let usage = entry.usage;
     key(out, "cpu_s");
     out.extend_from_slice(b"{\"user\":");
     escape::push_millionths(out, usage.user.as_micros());
@@ -106,10 +103,10 @@ fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
 }
 
 /// Appends the operations that the kernel declined.
-fn declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
+fn declined(out: &mut Vec<u8>, entry: &AccessEntry) {
     key(out, "declined");
     out.push(b'[');
-    for (index, decline) in exchange.declined.iter().enumerate() {
+    for (index, decline) in entry.declined.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }

@@ -81,26 +81,26 @@ impl LogFormat {
     }
 
     /// Appends one line, which ends with a newline and contains no other.
-    pub fn line_into(&self, exchange: &AccessEntry, time: &mut TimeText, out: &mut Vec<u8>) {
-        time.set(exchange.ended());
+    pub fn line_into(&self, entry: &AccessEntry, time: &mut TimeText, out: &mut Vec<u8>) {
+        time.set(entry.ended());
         match self {
-            Self::Combined => combined::write(exchange, time, out),
+            Self::Combined => combined::write(entry, time, out),
             Self::VhostCombined => {
-                template::push_site(out, exchange);
+                template::push_site(out, entry);
                 out.push(b' ');
-                combined::write(exchange, time, out);
+                combined::write(entry, time, out);
             }
-            Self::Json => json::write(exchange, time, out),
-            Self::Custom(template) => template.write(exchange, time, out),
+            Self::Json => json::write(entry, time, out),
+            Self::Custom(template) => template.write(entry, time, out),
         }
         out.push(b'\n');
     }
 
     /// Returns one line; it is a convenience for callers that write few.
     #[must_use]
-    pub fn line(&self, exchange: &AccessEntry) -> Vec<u8> {
+    pub fn line(&self, entry: &AccessEntry) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
-        self.line_into(exchange, &mut TimeText::local(), &mut out);
+        self.line_into(entry, &mut TimeText::local(), &mut out);
         out
     }
 }

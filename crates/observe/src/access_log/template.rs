@@ -24,111 +24,63 @@ enum TemplatePart {
     Field(String),
     /// The text between variables.
     Literal(String),
-    /// A variable.
-    Variable(Variable),
+    /// A variable, by its place in [`VARIABLES`].
+    Variable(usize),
 }
 
-/// A variable of a template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Variable {
-    /// The bytes of the body that were given to the kernel.
-    BodyBytesSent,
-    /// The bytes of the body that the peer's kernel has acknowledged.
-    BytesAcknowledged,
-    /// The length of the body in bytes.
-    BytesExpected,
-    /// The bytes of the request's body that were received.
-    BytesReceived,
-    /// The number of system calls that moved bytes.
-    Calls,
-    /// `complete`, or the failure.
-    Completed,
-    /// The number of context switches.
-    ContextSwitches,
-    /// The processor time in seconds.
-    CpuTime,
-    /// The operations that the kernel declined.
-    Declined,
-    /// The `Referer` field.
-    HttpReferer,
-    /// The `User-Agent` field.
-    HttpUserAgent,
-    /// The mechanisms that moved bytes.
-    Mechanism,
-    /// The mechanisms that moved bytes, with bytes and calls.
-    Moved,
-    /// The time in seconds since 1970.
-    Msec,
-    /// The address of the client.
-    RemoteAddr,
-    /// The user.
-    RemoteUser,
-    /// The request line.
-    Request,
-    /// The method.
-    RequestMethod,
-    /// The duration in seconds.
-    RequestTime,
-    /// The request target.
-    RequestUri,
-    /// `https` or `http`.
-    Scheme,
-    /// The name of the site.
-    ServerName,
-    /// The version of the request.
-    ServerProtocol,
-    /// The cipher suite.
-    SslCipher,
-    /// The version of TLS.
-    SslProtocol,
-    /// `r` if an earlier session was resumed, `.` if not.
-    SslSessionReused,
-    /// The status.
-    Status,
-    /// The time in the format of RFC 3339.
-    TimeIso8601,
-    /// The time in the common log format.
-    TimeLocal,
-    /// The place of encryption.
-    Tls,
-    /// The bytes copied between user and kernel space.
-    UserSpaceBytes,
-}
+/// Appends the value of a variable.
+type WriteVariable = fn(&AccessEntry, &TimeText, &mut Vec<u8>);
 
-/// The variables by name; in addition there is `$http_NAME` for every request field.
-const VARIABLES: [(&str, Variable); 31] = [
-    ("body_bytes_sent", Variable::BodyBytesSent),
-    ("bytes_acknowledged", Variable::BytesAcknowledged),
-    ("bytes_expected", Variable::BytesExpected),
-    ("bytes_received", Variable::BytesReceived),
-    ("calls", Variable::Calls),
-    ("completed", Variable::Completed),
-    ("context_switches", Variable::ContextSwitches),
-    ("cpu_time", Variable::CpuTime),
-    ("declined", Variable::Declined),
-    ("http_referer", Variable::HttpReferer),
-    ("http_user_agent", Variable::HttpUserAgent),
-    ("mechanism", Variable::Mechanism),
-    ("moved", Variable::Moved),
-    ("msec", Variable::Msec),
-    ("remote_addr", Variable::RemoteAddr),
-    ("remote_user", Variable::RemoteUser),
-    ("request", Variable::Request),
-    ("request_method", Variable::RequestMethod),
-    ("request_time", Variable::RequestTime),
-    ("request_uri", Variable::RequestUri),
-    ("scheme", Variable::Scheme),
-    ("server_name", Variable::ServerName),
-    ("server_protocol", Variable::ServerProtocol),
-    ("ssl_cipher", Variable::SslCipher),
-    ("ssl_protocol", Variable::SslProtocol),
-    ("ssl_session_reused", Variable::SslSessionReused),
-    ("status", Variable::Status),
-    ("time_iso8601", Variable::TimeIso8601),
-    ("time_local", Variable::TimeLocal),
-    ("tls", Variable::Tls),
-    ("user_space_bytes", Variable::UserSpaceBytes),
+/// The variables by name; in addition there is `$http_NAME` for every request field. docs/serve.md says
+/// what each of them means.
+const VARIABLES: [(&str, WriteVariable); 31] = [
+    ("body_bytes_sent", |entry, _, out| escape::push_number(out, entry.sent)),
+    ("bytes_acknowledged", |entry, _, out| escape::push_number(out, entry.acknowledged)),
+    ("bytes_expected", |entry, _, out| escape::push_number(out, entry.body_len)),
+    ("bytes_received", |entry, _, out| escape::push_number(out, entry.received)),
+    ("calls", |entry, _, out| escape::push_number(out, entry.calls)),
+    ("completed", |entry, _, out| out.extend_from_slice(entry.completion().as_bytes())),
+    ("context_switches", |entry, _, out| {
+        let usage = entry.usage;
+        escape::push_number(out, usage.voluntary_switches + usage.involuntary_switches);
+    }),
+    ("cpu_time", |entry, _, out| {
+        let time = entry.usage.user + entry.usage.system;
+        escape::push_millionths(out, time.as_micros());
+    }),
+    ("declined", |entry, _, out| push_declined(out, entry)),
+    ("http_referer", |entry, _, out| escape::push_or_dash(out, &entry.referer, Quoting::Quoted)),
+    ("http_user_agent", |entry, _, out| {
+        escape::push_or_dash(out, &entry.user_agent, Quoting::Quoted)
+    }),
+    ("mechanism", |entry, _, out| push_mechanisms(out, entry)),
+    ("moved", |entry, _, out| push_moved(out, entry)),
+    ("msec", |_, time, out| time.push_epoch(out)),
+    ("remote_addr", |entry, _, out| {
+        escape::push_or_dash(out, entry.peer.as_bytes(), Quoting::Bare)
+    }),
+    ("remote_user", |entry, _, out| escape::push_or_dash(out, user(entry), Quoting::Bare)),
+    ("request", |entry, _, out| push_request(out, entry)),
+    ("request_method", |entry, _, out| escape::push(out, entry.verb.as_bytes(), Quoting::Quoted)),
+    ("request_time", |entry, _, out| escape::push_thousandths(out, milliseconds(entry))),
+    ("request_uri", |entry, _, out| escape::push(out, &entry.target, Quoting::Quoted)),
+    ("scheme", |entry, _, out| out.extend_from_slice(entry.scheme().as_bytes())),
+    ("server_name", |entry, _, out| push_site(out, entry)),
+    ("server_protocol", |entry, _, out| push_protocol(out, entry)),
+    ("ssl_cipher", |entry, _, out| push_tls(out, entry, |tls| tls.suite)),
+    ("ssl_protocol", |entry, _, out| push_tls(out, entry, |tls| tls.version)),
+    ("ssl_session_reused", |entry, _, out| {
+        push_tls(out, entry, |tls| if tls.is_resumed { "r" } else { "." })
+    }),
+    ("status", |entry, _, out| escape::push_number(out, u64::from(entry.status))),
+    ("time_iso8601", |_, time, out| out.extend_from_slice(time.rfc3339().as_bytes())),
+    ("time_local", |_, time, out| out.extend_from_slice(time.common().as_bytes())),
+    ("tls", |entry, _, out| push_tls(out, entry, Secured::place)),
+    ("user_space_bytes", |entry, _, out| escape::push_number(out, entry.user_space_bytes)),
 ];
+
+/// The variables whose values have to be measured.
+const MEASURED: [&str; 2] = ["context_switches", "cpu_time"];
 
 impl Template {
     /// Parses a template. A variable is written `$name` or `${name}`.
@@ -158,23 +110,24 @@ impl Template {
 
     /// Returns whether it names values that have to be measured.
     pub(super) fn logs_cost(&self) -> bool {
-        let measured = [Variable::CpuTime, Variable::ContextSwitches];
-        self.pieces
-            .iter()
-            .any(|piece| matches!(piece, TemplatePart::Variable(it) if measured.contains(it)))
+        let is_measured = |piece: &TemplatePart| match piece {
+            TemplatePart::Variable(at) => MEASURED.contains(&VARIABLES[*at].0),
+            _ => false,
+        };
+        self.pieces.iter().any(is_measured)
     }
 
     /// Appends one line, without its end.
-    pub(super) fn write(&self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, entry: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 TemplatePart::Field(name) => {
-                    let value = exchange.fields.iter().find(|(known, _)| known == name);
+                    let value = entry.fields.iter().find(|(known, _)| known == name);
                     let value = value.map_or(&[][..], |(_, value)| value);
                     escape::push_or_dash(out, value, Quoting::Quoted);
                 }
                 TemplatePart::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                TemplatePart::Variable(variable) => variable.write(exchange, time, out),
+                TemplatePart::Variable(at) => VARIABLES[*at].1(entry, time, out),
             }
         }
     }
@@ -188,8 +141,8 @@ impl Template {
 
     /// Adds a variable.
     fn variable(&mut self, name: &str) -> Result<(), TemplateError> {
-        if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
-            self.pieces.push(TemplatePart::Variable(*variable));
+        if let Some(at) = VARIABLES.iter().position(|(known, _)| *known == name) {
+            self.pieces.push(TemplatePart::Variable(at));
             return Ok(());
         }
         let field = name.strip_prefix("http_").filter(|field| !field.is_empty());
@@ -222,70 +175,23 @@ fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
     parts.filter(|(name, _)| !name.is_empty()).ok_or(TemplateError::NoName)
 }
 
-impl Variable {
-    /// Appends the value of the variable.
-    fn write(self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
-        match self {
-            Self::BodyBytesSent => escape::push_number(out, exchange.sent),
-            Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
-            Self::BytesExpected => escape::push_number(out, exchange.body_len),
-            Self::BytesReceived => escape::push_number(out, exchange.received),
-            Self::Calls => escape::push_number(out, exchange.calls),
-            Self::Completed => out.extend_from_slice(exchange.completion().as_bytes()),
-            Self::ContextSwitches => {
-                let usage = exchange.usage;
-                escape::push_number(out, usage.voluntary_switches + usage.involuntary_switches);
-            }
-            Self::CpuTime => {
-                let time = exchange.usage.user + exchange.usage.system;
-                escape::push_millionths(out, time.as_micros());
-            }
-            Self::Declined => push_declined(out, exchange),
-            Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Quoting::Quoted),
-            Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Quoting::Quoted),
-            Self::Mechanism => push_mechanisms(out, exchange),
-            Self::Moved => push_moved(out, exchange),
-            Self::Msec => time.push_epoch(out),
-            Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Quoting::Bare),
-            Self::RemoteUser => escape::push_or_dash(out, user(exchange), Quoting::Bare),
-            Self::Request => push_request(out, exchange),
-            Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Quoting::Quoted),
-            Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
-            Self::RequestUri => escape::push(out, &exchange.target, Quoting::Quoted),
-            Self::Scheme => out.extend_from_slice(exchange.scheme().as_bytes()),
-            Self::ServerName => push_site(out, exchange),
-            Self::ServerProtocol => push_protocol(out, exchange),
-            Self::SslCipher => push_tls(out, exchange, |tls| tls.suite),
-            Self::SslProtocol => push_tls(out, exchange, |tls| tls.version),
-            Self::SslSessionReused => {
-                push_tls(out, exchange, |tls| if tls.is_resumed { "r" } else { "." });
-            }
-            Self::Status => escape::push_number(out, u64::from(exchange.status)),
-            Self::TimeIso8601 => out.extend_from_slice(time.rfc3339().as_bytes()),
-            Self::TimeLocal => out.extend_from_slice(time.common().as_bytes()),
-            Self::Tls => push_tls(out, exchange, Secured::place),
-            Self::UserSpaceBytes => escape::push_number(out, exchange.user_space_bytes),
-        }
-    }
-}
-
 /// Appends the name of the site, or `-` if there is only one.
-pub(super) fn push_site(out: &mut Vec<u8>, exchange: &AccessEntry) {
-    let name = exchange.site.as_ref().map_or("", |site| site.name());
+pub(super) fn push_site(out: &mut Vec<u8>, entry: &AccessEntry) {
+    let name = entry.site.as_ref().map_or("", |site| site.name());
     escape::push_or_dash(out, name.as_bytes(), Quoting::Bare);
 }
 
 /// Appends a property of TLS, or `-` if there was none.
-fn push_tls(out: &mut Vec<u8>, exchange: &AccessEntry, part: fn(&Secured) -> &'static str) {
-    out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
+fn push_tls(out: &mut Vec<u8>, entry: &AccessEntry, part: fn(&Secured) -> &'static str) {
+    out.extend_from_slice(entry.tls.as_ref().map_or("-", part).as_bytes());
 }
 
 /// Appends the bytes and calls of each mechanism, `sendfile:1048576/3`, or `-`.
-fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
-    if exchange.mechanisms.is_empty() {
+fn push_moved(out: &mut Vec<u8>, entry: &AccessEntry) {
+    if entry.mechanisms.is_empty() {
         out.push(b'-');
     }
-    for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+    for (index, (name, tally)) in entry.mechanisms.iter().enumerate() {
         if index > 0 {
             out.push(b'+');
         }
@@ -298,11 +204,11 @@ fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
 }
 
 /// Appends the operations that the kernel declined, or `-`.
-fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
-    if exchange.declined.is_empty() {
+fn push_declined(out: &mut Vec<u8>, entry: &AccessEntry) {
+    if entry.declined.is_empty() {
         out.push(b'-');
     }
-    for (index, decline) in exchange.declined.iter().enumerate() {
+    for (index, decline) in entry.declined.iter().enumerate() {
         if index > 0 {
             out.extend_from_slice(b", ");
         }
