@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 use underpass_engine::errno;
 
 use super::calls::ByteDirection;
@@ -83,6 +84,17 @@ impl Count {
     }
 }
 
+impl Serialize for Count {
+    /// Writes bytes and calls, and the mean size of a call in place of the calls that moved bytes.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Count", 3)?;
+        fields.serialize_field("bytes", &self.bytes)?;
+        fields.serialize_field("calls", &self.calls)?;
+        fields.serialize_field("mean_bytes", &self.mean_bytes())?;
+        fields.end()
+    }
+}
+
 /// The kind of memory that bytes cross from or to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
@@ -96,7 +108,7 @@ pub enum MemoryKind {
 }
 
 /// The traffic of one end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct EndCount {
     /// How many sockets have this name; 1 for an end that is no socket.
     pub number: u64,

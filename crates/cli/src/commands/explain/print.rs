@@ -2,11 +2,12 @@
 
 use indicatif::HumanCount;
 
-use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
+use super::receipt::{CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
 use crate::output::counted;
 use crate::output::printable::one_line;
 use crate::receipt::explained::costs;
 use crate::receipt::path_diagram::{Alphabet, DiagramFlow, KernelPath, PathDiagram, label};
+use underpass_diagnose::explain::Count;
 use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.
@@ -95,11 +96,11 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
 }
 
 /// Formats a count: `7,340,032 bytes in 448 calls of 16,384`.
-fn count(count: CountReceipt) -> String {
+fn count(count: Count) -> String {
     let (bytes, calls) = (HumanCount(count.bytes), HumanCount(count.calls));
     match count.calls {
         1 => format!("{bytes} bytes in 1 call"),
-        _ => format!("{bytes} bytes in {calls} calls of {}", HumanCount(count.mean_bytes)),
+        _ => format!("{bytes} bytes in {calls} calls of {}", HumanCount(count.mean_bytes())),
     }
 }
 
@@ -121,10 +122,10 @@ fn refusal_text(refusal: &RefusalReceipt) -> String {
 /// Formats an end: `7,340,032 read, 7,340,032 written: /srv/disk.img`.
 fn end_text(end: &EndReceipt) -> String {
     let parts = [
-        (end.read, "read"),
-        (end.written, "written"),
-        (end.moved_from, "moved from it"),
-        (end.moved_to, "moved to it"),
+        (end.count.read, "read"),
+        (end.count.written, "written"),
+        (end.count.moved_from, "moved from it"),
+        (end.count.moved_to, "moved to it"),
     ];
     let texts: Vec<_> = parts
         .iter()
@@ -132,11 +133,11 @@ fn end_text(end: &EndReceipt) -> String {
         .map(|(count, what)| format!("{} {what}", HumanCount(count.bytes)))
         .collect();
     let name = one_line(&end.name);
-    let number = match end.number {
+    let number = match end.count.number {
         0 | 1 => String::new(),
         number => format!("{} ", HumanCount(number)),
     };
-    let plural = if end.number > 1 { "s" } else { "" };
+    let plural = if end.count.number > 1 { "s" } else { "" };
     format!("{number}{name}{plural}: {}", texts.join(", "))
 }
 
@@ -156,7 +157,7 @@ fn diagram(receipt: &ProgramReceipt) -> PathDiagram {
         };
         receipt.crossings.iter().filter(through).map(flow).collect()
     };
-    let under = |from, to, how: &str, count: CountReceipt| KernelPath {
+    let under = |from, to, how: &str, count: Count| KernelPath {
         from,
         to,
         label: format!("{how} {}", label(count.bytes, count.calls)),

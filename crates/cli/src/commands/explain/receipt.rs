@@ -100,7 +100,7 @@ pub(crate) struct CrossingReceipt {
     /// the kernel took the pages without copying.
     pub(crate) mechanism: &'static str,
     #[serde(flatten)]
-    pub(crate) count: CountReceipt,
+    pub(crate) count: Count,
 }
 
 /// Bytes of one kind that were moved inside the kernel.
@@ -113,18 +113,7 @@ pub(crate) struct MoveReceipt {
     /// The sink.
     pub(crate) to: EndKind,
     #[serde(flatten)]
-    pub(crate) count: CountReceipt,
-}
-
-/// Bytes and calls.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct CountReceipt {
-    /// Bytes.
-    pub(crate) bytes: u64,
-    /// Calls, including those that moved nothing.
-    pub(crate) calls: u64,
-    /// The mean number of bytes of a call that moved some.
-    pub(crate) mean_bytes: u64,
+    pub(crate) count: Count,
 }
 
 /// The traffic of one end.
@@ -134,16 +123,8 @@ pub(crate) struct EndReceipt {
     pub(crate) name: String,
     /// The kind of the end.
     pub(crate) kind: EndKind,
-    /// The number of sockets, if it is one.
-    pub(crate) number: u64,
-    /// Read from it into memory.
-    pub(crate) read: CountReceipt,
-    /// Written to it from memory.
-    pub(crate) written: CountReceipt,
-    /// Moved from it inside the kernel.
-    pub(crate) moved_from: CountReceipt,
-    /// Moved to it inside the kernel.
-    pub(crate) moved_to: CountReceipt,
+    #[serde(flatten)]
+    pub(crate) count: EndCount,
 }
 
 /// The calls of one system call.
@@ -152,7 +133,7 @@ pub(crate) struct CallReceipt {
     /// Its name.
     pub(crate) name: &'static str,
     #[serde(flatten)]
-    pub(crate) count: CountReceipt,
+    pub(crate) count: Count,
 }
 
 impl ProgramReceipt {
@@ -195,7 +176,7 @@ impl ProgramReceipt {
             system_calls: ledger
                 .by_call
                 .iter()
-                .map(|(name, count)| CallReceipt { name, count: CountReceipt::from(*count) })
+                .map(|(name, count)| CallReceipt { name, count: *count })
                 .collect(),
             mapped_bytes: explained.mapped_bytes,
             mapped_files: explained.mapped_files,
@@ -207,12 +188,6 @@ impl ProgramReceipt {
                 .map(|counts| counts.iter().map(|count| count.calls).sum()),
             calls_by_name: explained.all_calls.clone().unwrap_or_default(),
         }
-    }
-}
-
-impl From<Count> for CountReceipt {
-    fn from(count: Count) -> Self {
-        Self { bytes: count.bytes, calls: count.calls, mean_bytes: count.mean_bytes() }
     }
 }
 
@@ -286,7 +261,7 @@ fn crossings(ledger: &Ledger) -> Vec<CrossingReceipt> {
             direction: direction.name(),
             kind: *kind,
             mechanism: mechanism(*origin, *kind),
-            count: CountReceipt::from(*count),
+            count: *count,
         })
         .collect();
     // Incoming bytes come before outgoing ones; the most first.
@@ -301,7 +276,7 @@ fn moves(ledger: &Ledger) -> Vec<MoveReceipt> {
             mechanism,
             from: *from,
             to: *to,
-            count: CountReceipt::from(*count),
+            count: *count,
         })
         .collect();
     moves.sort_by_key(|each| std::cmp::Reverse(each.count.bytes));
@@ -322,11 +297,7 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     let ends = ends.into_iter().take(MAX_ENDS).map(|((kind, name), count)| EndReceipt {
         name: name.to_string(),
         kind: *kind,
-        number: count.number,
-        read: count.read.into(),
-        written: count.written.into(),
-        moved_from: count.moved_from.into(),
-        moved_to: count.moved_to.into(),
+        count: *count,
     });
     (ends.collect(), left_out)
 }
