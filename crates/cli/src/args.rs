@@ -28,7 +28,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, overrides_with_all = ["mechanism", "prefer"])]
     no_zero_copy: bool,
 
-    /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
+    /// Request this many bytes in one system call, such as 64K or 1M [default: by mechanism]
     #[arg(long, value_name = "SIZE", value_parser = step)]
     step: Option<Size>,
 }
@@ -76,8 +76,8 @@ pub(crate) struct MoveArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct StreamArgs {
-    /// Congestion control of the connection; auto is the system's own, but on loopback never one
-    /// that paces
+    /// Use this congestion control; auto is the system's own, but over loopback never one that
+    /// paces
     #[arg(long, value_name = "NAME", default_value = "auto", value_hint = ValueHint::Other)]
     pub(crate) congestion: String,
 

@@ -20,7 +20,7 @@ use crate::commands::serve::share::ShareArgs;
 use crate::commands::serve::{self, ServeArgs};
 use crate::failure::Failure;
 
-/// Moves files without letting their bytes climb into user space.
+/// Moves files without copying their bytes through user space.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true)]
 // Of an option that is repeated the last one counts, in every command: aliases have some already.
@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a folder or a file over HTTP or HTTPS
     Serve(Box<ServeArgs>),
-    /// Share a file or folder at an address that ends after a download or a time
+    /// Share a file or folder at a URL that expires after a download or a set time
     Share(ShareArgs),
     /// Fetch files from an HTTP server
     Get(Box<GetArgs>),
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Copy files and folders within this machine
     Cp(Box<CpArgs>),
-    /// Have a cache in front of an origin fetch what is on a list
+    /// Make a cache in front of an origin fetch the files on a list
     Fill(Box<FillArgs>),
     /// Measure the mechanisms against each other on this machine
     #[cfg(feature = "bench")]

@@ -307,8 +307,8 @@ fn those_without_tls_are_led_on_or_told() {
     let told = plain.succeeded().text();
     assert!(told.starts_with("HTTP/1.1 400") && told.contains(&site.url("file")), "{told}");
     let (said, _) = site.end();
-    let line = said.lines().find(|line| line.starts_with("sending http://127.0.0.1:")).unwrap();
-    assert!(line.ends_with("/ there"), "{line}");
+    let line = said.lines().find(|line| line.starts_with("redirecting http://127.0.0.1:")).unwrap();
+    assert!(line.ends_with("/ to it"), "{line}");
 }
 
 #[test]

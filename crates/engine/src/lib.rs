@@ -1,7 +1,7 @@
 //! Moves bytes between files, sockets and pipes inside the Linux kernel, and reports how.
 //!
-//! A file that is sent over a network or copied usually climbs from the kernel into a buffer of
-//! the program and straight back down. This crate moves it underneath, by reflink,
+//! A file that is sent over a network or copied usually passes from the kernel into a buffer of the
+//! program and back again. This crate leaves its bytes in the kernel: it moves them by reflink,
 //! copy_file_range, sendfile or splice, whichever the kernel offers for the two ends, and falls
 //! back at the exact byte where it does not. The [`Report`] then says which mechanisms moved the
 //! bytes; it is written by the code that moved them.

@@ -1,4 +1,4 @@
-"""Moves files without letting their bytes climb into user space.
+"""Moves files without copying their bytes through user space.
 
 >>> import underpass
 >>> from pathlib import Path

@@ -19,24 +19,24 @@ use crate::output;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct HttpClientArgs {
-    /// Authenticate by Basic authentication; a URL may do so too: http://NAME:PASSWORD@HOST/
+    /// Use Basic authentication, as the URL http://NAME:PASSWORD@HOST/ does
     #[arg(short, long, value_name = "NAME:PASSWORD", overrides_with = "bearer")]
     user: Option<String>,
 
-    /// Authenticate by this token [env: UNDERPASS_BEARER]
+    /// Use Bearer authentication with this token [env: UNDERPASS_BEARER]
     #[arg(long, value_name = "TOKEN", value_parser = input::token, overrides_with = "user")]
     bearer: Option<String>,
 
-    /// Add a field to each request, such as 'Accept-Language: de'; it is not sent to other servers
+    /// Add a header to each request, such as 'Accept-Language: de'; it is not sent to other servers
     /// after a redirect
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = input::request_field)]
     headers: Vec<(String, String)>,
 
-    /// Read names and passwords of servers from this file [default: $NETRC or ~/.netrc]
+    /// Read names and passwords for servers from this file [default: $NETRC or ~/.netrc]
     #[arg(long, value_name = "FILE", overrides_with = "no_netrc")]
     netrc_file: Option<PathBuf>,
 
-    /// Read no netrc file
+    /// Do not read a netrc file
     #[arg(long, overrides_with = "netrc_file")]
     no_netrc: bool,
 
@@ -53,7 +53,7 @@ pub(crate) struct HttpClientArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     connect_timeout: Duration,
 
-    /// End an attempt when nothing has moved for this time
+    /// Give up an attempt when nothing has moved for this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
     timeout: Duration,
 

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Object stores (s3://)")]
 pub(crate) struct StoreArgs {
-    /// Use the store at this URL [env: AWS_ENDPOINT_URL_S3; default: that of Amazon]
+    /// Use the store at this URL [env: AWS_ENDPOINT_URL_S3; default: Amazon's]
     #[arg(long, value_name = "URL", value_parser = input::url)]
     s3_endpoint: Option<Url>,
 
@@ -22,12 +22,12 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "NAME")]
     s3_region: Option<String>,
 
-    /// Where the bucket stands in URLs: path, or virtual, which is the host [default: path, but
-    /// virtual for Amazon]
+    /// Put the bucket into the path of URLs (path) or into the host name (virtual) [default: path,
+    /// but virtual for Amazon]
     #[arg(long, value_name = "STYLE")]
     s3_style: Option<AddressingStyle>,
 
-    /// Do not sign requests: for buckets that are open to all
+    /// Do not sign requests: for public buckets
     #[arg(long)]
     s3_unsigned: bool,
 }

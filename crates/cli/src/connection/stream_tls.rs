@@ -22,16 +22,17 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct StreamTlsArgs {
-    /// Encrypt the stream: the side that listens shows a certificate, the other side checks it
+    /// Encrypt the stream with TLS: the side that listens presents a certificate, the other side
+    /// verifies it
     #[arg(long)]
     tls: bool,
 
-    /// Show this certificate, PEM, followed by the certificates of its issuers [default: a new one
+    /// Present this certificate, followed in the file by those of its issuers [default: a new one
     /// for this stream, whose --pin is printed]
     #[arg(long, value_name = "PEM", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// The private key of the certificate, PEM
+    /// Use this private key for --tls-cert
     #[arg(long, value_name = "PEM", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 

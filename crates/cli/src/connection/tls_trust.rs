@@ -18,12 +18,11 @@ pub(crate) struct TlsTrustArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// Accept any certificate: a machine in between can then read and change everything
+    /// Accept any certificate: anyone on the way can then read and change everything
     #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
 
-    /// Trust only the server with this public key, sha256// and Base64; in addition to --cacert if
-    /// that is given
+    /// Trust only a server with this public key, sha256//BASE64, also with --cacert
     #[arg(long = "pin", value_name = "PIN")]
     pub(crate) pins: Vec<Pin>,
 }

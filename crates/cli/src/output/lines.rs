@@ -99,7 +99,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(2);
     }
-    error_line(&format!("underpass: {} (--help tells more)", clap_message(error)));
+    error_line(&format!("underpass: {} (see --help)", clap_message(error)));
     ExitCode::from(2)
 }
 

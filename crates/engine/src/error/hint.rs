@@ -91,9 +91,9 @@ impl Action {
             (Self::ReplacingByFolder, Errno::NOTDIR) => "something else is in the way",
             (Self::Following, Errno::LOOP) => "the link leads back to a folder that it is in",
             (Self::Creating, Errno::PERM) => {
-                "the folder may be immutable (lsattr tells), or removed meanwhile"
+                "the folder may be immutable (see lsattr), or was removed meanwhile"
             }
-            (Self::Replacing | Self::Writing, Errno::PERM) => "it may be immutable: lsattr tells",
+            (Self::Replacing | Self::Writing, Errno::PERM) => "it may be immutable: see lsattr",
             (Self::Creating, Errno::EXIST) => "something else has that name: choose another one",
             (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",

@@ -27,7 +27,8 @@ pub(crate) enum ScenarioArgs {
     /// Repeat an article's table: files of several sizes over TCP, compared with Java
     #[command(name = "article-table")]
     ArticleTable(Run<TableArgs>),
-    /// Repeat an article's copy through a small buffer, with time and number of each system call
+    /// Repeat an article's copy through a small buffer, with the time and number of each system
+    /// call
     #[command(name = "article-copy")]
     ArticleCopy(Run<SmallCopyArgs>),
     /// Repeat an article's transfer in chunks of several sizes, compared with Python and C
@@ -42,10 +43,11 @@ pub(crate) enum ScenarioArgs {
     Chain(Run<ChainArgs>),
     /// Measure the file server under load, compared with nginx
     Serve(Box<ServeArgs>),
-    /// Measure what one good client gets from the file server among thousands of bad ones
+    /// Measure what one well-behaved client gets from the file server among thousands of hostile
+    /// ones
     Hostile(Box<Run<HostileArgs>>),
-    /// Measure caches in front of an origin by a crowd, hits, ranges and a scan, compared with nginx,
-    /// Varnish, Squid and Traffic Server
+    /// Measure caches in front of an origin under a crowd, hits, ranges and a scan, compared with
+    /// nginx, Varnish, Squid and Traffic Server
     Origin(Run<OriginArgs>),
     /// Measure throughput, processor time and memory of the file server by connections and file size
     Scale(Run<ScaleArgs>),
@@ -57,7 +59,7 @@ pub(crate) enum ScenarioArgs {
     Tree(Run<TreeArgs>),
     /// Show records as tables with bars, as Markdown, as a page with charts, or as chart files
     Show(ShowArgs),
-    /// Compare two records, and exit with 3 if something got worse by more than noise
+    /// Compare two records, and exit with 3 if something got worse by more than the noise
     Compare(CompareArgs),
 }
 

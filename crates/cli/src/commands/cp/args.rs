@@ -30,8 +30,8 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     pub(super) ordered: OrderedOptions,
 
-    /// What to copy (- is standard input), and last where to: a new name, a folder, or - for
-    /// standard output
+    /// What to copy (- is standard input), then where to: a new name, a folder, or - for standard
+    /// output
     #[arg(value_name = "SOURCE... TARGET", num_args = 1.., required = true)]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) words: Vec<PathBuf>,
@@ -97,8 +97,7 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Replace what has the name of a copy, whatever it is: links themselves, and files that are not
-    /// writable
+    /// Replace whatever has the name of a copy, even a link itself or a file that is not writable
     #[arg(long, conflicts_with = "in_place")]
     remove_destination: bool,
 
@@ -129,12 +128,13 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) strip_trailing_slashes: bool,
 
-    /// Put each source into the target folder under its whole path, and make the folders above it
+    /// Put each source into the target folder under its full path, and create the folders of that
+    /// path
     #[arg(long, conflicts_with_all = ["no_target_directory", "resume"])]
     pub(crate) parents: bool,
 
-    /// Remove from the target of each folder what the folder does not have, after everything was
-    /// copied without an error
+    /// Remove from the copy of each folder what the folder itself does not have, once everything
+    /// was copied without an error
     #[arg(long, conflicts_with = "parents")]
     delete: bool,
 
@@ -152,7 +152,7 @@ pub(crate) struct CpArgs {
     #[arg(value_parser = Abbreviated::<When>::new())]
     pub(crate) reflink: When,
 
-    /// Make holes: auto (where the original has them), always (also where it has zeros) or never
+    /// Create holes: auto (where the original has them), always (also where it has zeros) or never
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     #[arg(value_parser = Abbreviated::<When>::new())]
     pub(crate) sparse: When,
@@ -163,7 +163,7 @@ pub(crate) struct CpArgs {
     #[arg(default_missing_value = "cache")]
     pub(crate) verify: Option<Verify>,
 
-    /// Wait until everything is on the disk
+    /// Wait until everything is on disk
     #[arg(long)]
     pub(crate) sync: bool,
 
@@ -180,7 +180,7 @@ pub(crate) struct CpArgs {
     #[arg(short, long, value_name = "NUMBER")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
-    /// Print a line for each thing that is copied
+    /// Print a line for each file, folder and link that is copied
     #[arg(short, long, overrides_with = "quiet", conflicts_with = "json")]
     pub(crate) verbose: bool,
 

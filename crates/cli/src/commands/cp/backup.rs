@@ -17,13 +17,13 @@ pub(crate) struct BackupArgs {
     #[arg(short = 'b')]
     simply: bool,
 
-    /// The same, with names chosen by CONTROL, or by VERSION_CONTROL of the environment [default:
+    /// Like -b, with names chosen by CONTROL, or by VERSION_CONTROL in the environment [default:
     /// existing]
     #[arg(long, value_name = "CONTROL", num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = Abbreviated::<BackupNames>::new())]
     backup: Option<Option<BackupNames>>,
 
-    /// The same, with this suffix for simple backups [default: SIMPLE_BACKUP_SUFFIX, or ~]
+    /// Like -b, with this suffix for simple backups [default: SIMPLE_BACKUP_SUFFIX, or ~]
     #[arg(short = 'S', long, value_name = "SUFFIX")]
     suffix: Option<OsString>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct ContextArgs {
     #[arg(short = 'Z')]
     by_default: bool,
 
-    /// The same, or the SELinux context CONTEXT
+    /// Give copies the default SELinux context, or CONTEXT
     #[arg(long, value_name = "CONTEXT", num_args = 0..=1, require_equals = true)]
     context: Option<Option<OsString>>,
 }

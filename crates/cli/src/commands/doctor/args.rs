@@ -13,7 +13,8 @@ use crate::failure::{Failure, Result};
 /// What can be typed after `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// What would be copied or sent: a file, or a folder of such files [default: this folder]
+    /// What would be copied or sent: a file, or a folder of such files [default: the current
+    /// folder]
     #[arg(long, value_name = "PATH")]
     pub(super) from: Option<PathBuf>,
 
@@ -22,12 +23,13 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "PATH | HOST[:PORT]", value_hint = clap::ValueHint::AnyPath)]
     pub(super) to: Option<OsString>,
 
-    /// Examine this file of an origin instead, for `serve --origin`: whether it is reachable, its
-    /// ranges and its version; of s3://BUCKET/PREFIX the keys, the bucket, region and clock, too
+    /// Examine a file of an origin instead, for `serve --origin`: whether it can be reached, its
+    /// ranges and its version; for s3://BUCKET/PREFIX also keys, bucket, region and clock
     #[arg(long, value_name = "URL", conflicts_with_all = ["from", "to"])]
     pub(super) origin: Option<String>,
 
-    /// Examine the disk of this folder too, for `serve --cache`: writes up to 256 MiB without a name
+    /// Also examine the disk of this folder, for `serve --cache`: writes up to 256 MiB into a file
+    /// without a name
     #[arg(long, value_name = "DIR", requires = "origin")]
     pub(super) cache: Option<PathBuf>,
 

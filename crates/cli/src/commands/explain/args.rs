@@ -9,7 +9,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass explain [OPTIONS] -- <COMMAND>...")]
 pub(crate) struct ExplainArgs {
-    /// The program and its arguments; everything that it starts is watched, too
+    /// The program and its arguments; the processes that it starts are traced, too
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     #[arg(allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,

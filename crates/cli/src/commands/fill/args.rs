@@ -17,9 +17,9 @@ pub(crate) struct FillArgs {
     #[arg(long, value_name = "URL", value_parser = input::url)]
     pub(super) node: Url,
 
-    /// A list of paths, one on each line, - for standard input; a number after a path is its
-    /// priority: higher ones are fetched first. Indented lines below it are fields of requests for
-    /// it, NAME: VALUE, if the node tells versions apart by them
+    /// A list of paths, one per line; - is standard input. A number after a path is its priority:
+    /// higher ones are fetched first. Indented lines after a path are headers of its requests,
+    /// NAME: VALUE, for a node with --vary-on
     #[arg(long, value_name = "LIST")]
     pub(super) manifest: PathBuf,
 

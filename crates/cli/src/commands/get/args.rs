@@ -14,18 +14,18 @@ use crate::connection::HttpClientArgs;
 /// The options of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Fetch these; http:// may be left out
+    /// The URLs to fetch; http:// may be left out
     #[arg(value_name = "URL", required_unless_present = "input",
         value_parser = input::url_or_object)]
     pub(crate) urls: Vec<Url>,
 
-    /// Fetch the URLs of this file too, one on each line, - for standard input; the lines below a URL
-    /// may be indented and say out=FILE and checksum=ALG=HEX, as for aria2
+    /// Also fetch the URLs in this file, one per line; - is standard input. Indented lines after a
+    /// URL can set out=FILE and checksum=ALG=HEX, as for aria2
     #[arg(short, long = "input-file", value_name = "LIST", conflicts_with = "output")]
     pub(crate) input: Option<PathBuf>,
 
-    /// Fetch parts of the file from this URL too, which must have the same strong entity tag unless
-    /// a digest is given; for one URL
+    /// Also fetch parts of the file from this URL, which must have the same strong entity tag
+    /// unless a digest is given; with one URL only, can be repeated
     #[arg(long, value_name = "URL", value_parser = input::url_or_object,
         conflicts_with_all = ["recursive", "input"])]
     pub(crate) mirror: Vec<Url>,
@@ -35,11 +35,12 @@ pub(crate) struct GetArgs {
         conflicts_with = "recursive")]
     pub(crate) parallel: Option<u32>,
 
-    /// Write to this file, - for standard output [default: the last part of the URL, here]
+    /// Write to this file; - is standard output [default: the last part of the URL, in the current
+    /// folder]
     #[arg(short, long, value_name = "FILE", conflicts_with = "dir")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Write files to this folder
+    /// Write files into this folder
     #[arg(short, long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
@@ -51,26 +52,26 @@ pub(crate) struct GetArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Fetch only what has changed: replace a file if the server has another version of it; with -r
-    /// by the listings
+    /// Fetch only what has changed: replace a file if the server has another version of it; with
+    /// -r, as its listings show
     #[arg(short = 'N', long, conflicts_with = "force")]
     pub(crate) update: bool,
 
-    /// With -r --update, remove what the server does not list, after all listings were read
+    /// With -r --update, remove what the server does not list, once all listings have been read
     #[arg(long, requires = "recursive", requires = "update")]
     pub(crate) delete: bool,
 
-    /// Remove nothing if it would be more than N files and folders
+    /// Remove nothing if more than N files and folders would be removed
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
 
-    /// With -r, fetch only files that match; without a slash the name is compared, otherwise the
-    /// path below the folder
+    /// With -r, fetch only files that match; a pattern without a slash is compared with names, any
+    /// other with paths below the folder
     #[arg(long, value_name = "GLOB", value_parser = pattern(), requires = "recursive")]
     pub(crate) include: Vec<ExcludePattern>,
 
-    /// With -r, leave out files and folders that match, also what --include matches; a slash at
-    /// the end matches folders alone
+    /// With -r, leave out files and folders that match, even if --include matches them; a pattern
+    /// that ends in a slash matches only folders
     #[arg(long, value_name = "GLOB", value_parser = pattern(), requires = "recursive")]
     pub(crate) exclude: Vec<ExcludePattern>,
 
@@ -82,32 +83,34 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(crate) rate: Option<Size>,
 
-    /// Do not set the file's time to that of its last change on the server
+    /// Do not set the file's modification time to the one on the server
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) no_mtime: bool,
 
-    /// Write the file to the disk before it gets its name
+    /// Sync the file to disk before it gets its name
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) sync: bool,
 
-    /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
+    /// Fail unless the file has this digest: sha-256: or sha-512:, followed by hexadecimal digits
+    /// or Base64
     #[arg(long, value_name = "ALG:VALUE", conflicts_with = "recursive",
         value_hint = ValueHint::Other)]
     pub(crate) digest: Vec<Digest>,
 
-    /// Fail unless each file has its digest in SUMS: a file or URL of lines as sha256sum and
-    /// sha512sum write them, also with --tag
+    /// Fail unless each file has its digest in SUMS, a file or URL in the format of sha256sum and
+    /// sha512sum, with or without --tag
     #[arg(long, value_name = "SUMS", conflicts_with = "recursive",
         value_hint = ValueHint::AnyPath)]
     pub(crate) check: Option<String>,
 
-    /// Print the digest of the file, and its path, as sha256sum does
+    /// Print the digest of the file and its path, as sha256sum does
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
         default_missing_value = "sha-256", conflicts_with = "recursive",
         value_parser = algorithm(), ignore_case = true, hide_possible_values = true)]
     pub(crate) digest_print: Option<Algorithm>,
 
-    /// Request a digest from the server, and fail without one; a digest it sends is always checked
+    /// Request a digest from the server, and fail if it sends none; one that it sends is always
+    /// checked
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) verify: bool,
 

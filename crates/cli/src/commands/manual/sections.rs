@@ -37,23 +37,23 @@ type Entries = &'static [(&'static str, &'static str)];
 
 const PROGRAM: Entries = &[
     ("Serve this folder to this machine:", "underpass serve"),
-    ("Fetch a file, or continue to:", "underpass get http://host:5000/disk.img"),
+    (
+        "Fetch a file, or continue an interrupted download:",
+        "underpass get http://host:5000/disk.img",
+    ),
     ("Copy a file by the fastest way that the kernel offers:", "underpass cp disk.img /backup/"),
     ("Print completions for bash:", "underpass --completions bash"),
 ];
 
 const SHARE: Entries = &[
-    ("Give a file to one other person:", "underpass share film.mkv"),
-    ("Give it to everyone who comes within an hour:", "underpass share --for 1h film.mkv"),
-    ("Take files from a phone:", "underpass share --upload --times 20 --for 10m Pictures"),
+    ("Share a file for one download:", "underpass share film.mkv"),
+    ("Share it for an hour:", "underpass share --for 1h film.mkv"),
+    ("Receive files from a phone:", "underpass share --upload --times 20 --for 10m Pictures"),
 ];
 
 const SHARED: Entries = &[
-    (
-        "0",
-        "What was shared was fetched whole, or as many files were received, as often as asked for.",
-    ),
-    ("1", "The time was over or a signal came before that, or serving failed."),
+    ("0", "The share was downloaded completely, or files were received, as often as requested."),
+    ("1", "It timed out or was interrupted before that, or serving failed."),
     ("2", "The command line was wrong."),
 ];
 
@@ -84,13 +84,16 @@ const GET: Entries = &[
         "underpass get -j 4 -o disk.img https://host/disk.img --digest \
          sha-256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     ),
-    ("Fetch a folder into the folder here:", "underpass get -r http://host:5000/folder/ -d here"),
     (
-        "Fetch what a list has, and compare it with the digests beside it:",
+        "Fetch a folder into the folder named here:",
+        "underpass get -r http://host:5000/folder/ -d here",
+    ),
+    (
+        "Fetch the files on a list and check their digests:",
         "underpass get -i list --check https://host/SHA256SUMS -d here",
     ),
     (
-        "Keep a copy of a folder, without what is gone there:",
+        "Mirror a folder, and remove what is gone on the server:",
         "underpass get -r --update --delete http://host/folder/ -d here",
     ),
 ];
@@ -98,8 +101,8 @@ const GET: Entries = &[
 const PUT: Entries = &[
     ("Upload a file into a folder:", "underpass put disk.img http://host:5000/inbox/"),
     ("Upload a folder:", "underpass put -r photos https://host/inbox/"),
-    ("Upload what is new in it:", "underpass put -r --update photos https://host/inbox/"),
-    ("Upload what a pipe holds:", "underpass put - http://host:5000/inbox/folder.tar"),
+    ("Upload only what has changed in it:", "underpass put -r --update photos https://host/inbox/"),
+    ("Upload standard input:", "underpass put - http://host:5000/inbox/folder.tar"),
 ];
 
 const SEND: Entries = &[
@@ -131,7 +134,7 @@ const CP: Entries = &[
 
 const FILL: Entries = &[
     (
-        "Fetch at night what another node is asked for:",
+        "Fill a node at night with what is popular on another one:",
         "underpass fill --node http://cache2:5000 --manifest popular --rate 150M --between 02:00-06:00",
     ),
     ("Fetch one file:", "underpass fill --node http://localhost:5000 --manifest - -q"),
@@ -144,8 +147,8 @@ const FILLED: Entries = &[
 ];
 
 const DOCTOR: Entries = &[
-    ("Report which mechanisms this machine has:", "underpass doctor"),
-    ("Ask for two ends:", "underpass doctor --from disk.img --to /backup"),
+    ("Report what this machine allows:", "underpass doctor"),
+    ("Examine a copy from one place to another:", "underpass doctor --from disk.img --to /backup"),
 ];
 
 const EXPLAIN: Entries =
@@ -158,13 +161,13 @@ const BENCH: Entries = &[
 
 const TRANSFER: Entries = &[
     ("0", "Everything was transferred."),
-    ("1", "The transfer failed; a message of one line says why."),
+    ("1", "The transfer failed; a one-line message says why."),
     ("2", "The command line was wrong, and nothing was done."),
 ];
 
 const COPY: Entries = &[
     ("0", "Everything was copied."),
-    ("1", "Something was not copied; each has a message of one line."),
+    ("1", "Something was not copied; there is a one-line message for each."),
     ("2", "The command line was wrong, and nothing was done."),
 ];
 
@@ -175,10 +178,10 @@ const SERVER: Entries = &[
 ];
 
 const FINDINGS: Entries = &[
-    ("0", "No mechanism is closed."),
+    ("0", "Nothing is closed."),
     ("1", "The ends could not be examined."),
     ("2", "The command line was wrong, and nothing was done."),
-    ("3", "A mechanism is closed; the findings say how to open it."),
+    ("3", "Something is closed; the findings say what to do about it."),
 ];
 
 const TRACED: Entries = &[
@@ -246,7 +249,7 @@ const PROGRAM_FILES: Entries = &[
 
 const SHARE_FILES: Entries = &[(
     "/dev/urandom",
-    "Where the secret part of the address is from. Nothing is kept; uploads are written as by underpass-serve(1).",
+    "The source of the secret part of the URL. Nothing is kept; uploads are written as by underpass-serve(1).",
 )];
 
 const SEND_FILES: Entries = &[(
@@ -258,7 +261,7 @@ const FILL_FILES: Entries =
     &[("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file.")];
 
 const DOCTOR_FILES: Entries = &[
-    ("underpass-doctor", "A file that is tried in the folder of --to, and removed at the end."),
+    ("underpass-doctor", "A temporary file in the folder of --to, which is removed at the end."),
     ("/proc, /sys", "Where it reads what the kernel offers."),
 ];
 

@@ -14,8 +14,8 @@ use underpass_engine::Size;
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass put [OPTIONS] <FILE>... <URL>")]
 pub(crate) struct PutArgs {
-    /// Files to send, - for standard input; then the URL to send to: a folder if it ends in /,
-    /// otherwise the file's new URL; http:// may be left out
+    /// The files to upload (- is standard input), then the URL to upload to: a folder if it ends in
+    /// /, otherwise the new URL of the file. http:// may be left out
     #[arg(value_name = "FILE... URL", num_args = 1.., required = true)]
     pub(crate) words: Vec<OsString>,
 
@@ -27,7 +27,7 @@ pub(crate) struct PutArgs {
     #[arg(short = 'L', long, requires = "recursive")]
     pub(crate) follow_links: bool,
 
-    /// Replace no file that exists there
+    /// Do not replace files that exist on the server
     #[arg(short, long, visible_alias = "if-none-match", conflicts_with = "if_match")]
     pub(crate) no_clobber: bool,
 
@@ -35,26 +35,26 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "ETAG", value_parser = entity_tag)]
     pub(crate) if_match: Option<String>,
 
-    /// Send only what the server lacks: not a file that has the size there, and the same time or a
-    /// later one. Sends the time along
+    /// Send only what the server lacks: skip a file that has the same size and the same or a later
+    /// time there. Also sends the time of each file
     #[arg(short = 'N', long, conflicts_with_all = ["no_clobber", "if_match"])]
     pub(crate) update: bool,
 
-    /// Create the folders that the URL names, where the server can (MKCOL)
+    /// Create the folders of the URL, if the server supports it (MKCOL)
     #[arg(long)]
     pub(crate) create_parents: bool,
 
-    /// Send the digest of each file along for the server to check: sha-256 or sha-512; reads each
-    /// file first
+    /// Send the digest of each file for the server to check: sha-256 or sha-512. Reads each file
+    /// once more, before it is sent
     #[arg(long, value_name = "ALGORITHM", value_parser = algorithm(), ignore_case = true,
         hide_possible_values = true)]
     pub(crate) digest: Option<Algorithm>,
 
-    /// Do not resume an earlier upload, and keep nothing to resume this one
+    /// Do not resume an earlier upload, and keep no journal to resume this one
     #[arg(long)]
     pub(crate) no_resume: bool,
 
-    /// Send the parts of a file over up to N connections, to s3:// [default: 4]
+    /// Send parts of a file over up to N connections, to s3:// only [default: 4]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) connections: Option<u32>,
 

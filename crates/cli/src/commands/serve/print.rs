@@ -54,15 +54,15 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
     }
     reachable(scheme, served);
     for address in served.redirects {
-        error_line(&format!("sending http://{address}/ there"));
+        error_line(&format!("redirecting http://{address}/ to it"));
     }
     if let Some(made) = served.certificate.and_then(Certificate::made) {
         // Always, for there is no other way to know them.
-        error_line(&format!("its certificate is its own; SHA-256 {}", made.fingerprint));
+        error_line(&format!("the certificate is self-signed; SHA-256 {}", made.fingerprint));
         let address =
             served.addresses.iter().find_map(|address| url(scheme, address, served.prefix));
         let (pin, url) = (made.pin, address.unwrap_or_default());
-        error_line(&format!("clients know it by its key: underpass get --pin {pin} {url}"));
+        error_line(&format!("clients can verify its key: underpass get --pin {pin} {url}"));
         error_line(&format!("                            curl -k --pinnedpubkey {pin} {url}"));
     }
     if let Some(warning) = served.certificate.and_then(Certificate::warning) {
@@ -80,7 +80,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
     }
     if is_local {
         let password =
-            if served.is_open { "; --auth user:password@/ asks who is there" } else { "" };
+            if served.is_open { "; --auth user:password@/ requires a password" } else { "" };
         error_line(&format!(
             "only this machine can reach it: --bind 0.0.0.0 opens it to the network{password}"
         ));

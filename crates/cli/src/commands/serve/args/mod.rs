@@ -104,16 +104,16 @@ pub(super) struct SiteArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Origin")]
 pub(super) struct OriginArgs {
-    /// Serve the files of this server, http://, https:// or s3://BUCKET/PREFIX, from a folder that
-    /// is filled with what is asked for; can be repeated: several are tried in order
+    /// Serve the files of this origin (http://, https:// or s3://BUCKET/PREFIX) from a cache that
+    /// is filled on demand; can be repeated, several are tried in order
     #[arg(long, value_name = "URL")]
     pub(super) origin: Vec<String>,
 
-    /// Keep files of the origin in this folder, which only one process can use
+    /// Keep the cache in this folder, which only one process can use
     #[arg(long, value_name = "DIR")]
     pub(super) cache: Option<PathBuf>,
 
-    /// Limit the size of all kept files, such as 500G; those used least make room for others
+    /// Limit the size of the cache, such as 500G; the files used least are removed to make room
     #[arg(long, value_name = "SIZE")]
     pub(super) cache_size: Option<Size>,
 
@@ -135,7 +135,7 @@ pub(super) struct OriginArgs {
     #[arg(long, value_name = "HOST")]
     pub(super) origin_redirect: Vec<RedirectHost>,
 
-    /// Pass this field of clients on to the origin, and keep a file for each of its values; can be
+    /// Pass this request header on to the origin, and keep a file for each of its values; can be
     /// repeated
     #[arg(long, value_name = "NAME", value_parser = varying)]
     pub(super) vary_on: Vec<String>,
@@ -154,8 +154,8 @@ pub(super) struct OriginArgs {
 #[command(next_help_heading = "Listening")]
 pub(super) struct PlaceArgs {
     /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated.
-    /// 0.0.0.0 is every IPv4 address, :: every IPv6 address and no other, :PORT all of both
-    /// [default: 127.0.0.1, this machine alone; with --acme every address]
+    /// 0.0.0.0 is every IPv4 address, :: every IPv6 address, :PORT every address of both [default:
+    /// 127.0.0.1, only this machine; with --acme every address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(super) bind: Vec<String>,
 
@@ -173,7 +173,7 @@ pub(super) struct PlaceArgs {
         value_parser = path_prefix)]
     pub(super) path_prefix: String,
 
-    /// Believe Forwarded, X-Forwarded-For and X-Forwarded-Proto of proxies at this address, in this
+    /// Trust Forwarded, X-Forwarded-For and X-Forwarded-Proto from proxies at this address, in this
     /// network (10.0.0.0/8), or at unix sockets (unix); can be repeated
     #[arg(long, value_name = "CIDR")]
     pub(super) trusted_proxy: Vec<String>,
@@ -194,11 +194,12 @@ pub(super) struct AccessArgs {
     pub(super) auth: Vec<String>,
 
     /// Accept requests without a password for this host name, such as the one that a reverse proxy
-    /// passes on, besides localhost, addresses and this machine's names; * for any; can be repeated
+    /// passes on; localhost, addresses and this machine's names are always accepted. * is any name;
+    /// can be repeated
     #[arg(long, value_name = "NAME", value_parser = host)]
     pub(super) allow_host: Vec<String>,
 
-    /// Neither list nor serve paths that match: *.log, /private/**; can be repeated
+    /// Neither list nor serve paths that match, such as *.log or /private/**; can be repeated
     #[arg(long, value_name = "GLOB")]
     pub(super) hide: Vec<String>,
 
@@ -236,7 +237,7 @@ pub(super) struct ChangeArgs {
     #[arg(long)]
     pub(super) create_parents: bool,
 
-    /// Respond only when a change is on the disk and survives a power cut: on or off
+    /// Respond only once a change is on disk and survives a power cut: on or off
     #[arg(long, value_name = "POLICY", default_value = "on", action = clap::ArgAction::Set,
         value_parser = on_or_off(), ignore_case = true, hide_possible_values = true)]
     pub(super) sync: bool,
@@ -245,7 +246,8 @@ pub(super) struct ChangeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
     pub(super) upload_expiry: Duration,
 
-    /// End an upload that over --timeout is slower than BYTES per second; 0 for no limit
+    /// Abort an upload that, over the --timeout period, is slower than BYTES per second; 0 for no
+    /// limit
     #[arg(long, value_name = "BYTES", default_value = "500")]
     pub(super) upload_min_rate: Size,
 
@@ -287,12 +289,12 @@ pub(super) struct PageArgs {
     #[arg(long)]
     pub(super) no_transfers: bool,
 
-    /// Let scripts in HTML and SVG files act as pages of this server, even with uploads or
+    /// Let scripts in HTML and SVG files run as pages of this server, even with uploads or
     /// passwords
     #[arg(long)]
     pub(super) allow_scripts: bool,
 
-    /// Let pages of every origin read the responses
+    /// Let pages of every origin read responses (CORS)
     #[arg(long)]
     pub(super) enable_cors: bool,
 
@@ -300,13 +302,14 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "VALUE", value_parser = cache_control)]
     pub(super) cache_control: Option<String>,
 
-    /// Add a header to every response, 'X-Frame-Options: DENY', or after a pattern that begins with
-    /// / or * to files that match, '*.js Cache-Control: immutable'; can be repeated
+    /// Add a header to every response ('X-Frame-Options: DENY') or, after a pattern that begins
+    /// with / or *, to files that match ('*.js Cache-Control: immutable'); can be repeated
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub(super) header: Vec<Header>,
 
-    /// Redirect a path, or with * all that begin with it, with 301, 302, 307 or 308: '/old /new 301',
-    /// '/old/* /new/* 308', or to an address with a host; can be repeated, the first match counts
+    /// Redirect a path, or with * every path that begins with it, with 301, 302, 307 or 308: '/old
+    /// /new 301', '/old/* /new/* 308', or to a URL with a host; can be repeated, the first match
+    /// counts
     #[arg(long, value_name = "REDIRECT")]
     pub(super) redirect: Vec<Redirect>,
 
@@ -340,8 +343,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     pub(super) rate: Option<Size>,
 
-    /// Drop pages that a download has read from the disk from the page cache, so that files that are
-    /// read once do not displace files that are read often
+    /// Drop from the page cache what a download has read from disk, so that files that are read
+    /// once do not displace files that are read often
     #[arg(long)]
     pub(super) drop_behind: bool,
 
@@ -358,7 +361,7 @@ pub(super) struct LimitArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LoggingArgs {
-    /// Format of a request's line: combined, vhost_combined, json, or a text with $variables
+    /// Format of the access log: combined, vhost_combined, json, or a text with $variables
     #[arg(long, value_name = "FORMAT", default_value = "combined",
         value_parser = LogFormat::parse)]
     pub(super) log_format: LogFormat,
@@ -376,13 +379,13 @@ pub(super) struct LoggingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(super) struct SetupArgs {
-    /// Read options that are not given on the command line from this TOML file: port = 8080. Its
-    /// tables site are sites with names of their own; SIGHUP reads it again
+    /// Read options that are not given on the command line from this TOML file, such as port =
+    /// 8080. Its [[site]] tables are sites with names of their own; SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
     /// Switch to this user once the sockets are open: a name or a number, optionally with :GROUP;
-    /// for servers that root starts
+    /// for servers started by root
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<User>,
 
@@ -436,6 +439,7 @@ impl ServeArgs {
 }
 
 const AFTER_HELP: &str = "\
-Each option can also be given by the environment, as UNDERPASS_ and its name in capitals
-(UNDERPASS_MAX_CONNECTIONS=100; UNDERPASS_ROOT is the folder), and by --config FILE. Typed options
-win over the environment, which wins over the file. docs/serve.md is the whole guide;\nit has a section about several sites in one process, the tables [[site]] of the file.";
+Each option can also be set in the environment, as UNDERPASS_ and its name in capitals
+(UNDERPASS_MAX_CONNECTIONS=100; UNDERPASS_ROOT is the folder), and in --config FILE. The command
+line wins over the environment, which wins over the file. docs/serve.md is the full guide; it has
+a section about several sites in one process, the [[site]] tables of the file.";

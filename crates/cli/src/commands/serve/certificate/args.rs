@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub(in crate::commands::serve) struct TlsArgs {
-    /// Serve HTTPS with this certificate, followed by those of its issuers; read again on SIGHUP
+    /// Serve HTTPS with this certificate, followed in the file by those of its issuers; SIGHUP
+    /// reloads it
     #[arg(long, value_name = "PEM")]
     pub(in crate::commands::serve) tls_cert: Option<PathBuf>,
 
@@ -16,22 +17,23 @@ pub(in crate::commands::serve) struct TlsArgs {
     #[arg(long, value_name = "PEM")]
     pub(in crate::commands::serve) tls_key: Option<PathBuf>,
 
-    /// Serve HTTPS with a self-signed certificate that is made at the start; its fingerprint and pin
-    /// are printed
-    #[arg(long, value_name = "WHOSE")]
+    /// Serve HTTPS with a self-signed certificate created at the start; its fingerprint and pin are
+    /// printed
+    #[arg(long, value_name = "CERTIFICATE")]
     pub(in crate::commands::serve) tls: Option<TlsSource>,
 
-    /// Serve HTTPS with a certificate for this name from an authority, which is renewed in time; can
-    /// be repeated. The authority must reach port 443 or 80 of the name, and you agree to its terms
+    /// Serve HTTPS with a certificate for this name, which is ordered from an authority by ACME and
+    /// renewed in time; can be repeated. The authority must be able to reach port 443 or 80 of the
+    /// name; using this option means agreeing to its terms
     #[cfg_attr(feature = "tls", arg(long, value_name = "NAME", value_parser = underpass_acme::name))]
     #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(in crate::commands::serve) acme: Vec<String>,
 
-    /// Give this address to the authority, which may write to it about its certificates
+    /// Give the authority this email address, for messages about certificates
     #[arg(long, value_name = "ADDRESS")]
     pub(in crate::commands::serve) acme_email: Option<String>,
 
-    /// Use the authority with this directory [default: that of Let's Encrypt]
+    /// Use the authority with this directory [default: Let's Encrypt]
     #[arg(long, value_name = "URL")]
     pub(in crate::commands::serve) acme_directory: Option<String>,
 

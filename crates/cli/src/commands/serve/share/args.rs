@@ -11,11 +11,11 @@ use crate::args::{When, seconds};
 /// The options of `share`.
 #[derive(Debug, Args)]
 pub(crate) struct ShareArgs {
-    /// The file or folder to give away; with --upload the folder that files are put into
+    /// The file or folder to share; with --upload, the folder to put files into
     #[arg(value_name = "FILE or DIR")]
     pub(super) path: PathBuf,
 
-    /// Accept files: everyone with the address can upload into the folder
+    /// Accept files: anyone with the URL can upload into the folder
     #[arg(long)]
     pub(super) upload: bool,
 
@@ -23,7 +23,7 @@ pub(crate) struct ShareArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
     pub(super) time: Option<Duration>,
 
-    /// End after this number of whole downloads or files [default: 1, unlimited with --for]
+    /// End after this number of complete downloads or uploads [default: 1, unlimited with --for]
     #[arg(long, value_name = "NUMBER")]
     pub(super) times: Option<NonZeroU64>,
 
@@ -40,7 +40,7 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub(super) qr: When,
 
-    /// Encrypt, with a certificate that is made at the start
+    /// Use HTTPS, with a certificate created at the start
     #[cfg_attr(feature = "tls", arg(long))]
     #[cfg_attr(not(feature = "tls"), arg(skip))]
     pub(super) tls: bool,
