@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -74,7 +74,12 @@ impl GetRun<'_> {
             }
             _ => work(),
         };
-        finish(args, &item.url, destination, outcome, started.elapsed(), new_dir)
+        let finished = finish(args, &item.url, destination, outcome, started.elapsed());
+        if let (Err(_), Some(dir)) = (&finished, new_dir) {
+            // Only if it is empty: nothing is kept in it then.
+            let _ = fs::remove_dir(dir);
+        }
+        finished
     }
 
     /// Returns the digests that a list and --check have for a file.
@@ -118,7 +123,6 @@ fn finish(
     destination: GetDestination,
     outcome: std::result::Result<DownloadOutcome, Failed>,
     elapsed: Duration,
-    new_dir: Option<&Path>,
 ) -> Result<()> {
     match outcome {
         Ok(done) => {
@@ -132,10 +136,6 @@ fn finish(
             Ok(())
         }
         Err(failed) => {
-            if let Some(dir) = new_dir {
-                // Only if it is empty: nothing is kept in it then.
-                let _ = fs::remove_dir(dir);
-            }
             let receipt = GetReceipt::of_failed(&shown(url), destination.path(), &failed, elapsed);
             print::file_receipt(args.show, &receipt);
             let to = destination.path().display();
