@@ -84,7 +84,7 @@ pub(crate) fn is_dash(path: &Path) -> bool {
 
 /// What to do with a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overwrite {
+pub(crate) enum OverwriteRule {
     /// Refuse.
     Never,
     /// Replace it if we may write to it.
@@ -113,7 +113,11 @@ enum OpenTarget {
 impl OutputTarget {
     /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is. A wait for the
     /// other end of a FIFO ends when `cancel` is set.
-    pub(crate) fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Self> {
+    pub(crate) fn create(
+        path: &Path,
+        overwrite: OverwriteRule,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
         if is_dash(path) {
             return Self::stdout();
         }
@@ -170,7 +174,7 @@ impl OutputTarget {
             }
             Ok(file) => Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at: 0 } }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::create(path, Overwrite::Never, cancel)
+                Self::create(path, OverwriteRule::Never, cancel)
             }
             Err(error) => Err(error).with_path("opening", path),
         }
@@ -268,14 +272,14 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
     }
 }
 
-fn may_replace(path: &Path, overwrite: Overwrite) -> Result<()> {
+fn may_replace(path: &Path, overwrite: OverwriteRule) -> Result<()> {
     match overwrite {
-        Overwrite::Never => Err(Errno::EXIST).with_path(Action::Writing, path),
-        Overwrite::IfWritable => {
+        OverwriteRule::Never => Err(Errno::EXIST).with_path(Action::Writing, path),
+        OverwriteRule::IfWritable => {
             accessat(CWD, path, Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
                 .with_path(Action::Replacing, path)
         }
-        Overwrite::Always => Ok(()),
+        OverwriteRule::Always => Ok(()),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::signals::interruptible;
 
 /// A place that a stream can lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum StreamAddress {
     /// `HOST:PORT`, `[IPV6]:PORT`; an empty host stands for every address of this machine.
     Tcp {
         /// Name or number, without brackets.
@@ -48,7 +48,7 @@ pub(super) enum StreamError {
     #[error("no address was given")]
     NoAddress,
     #[error("'{0}' names no host to connect to")]
-    NoHost(Address),
+    NoHost(StreamAddress),
     #[error("--tls-cert is for the side that listens")]
     NotListening,
     #[error("certificates and pins are for streams with --tls")]
@@ -64,7 +64,7 @@ impl UsageError for StreamError {}
 #[error("addresses are HOST:PORT, [IPV6]:PORT or unix:PATH; to listen everywhere, :PORT")]
 pub(crate) struct NotAnAddress;
 
-impl FromStr for Address {
+impl FromStr for StreamAddress {
     type Err = NotAnAddress;
 
     fn from_str(text: &str) -> std::result::Result<Self, NotAnAddress> {
@@ -83,7 +83,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for StreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl StreamAddress {
     /// Connects, trying each address that the host's name stands for, until `cancel` is set.
     fn connect(&self, cancel: &AtomicBool) -> Result<Stream> {
         let stream = match self.clone() {
@@ -133,8 +133,8 @@ impl Address {
 /// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that
 /// address on standard error, with what the peer needs to know of us.
 pub(crate) fn meet(
-    to: Option<&Address>,
-    listen: Option<&Address>,
+    to: Option<&StreamAddress>,
+    listen: Option<&StreamAddress>,
     pin: Option<Pin>,
     timeout: Option<Duration>,
     cancel: &AtomicBool,
@@ -284,14 +284,14 @@ mod tests {
     #[test]
     fn addresses_are_shown_as_they_are_typed() {
         for text in ["localhost:80", "127.0.0.1:0", "[::1]:9000", ":9000", "unix:/run/a:b"] {
-            assert_eq!(text.parse::<Address>().map(|a| a.to_string()), Ok(text.to_owned()));
+            assert_eq!(text.parse::<StreamAddress>().map(|a| a.to_string()), Ok(text.to_owned()));
         }
     }
 
     #[test]
     fn what_is_not_an_address_is_refused() {
         for text in ["", "host", "9000", "::1:80", "host:", "host:65536", "host:+1", "unix:"] {
-            assert_eq!(text.parse::<Address>(), Err(NotAnAddress), "{text}");
+            assert_eq!(text.parse::<StreamAddress>(), Err(NotAnAddress), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod store;
 mod stream_tls;
 mod tls_trust;
 
-pub(crate) use address::{Address, Stream, meet};
+pub(crate) use address::{Stream, StreamAddress, meet};
 pub(crate) use congestion::{check as check_congestion, choose as choose_congestion};
 pub(crate) use http_client::HttpClientArgs;
 pub(crate) use store::StoreArgs;

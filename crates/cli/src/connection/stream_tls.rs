@@ -14,7 +14,7 @@ use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
 };
 
-use super::address::{Address, Stream, StreamError};
+use super::address::{Stream, StreamAddress, StreamError};
 use super::tls_trust::{TlsTrustArgs, uses_kernel};
 use crate::failure::{Failure, Result};
 
@@ -53,8 +53,8 @@ impl StreamTlsArgs {
     /// Returns what the options ask for; `None` without `--tls`.
     pub(crate) fn choose(
         &self,
-        to: Option<&Address>,
-        listen: Option<&Address>,
+        to: Option<&StreamAddress>,
+        listen: Option<&StreamAddress>,
         policy: Policy,
     ) -> Result<Option<StreamTls>> {
         if !self.tls {
@@ -64,10 +64,10 @@ impl StreamTlsArgs {
             };
         }
         match (to, listen) {
-            (Some(Address::Unix(_)), _) | (_, Some(Address::Unix(_))) => {
+            (Some(StreamAddress::Unix(_)), _) | (_, Some(StreamAddress::Unix(_))) => {
                 Err(StreamError::LocalTls.into())
             }
-            (Some(Address::Tcp { host, .. }), _) => {
+            (Some(StreamAddress::Tcp { host, .. }), _) => {
                 if self.tls_cert.is_some() {
                     return Err(StreamError::NotListening.into());
                 }

@@ -8,7 +8,7 @@ use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
 use super::descriptors::{CallEnd, Descriptors, FileId};
 use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
-use super::process::{MemoryRange, PendingCall, Subject, message_bytes, parts, split, words};
+use super::process::{CallSubject, MemoryRange, PendingCall, message_bytes, parts, split, words};
 use crate::EndKind;
 
 /// Records the begin and end of system calls.
@@ -34,12 +34,12 @@ impl SyscallObserver {
         let subject = match known.effect {
             SyscallEffect::Cross { memory, .. } => {
                 let end = self.descriptors.end(tid, arguments[0]);
-                Subject::Cross(end, parts(tid, mappings, memory, &arguments))
+                CallSubject::Cross(end, parts(tid, mappings, memory, &arguments))
             }
             SyscallEffect::Vmsplice => {
-                Subject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
+                CallSubject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
             }
-            SyscallEffect::Move { from, to } => Subject::Move {
+            SyscallEffect::Move { from, to } => CallSubject::Move {
                 from: self.descriptors.end(tid, arguments[from]),
                 to: self.descriptors.end(tid, arguments[to]),
                 whole: 0,
@@ -47,7 +47,7 @@ impl SyscallObserver {
             SyscallEffect::Clone => {
                 let from = self.descriptors.end(tid, arguments[2]);
                 let whole = from.size;
-                Subject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole }
+                CallSubject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole }
             }
             SyscallEffect::CloneRange => self.clone_range(tid, &arguments)?,
             SyscallEffect::Map => self.map(tid, &arguments),
@@ -57,9 +57,11 @@ impl SyscallObserver {
             }
             SyscallEffect::Remap => {
                 mappings.at(arguments[0])?;
-                Subject::Plain
+                CallSubject::Plain
             }
-            SyscallEffect::Ring | SyscallEffect::Later | SyscallEffect::Confine => Subject::Plain,
+            SyscallEffect::Ring | SyscallEffect::Later | SyscallEffect::Confine => {
+                CallSubject::Plain
+            }
         };
         Some(PendingCall { known, arguments, subject })
     }
@@ -77,7 +79,7 @@ impl SyscallObserver {
         }
         let PendingCall { known, arguments, subject } = pending;
         match (known.effect, subject) {
-            (SyscallEffect::Cross { direction, memory, flags }, Subject::Cross(end, parts)) => {
+            (SyscallEffect::Cross { direction, memory, flags }, CallSubject::Cross(end, parts)) => {
                 let flags = flags.map_or(0, |index| arguments[index]);
                 let bytes = result.map(|result| match memory {
                     MemoryArguments::Messages => message_bytes(tid, arguments[1], result),
@@ -85,7 +87,7 @@ impl SyscallObserver {
                 });
                 self.crossed(known.name, direction, (&end, &parts), flags, bytes);
             }
-            (SyscallEffect::Vmsplice, Subject::Cross(end, _)) => {
+            (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) => {
                 // Moved by reference into a pipe. Out of one it would be a copy, for which no
                 // program uses this.
                 let referenced = result.unwrap_or(0);
@@ -98,7 +100,7 @@ impl SyscallObserver {
                 let ends = (EndKind::Other, EndKind::Pipe);
                 self.failed(known.name, ends, result);
             }
-            (effect, Subject::Move { from, to, whole }) => {
+            (effect, CallSubject::Move { from, to, whole }) => {
                 let is_clone = matches!(effect, SyscallEffect::Clone | SyscallEffect::CloneRange);
                 let result = result.map(|moved| if is_clone { whole } else { moved });
                 let mechanism = if is_clone { Mechanism::Reflink.name() } else { known.name };
@@ -107,7 +109,7 @@ impl SyscallObserver {
                 let between = Endpoints { from: &from, to: &to };
                 self.ledger.moved(known.name, mechanism, between, result.unwrap_or(0));
             }
-            (SyscallEffect::Map, Subject::Map(file)) => {
+            (SyscallEffect::Map, CallSubject::Map(file)) => {
                 if let Ok(address) = result {
                     self.mapped(mappings, (address, &arguments), file);
                 }
@@ -165,23 +167,23 @@ impl SyscallObserver {
     }
 
     /// Returns the two files, and how many bytes of the first are cloned.
-    fn clone_range(&mut self, tid: u32, arguments: &[u64; 6]) -> Option<Subject> {
+    fn clone_range(&mut self, tid: u32, arguments: &[u64; 6]) -> Option<CallSubject> {
         let range = words(tid, arguments[2], 3)?;
         let [source, at, len] = *range else { return None };
         let from = self.descriptors.end(tid, source);
         // A length of 0 means up to the end.
         let whole = if len == 0 { from.size.saturating_sub(at) } else { len };
-        Some(Subject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole })
+        Some(CallSubject::Move { from, to: self.descriptors.end(tid, arguments[0]), whole })
     }
 
     /// Returns the file that is about to be mapped.
-    fn map(&mut self, tid: u32, arguments: &[u64; 6]) -> Subject {
+    fn map(&mut self, tid: u32, arguments: &[u64; 6]) -> CallSubject {
         let [_, _, _, flags, fd, _] = *arguments;
         if flags & libc::MAP_ANONYMOUS as u64 != 0 {
-            return Subject::Map(None);
+            return CallSubject::Map(None);
         }
         let end = self.descriptors.end(tid, fd);
-        Subject::Map((end.kind == EndKind::File).then_some(end.id))
+        CallSubject::Map((end.kind == EndKind::File).then_some(end.id))
     }
 
     /// Notes a mapping that was made.

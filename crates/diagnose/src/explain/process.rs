@@ -32,12 +32,12 @@ pub(super) struct PendingCall {
     pub(super) known: &'static WatchedCall,
     pub(super) arguments: [u64; 6],
     /// Its arguments.
-    pub(super) subject: Subject,
+    pub(super) subject: CallSubject,
 }
 
 /// The arguments of a system call, as looked up when it began.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum CallSubject {
     /// Copies between an end and these parts of memory.
     Cross(CallEnd, Vec<MemoryRange>),
     /// Moves between two ends; `whole` is how many bytes a reflink shares.

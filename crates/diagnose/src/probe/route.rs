@@ -7,7 +7,7 @@ use underpass_sys::{Netlink, leading_u32};
 
 /// The route of packets to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct HostRoute {
     /// The name of the interface, such as `eth0`.
     pub interface: String,
     /// The kind of an interface without a card of its own: `veth`, `bridge`, `wireguard`.
@@ -26,7 +26,7 @@ pub struct Route {
 ///
 /// `ENETUNREACH` and the like if there is none; as socket(2) for `AF_NETLINK`, which filters of
 /// system calls may refuse.
-pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
+pub fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
     let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
     let answer = netlink.query(RTM_GETROUTE, &route_question(host), ROOM)?;
@@ -45,7 +45,7 @@ pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
     let mtu =
         of_route.and_then(leading_u32).filter(|&of_route| of_route > 0).unwrap_or(mtu).min(mtu);
     let is_loopback = is_local || link_flags & IFF_LOOPBACK != 0;
-    Ok(Route { interface, kind, is_loopback, gateway, mtu })
+    Ok(HostRoute { interface, kind, is_loopback, gateway, mtu })
 }
 
 /// Returns an `rtmsg` with the host as its one attribute.

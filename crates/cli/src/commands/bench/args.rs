@@ -58,7 +58,7 @@ pub(crate) enum ScenarioArgs {
     /// Measure the download of a folder of many files, compared with wget
     Tree(Run<TreeArgs>),
     /// Show records as tables with bars, as Markdown, as a page with charts, or as chart files
-    Show(ShowArgs),
+    Show(ShowRecordsArgs),
     /// Compare two records, and exit with 3 if something got worse by more than the noise
     Compare(CompareArgs),
 }
@@ -89,7 +89,7 @@ impl ScenarioArgs {
 
 /// What can be typed after `bench show`.
 #[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct ShowRecordsArgs {
     /// Records that were written with --json
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<PathBuf>,

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use underpass_bench::{self as bench, Record, RunObserver, Screen};
 use underpass_engine::hint::Action;
 
-use crate::ends::{OutputTarget, Overwrite};
+use crate::ends::{OutputTarget, OverwriteRule};
 use crate::failure::{Result, UsageError, WithPath};
 use crate::receipt::Alphabet;
 
@@ -61,7 +61,7 @@ pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
 
 /// Writes a text to a path; the file appears when it is complete.
 pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
-    write_to(OutputTarget::create(path, Overwrite::Always, cancel)?, text)
+    write_to(OutputTarget::create(path, OverwriteRule::Always, cancel)?, text)
 }
 
 /// Writes a text to a prepared target.

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
 
-use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
+use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowRecordsArgs};
 use super::print::{self, ProgressLine, ShowError};
-use crate::ends::{OutputTarget, Overwrite, is_dash};
+use crate::ends::{OutputTarget, OverwriteRule, is_dash};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
 fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     let path = benchmark.json();
     let file =
-        path.map(|path| OutputTarget::create(path, Overwrite::Always, cancel)).transpose()?;
+        path.map(|path| OutputTarget::create(path, OverwriteRule::Always, cancel)).transpose()?;
     let progress = ProgressLine::default();
     // This program, even if its file has been replaced by a newer one since it was started, and even
     // if another program starts it.
@@ -46,7 +46,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
 }
 
 /// Shows records: on the terminal, unless they are written to a file.
-fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
+fn show(args: &ShowRecordsArgs, cancel: &AtomicBool) -> Result<()> {
     let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_dash);
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
         return Err(ShowError::OutputTwice.into());

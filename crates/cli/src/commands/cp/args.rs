@@ -161,7 +161,7 @@ pub(crate) struct CpArgs {
     /// from the disk
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "cache")]
-    pub(crate) verify: Option<Verify>,
+    pub(crate) verify: Option<VerifyFrom>,
 
     /// Wait until everything is on disk
     #[arg(long)]
@@ -194,7 +194,7 @@ pub(crate) struct CpArgs {
 
 /// Where a copy is read from when it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Verify {
+pub(crate) enum VerifyFrom {
     /// The page cache.
     Cache,
     /// The disk.
@@ -211,11 +211,11 @@ impl From<When> for underpass_copy::When {
     }
 }
 
-impl From<Verify> for underpass_copy::Verify {
-    fn from(verify: Verify) -> Self {
+impl From<VerifyFrom> for underpass_copy::Verify {
+    fn from(verify: VerifyFrom) -> Self {
         match verify {
-            Verify::Cache => Self::Cache,
-            Verify::Direct => Self::Direct,
+            VerifyFrom::Cache => Self::Cache,
+            VerifyFrom::Direct => Self::Direct,
         }
     }
 }

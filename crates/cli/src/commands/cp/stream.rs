@@ -18,7 +18,7 @@ use super::observer::{made, may_replace as ask, would_copy};
 use super::print;
 use super::usage::CpError;
 use crate::args::When;
-use crate::ends::{Input, OutputTarget, Overwrite, is_dash, is_sparse};
+use crate::ends::{Input, OutputTarget, OverwriteRule, is_dash, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::output::ProgressMeter;
@@ -26,7 +26,7 @@ use crate::signals;
 use underpass_receipt::Receipt;
 
 /// Prepares the target; a file that may be written to but not replaced is written in place.
-fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<OutputTarget> {
+fn create(path: &Path, overwrite: OverwriteRule, cancel: &AtomicBool) -> Result<OutputTarget> {
     match OutputTarget::create(path, overwrite, cancel) {
         Err(Failure::Path { action: Action::Creating, source, .. })
             if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
@@ -55,9 +55,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Ok(());
     }
     let overwrite = match (options.no_clobber || options.refuse_existing, args.force) {
-        (true, _) => Overwrite::Never,
-        (_, true) => Overwrite::Always,
-        _ => Overwrite::IfWritable,
+        (true, _) => OverwriteRule::Never,
+        (_, true) => OverwriteRule::Always,
+        _ => OverwriteRule::IfWritable,
     };
     let target = create(path, overwrite, &cancel)?;
     if is_dash(path) && show.json {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use underpass_diagnose::doctor::TrialTarget;
 
-use crate::connection::{Address, StoreArgs};
+use crate::connection::{StoreArgs, StreamAddress};
 use crate::failure::{Failure, Result};
 
 /// What can be typed after `doctor`.
@@ -72,9 +72,9 @@ fn target(word: &OsStr) -> Result<TrialTarget> {
 fn host(text: &str) -> Result<TrialTarget> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let is_number = bare.parse::<std::net::IpAddr>().is_ok();
-    let host = match text.parse::<Address>() {
-        Ok(Address::Tcp { host, .. }) => host,
-        Ok(Address::Unix(_)) => return Ok(TrialTarget::Unix),
+    let host = match text.parse::<StreamAddress>() {
+        Ok(StreamAddress::Tcp { host, .. }) => host,
+        Ok(StreamAddress::Unix(_)) => return Ok(TrialTarget::Unix),
         Err(_) if is_number || !text.contains(':') => bare.to_owned(),
         Err(error) => return Err(Failure::value(format_args!("--to {text}"), error)),
     };

@@ -16,7 +16,7 @@ use super::usage::GetError;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
-use crate::ends::{self, Overwrite, is_dash};
+use crate::ends::{self, OverwriteRule, is_dash};
 use crate::failure::{Result, WithPath};
 use underpass_receipt::{EndKind, shown};
 
@@ -47,7 +47,7 @@ impl GetDestination {
                 if args.show.json && is_dash(path) {
                     return Err(GetError::OutputTwice.into());
                 }
-                Ok(Self::Stream(ends::OutputTarget::create(path, Overwrite::Always, cancel)?))
+                Ok(Self::Stream(ends::OutputTarget::create(path, OverwriteRule::Always, cancel)?))
             }
             Some(path) => {
                 let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };

@@ -33,9 +33,9 @@ impl Sections {
     }
 }
 
-type Entries = &'static [(&'static str, &'static str)];
+type ManualEntries = &'static [(&'static str, &'static str)];
 
-const PROGRAM: Entries = &[
+const PROGRAM: ManualEntries = &[
     ("Serve this folder to this machine:", "underpass serve"),
     (
         "Fetch a file, or continue an interrupted download:",
@@ -45,19 +45,19 @@ const PROGRAM: Entries = &[
     ("Print completions for bash:", "underpass --completions bash"),
 ];
 
-const SHARE: Entries = &[
+const SHARE: ManualEntries = &[
     ("Share a file for one download:", "underpass share film.mkv"),
     ("Share it for an hour:", "underpass share --for 1h film.mkv"),
     ("Receive files from a phone:", "underpass share --upload --times 20 --for 10m Pictures"),
 ];
 
-const SHARED: Entries = &[
+const SHARED: ManualEntries = &[
     ("0", "The share was downloaded completely, or files were received, as often as requested."),
     ("1", "It timed out or was interrupted before that, or serving failed."),
     ("2", "The command line was wrong."),
 ];
 
-const SERVE: Entries = &[
+const SERVE: ManualEntries = &[
     ("Serve a folder to this machine:", "underpass serve /srv/files"),
     (
         "Serve it to the network, with a password:",
@@ -77,7 +77,7 @@ const SERVE: Entries = &[
     ),
 ];
 
-const GET: Entries = &[
+const GET: ManualEntries = &[
     ("Fetch a file, or continue an interrupted download:", "underpass get http://host/disk.img"),
     (
         "Fetch over four connections and check the digest:",
@@ -98,25 +98,25 @@ const GET: Entries = &[
     ),
 ];
 
-const PUT: Entries = &[
+const PUT: ManualEntries = &[
     ("Upload a file into a folder:", "underpass put disk.img http://host:5000/inbox/"),
     ("Upload a folder:", "underpass put -r photos https://host/inbox/"),
     ("Upload only what has changed in it:", "underpass put -r --update photos https://host/inbox/"),
     ("Upload standard input:", "underpass put - http://host:5000/inbox/folder.tar"),
 ];
 
-const SEND: Entries = &[
+const SEND: ManualEntries = &[
     ("Send a file to a receiver that waits:", "underpass send disk.img host:9000"),
     ("Send standard input:", "underpass send - host:9000"),
     ("Show how the bytes moved:", "underpass send --explain disk.img host:9000"),
 ];
 
-const RECV: Entries = &[
+const RECV: ManualEntries = &[
     ("Wait for a sender and write a file:", "underpass recv --listen :9000 disk.img"),
     ("Write to standard output:", "underpass recv --listen :9000"),
 ];
 
-const CP: Entries = &[
+const CP: ManualEntries = &[
     ("Copy a file into a folder:", "underpass cp disk.img /mnt/"),
     ("Copy a tree with all its metadata:", "underpass cp -a src /backup/"),
     ("Continue an interrupted copy:", "underpass cp -a --resume src /backup/"),
@@ -132,7 +132,7 @@ const CP: Entries = &[
     ("Make a tree of hard links:", "underpass cp -al photos photos-selected"),
 ];
 
-const FILL: Entries = &[
+const FILL: ManualEntries = &[
     (
         "Fill a node at night with what is popular on another one:",
         "underpass fill --node http://cache2:5000 --manifest popular --rate 150M --between 02:00-06:00",
@@ -140,70 +140,70 @@ const FILL: Entries = &[
     ("Fetch one file:", "underpass fill --node http://localhost:5000 --manifest - -q"),
 ];
 
-const FILLED: Entries = &[
+const FILLED: ManualEntries = &[
     ("0", "The node has everything on the list."),
     ("1", "Something could not be fetched; a line for each says why."),
     ("2", "The command line or the list was wrong, and nothing was done."),
 ];
 
-const DOCTOR: Entries = &[
+const DOCTOR: ManualEntries = &[
     ("Report what this machine allows:", "underpass doctor"),
     ("Examine a copy from one place to another:", "underpass doctor --from disk.img --to /backup"),
 ];
 
-const EXPLAIN: Entries =
+const EXPLAIN: ManualEntries =
     &[("Report how another program moves bytes:", "underpass explain -- cp disk.img /backup/")];
 
-const BENCH: Entries = &[
+const BENCH: ManualEntries = &[
     ("Compare the mechanisms from a file to a socket:", "underpass bench net"),
     ("Show a record:", "underpass bench show bench/net.json"),
 ];
 
-const TRANSFER: Entries = &[
+const TRANSFER: ManualEntries = &[
     ("0", "Everything was transferred."),
     ("1", "The transfer failed; a one-line message says why."),
     ("2", "The command line was wrong, and nothing was done."),
 ];
 
-const COPY: Entries = &[
+const COPY: ManualEntries = &[
     ("0", "Everything was copied."),
     ("1", "Something was not copied; there is a one-line message for each."),
     ("2", "The command line was wrong, and nothing was done."),
 ];
 
-const SERVER: Entries = &[
+const SERVER: ManualEntries = &[
     ("0", "The server was asked to end, by SIGTERM or SIGINT, even if transfers were cut off."),
     ("1", "The server could not start, or failed."),
     ("2", "An option is wrong, on the command line, in the environment or in the configuration."),
 ];
 
-const FINDINGS: Entries = &[
+const FINDINGS: ManualEntries = &[
     ("0", "Nothing is closed."),
     ("1", "The ends could not be examined."),
     ("2", "The command line was wrong, and nothing was done."),
     ("3", "Something is closed; the findings say what to do about it."),
 ];
 
-const TRACED: Entries = &[
+const TRACED: ManualEntries = &[
     ("N", "The status of the program that was run, or 128 plus the number of its signal."),
     ("126", "The program cannot be executed."),
     ("127", "The program does not exist."),
 ];
 
-const BENCHED: Entries = &[
+const BENCHED: ManualEntries = &[
     ("0", "Everything was measured."),
     ("1", "A measurement failed, or a record cannot be read."),
     ("2", "The command line was wrong, and nothing was done."),
 ];
 
-const COMPARED: Entries = &[
+const COMPARED: ManualEntries = &[
     ("0", "Nothing got worse."),
     ("1", "A record cannot be read."),
     ("2", "The command line was wrong, and nothing was done."),
     ("3", "Something got worse."),
 ];
 
-const SERVE_FILES: Entries = &[
+const SERVE_FILES: ManualEntries = &[
     ("/etc/underpass/underpass.toml", "The options of underpass.service, by their long names."),
     ("/etc/underpass/NAME.toml", "The options of underpass@NAME.service."),
     ("/var/log/underpass/", "Where the unit may write an access log (log-file)."),
@@ -216,13 +216,13 @@ const SERVE_FILES: Entries = &[
     ),
 ];
 
-const GET_FILES: Entries = &[
+const GET_FILES: ManualEntries = &[
     ("FILE.part", "A download that is not complete."),
     ("FILE.part.journal", "Which ranges of which version FILE.part has, for the next attempt."),
     ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
 ];
 
-const PUT_FILES: Entries = &[
+const PUT_FILES: ManualEntries = &[
     (
         "$XDG_STATE_HOME/underpass/uploads/",
         "What is known of unfinished uploads; ~/.local/state/underpass/uploads/ by default.",
@@ -230,15 +230,15 @@ const PUT_FILES: Entries = &[
     ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
 ];
 
-const RECV_FILES: Entries =
+const RECV_FILES: ManualEntries =
     &[(".NAME.NUMBER.part", "A file that is being received, on file systems without O_TMPFILE.")];
 
-const CP_FILES: Entries = &[
+const CP_FILES: ManualEntries = &[
     (".NAME.NUMBER.part", "A new file or folder until it is complete."),
     (".unfinished.NUMBER.part", "Marks a tree whose copy is not complete, for --resume."),
 ];
 
-const PROGRAM_FILES: Entries = &[
+const PROGRAM_FILES: ManualEntries = &[
     ("/etc/underpass/", "The configuration of the units for systemd; see underpass-serve(1)."),
     ("~/.netrc", "Users and passwords by host, for requests."),
     (
@@ -247,28 +247,28 @@ const PROGRAM_FILES: Entries = &[
     ),
 ];
 
-const SHARE_FILES: Entries = &[(
+const SHARE_FILES: ManualEntries = &[(
     "/dev/urandom",
     "The source of the secret part of the URL. Nothing is kept; uploads are written as by underpass-serve(1).",
 )];
 
-const SEND_FILES: Entries = &[(
+const SEND_FILES: ManualEntries = &[(
     "/etc/ssl/certs/",
     "The authorities that --tls trusts; SSL_CERT_FILE, --cacert and --pin name others.",
 )];
 
-const FILL_FILES: Entries =
+const FILL_FILES: ManualEntries =
     &[("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file.")];
 
-const DOCTOR_FILES: Entries = &[
+const DOCTOR_FILES: ManualEntries = &[
     ("underpass-doctor", "A temporary file in the folder of --to, which is removed at the end."),
     ("/proc, /sys", "Where it reads what the kernel offers."),
 ];
 
-const EXPLAIN_FILES: Entries = &[(
+const EXPLAIN_FILES: ManualEntries = &[(
     "/proc/sys/kernel/yama/ptrace_scope",
     "Who may trace programs: at 2 only root, at 3 nobody.",
 )];
 
-const BENCH_FILES: Entries =
+const BENCH_FILES: ManualEntries =
     &[("bench/*.json", "The records of the project, which show and compare read.")];

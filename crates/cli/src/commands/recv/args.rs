@@ -6,7 +6,7 @@ use clap::Args;
 use underpass_engine::Size;
 
 use crate::args::{MoveArgs, StreamArgs};
-use crate::connection::{Address, StreamTlsArgs};
+use crate::connection::{StreamAddress, StreamTlsArgs};
 
 /// The options of `recv`.
 // A stream has no earlier version to compare with.
@@ -20,7 +20,7 @@ pub(crate) struct RecvArgs {
 
     /// Wait for the sender to connect to this address
     #[arg(long, value_name = "ADDRESS")]
-    pub(super) listen: Option<Address>,
+    pub(super) listen: Option<StreamAddress>,
 
     /// Expect exactly this many bytes and reserve the space first; fewer or more are an error
     #[arg(long, value_name = "SIZE")]

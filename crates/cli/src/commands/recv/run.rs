@@ -11,8 +11,10 @@ use underpass_engine::{Report, Source, Transfer, socket};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
-use crate::connection::{Address, Stream, StreamTls, check_congestion, choose_congestion, meet};
-use crate::ends::{OutputTarget, Overwrite, is_dash};
+use crate::connection::{
+    Stream, StreamAddress, StreamTls, check_congestion, choose_congestion, meet,
+};
+use crate::ends::{OutputTarget, OverwriteRule, is_dash};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
@@ -30,11 +32,10 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let target = match (args.append, args.force) {
         _ if is_dash(path) && show.json => return Err(RecvError::OutputTwice.into()),
         (true, _) => OutputTarget::append(path, &cancel)?,
-        (_, true) => OutputTarget::create(path, Overwrite::Always, &cancel)?,
-        _ => OutputTarget::create(path, Overwrite::Never, &cancel)?,
+        (_, true) => OutputTarget::create(path, OverwriteRule::Always, &cancel)?,
+        _ => OutputTarget::create(path, OverwriteRule::Never, &cancel)?,
     };
-    let size = args.size.map(|Size(bytes)| bytes);
-    target.reserve(size.unwrap_or(0))?;
+    target.reserve(args.size.map_or(0, |Size(bytes)| bytes))?;
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
     let stream = meet(from.as_ref(), listen, pin, timeout, &cancel)?;
     // If receiving fails, the sender must see an error.
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
 
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let started = Instant::now();
-    let outcome = receive(args, (&stream, session.as_ref()), &target, size, &cancel, &meter);
+    let outcome = receive(args, (&stream, session.as_ref()), &target, &cancel, &meter);
     meter.clear();
     let report = match outcome {
         Ok(report) => report,
@@ -67,7 +68,6 @@ fn receive(
     args: &RecvArgs,
     (stream, session): (&Stream, Option<&Session>),
     target: &OutputTarget,
-    size: Option<u64>,
     cancel: &AtomicBool,
     meter: &ProgressMeter,
 ) -> Result<Report> {
@@ -77,8 +77,8 @@ fn receive(
         address: stream.peer(),
         source,
     })?;
-    let source = match size {
-        Some(size) => source.len(size),
+    let source = match args.size {
+        Some(Size(size)) => source.len(size),
         None => source,
     };
     let options = args.stream.apply(args.movement.options()).cancel(cancel);
@@ -90,8 +90,8 @@ fn receive(
         .options(meter.watch(options))
         .run()
         .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
-    match size {
-        Some(size) if has_more(stream, session) => {
+    match args.size {
+        Some(Size(size)) if has_more(stream, session) => {
             Err(Failure::line(format!("{what}: more than the {size} bytes of --size arrived")))
         }
         _ => Ok(report),
@@ -115,7 +115,7 @@ fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
 }
 
 /// Returns the address and the file that the one or two positional arguments mean.
-fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
+fn places(args: &RecvArgs) -> Result<(Option<StreamAddress>, &Path)> {
     let stdout = Path::new("-");
     match (&args.listen, args.places.as_slice()) {
         (Some(_), []) => Ok((None, stdout)),
@@ -127,7 +127,7 @@ fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
     }
 }
 
-fn address(text: &Path) -> Result<Address> {
+fn address(text: &Path) -> Result<StreamAddress> {
     let text = text.to_string_lossy();
     text.parse().map_err(|error| Failure::value(format_args!("'{text}' is no address"), error))
 }

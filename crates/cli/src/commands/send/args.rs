@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::range::ByteRange;
 use crate::args::{MoveArgs, StreamArgs};
-use crate::connection::{Address, StreamTlsArgs};
+use crate::connection::{StreamAddress, StreamTlsArgs};
 
 /// The options of `send`.
 #[derive(Debug, Args)]
@@ -16,11 +16,11 @@ pub(crate) struct SendArgs {
 
     /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH
     #[arg(value_name = "ADDRESS", required_unless_present = "listen")]
-    pub(super) to: Option<Address>,
+    pub(super) to: Option<StreamAddress>,
 
     /// Wait for the receiver to connect to this address instead
     #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
-    pub(super) listen: Option<Address>,
+    pub(super) listen: Option<StreamAddress>,
 
     /// Send only this range, both ends included: 0-1023, 1M- or -4K (the last 4 KiB)
     #[arg(long, value_name = "FROM-TO", allow_hyphen_values = true)]

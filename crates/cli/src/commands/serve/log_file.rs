@@ -59,10 +59,10 @@ impl LogFile {
 
 /// An access log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
-pub(crate) struct AccessLog(Arc<Shared>);
+pub(crate) struct AccessLog(Arc<SharedLog>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLog {
     state: Mutex<LogState>,
     /// Notified when there is something to write, much to write, or something else to do.
     changed: Condvar,
@@ -80,7 +80,7 @@ struct LogState {
 impl AccessLog {
     /// Starts the writing thread. It ends, with everything written, after [`end`](Self::end).
     pub(crate) fn start(file: LogFile) -> (Self, JoinHandle<()>) {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
         let writer = Writer { file, complained: false };
         let thread = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -118,7 +118,7 @@ impl AccessLog {
     }
 }
 
-impl Shared {
+impl SharedLog {
     fn lock(&self) -> MutexGuard<'_, LogState> {
         // Nothing panics while it holds this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,7 +146,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, shared: &Shared) {
+    fn run(mut self, shared: &SharedLog) {
         let mut spare = Vec::new();
         loop {
             let mut todo = shared.next(spare);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_line_that_finds_no_room_is_counted_and_not_waited_for() {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
         let log = AccessLog(Arc::clone(&shared));
         let line = vec![b'x'; CAPACITY / 2];
         (0..3).for_each(|_| log.line(&line));

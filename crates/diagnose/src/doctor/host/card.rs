@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::probe::card::{Offload, Offloads};
-use crate::probe::route::{Route, route_to};
+use crate::probe::route::{HostRoute, route_to};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use underpass_engine::{errno, socket as streams};
@@ -19,7 +19,7 @@ use crate::doctor::finding::Finding;
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkInfo {
     /// The route of packets to the host; `None` if none was named.
-    pub(crate) route: Option<std::result::Result<Route, Errno>>,
+    pub(crate) route: Option<std::result::Result<HostRoute, Errno>>,
     /// The offloads of the card; `None` if the route has none.
     pub(crate) card: Option<std::result::Result<Offloads, Errno>>,
     /// The congestion control of new connections, and all that may be used.
@@ -85,12 +85,12 @@ pub(crate) fn findings(info: &NetworkInfo) -> Vec<Finding> {
     findings
 }
 
-fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
+fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
     match route {
         Ok(route) if route.is_loopback => Finding::best("route")
             .finding(format!("over {}", route.interface))
             .consequence("packets stay on this machine: no card takes part"),
-        Ok(Route { interface, kind, gateway, .. }) => {
+        Ok(HostRoute { interface, kind, gateway, .. }) => {
             let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
             let by = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
             let consequence = match kind.is_empty() {
@@ -114,8 +114,8 @@ fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
     }
 }
 
-fn of_mtu(route: &Route) -> Finding {
-    let Route { mtu, .. } = route;
+fn of_mtu(route: &HostRoute) -> Finding {
+    let HostRoute { mtu, .. } = route;
     Finding::best("mtu")
         .finding(format!("packets of at most {mtu} bytes"))
         .consequence(format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))))

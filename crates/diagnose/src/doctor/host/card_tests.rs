@@ -1,8 +1,8 @@
 use super::*;
 use crate::doctor::finding::text;
 
-fn route() -> Route {
-    Route {
+fn route() -> HostRoute {
+    HostRoute {
         interface: "eth0".to_owned(),
         kind: None,
         is_loopback: false,
@@ -52,8 +52,9 @@ fn cards_that_do_more_and_less_by_themselves() {
 
 #[test]
 fn ways_without_a_card() {
-    let loopback = Route { interface: "lo".to_owned(), is_loopback: true, mtu: 65536, ..route() };
-    let tunnel = Route { kind: Some("wireguard".to_owned()), gateway: None, ..route() };
+    let loopback =
+        HostRoute { interface: "lo".to_owned(), is_loopback: true, mtu: 65536, ..route() };
+    let tunnel = HostRoute { kind: Some("wireguard".to_owned()), gateway: None, ..route() };
     let bbr = Ok(("bbr".to_owned(), String::new()));
     let mut all = String::new();
     for (route, congestion) in [
