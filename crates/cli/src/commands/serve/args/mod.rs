@@ -380,7 +380,7 @@ pub(super) struct LoggingArgs {
 #[command(next_help_heading = "Configuration")]
 pub(super) struct SetupArgs {
     /// Read options that are not given on the command line from this TOML file, such as port =
-    /// 8080. Its [[site]] tables are sites with names of their own; SIGHUP reloads it
+    /// 8080. Its tables named site are sites with names of their own; SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
