@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::Shutdown;
+use std::thread;
 use std::time::Duration;
 
 use underpass_engine::{Mechanism, Policy};
@@ -58,8 +59,14 @@ fn a_whole_upload_forgets_what_an_earlier_one_has_left() {
     break_off(&server, "/file", 3 << 20, 2 << 20);
     kept(&server, "/file", 2 << 20);
     // Too little to be kept: the rest of this one does not go behind the start of that one.
-    break_off(&server, "/file", 3 << 20, 1000);
-    wait_until("nothing is kept", || offset(&server, "/file").is_none());
+    wait_until("nothing is kept", || {
+        // A busy server may find the client gone before it begins to receive.
+        break_off(&server, "/file", 3 << 20, 1000);
+        (0..200).any(|_| {
+            thread::sleep(Duration::from_millis(5));
+            offset(&server, "/file").is_none()
+        })
+    });
     assert_eq!(go_on(&server, "/file", 2 << 20, 3 << 20), 416);
     wait_until("nothing is left", || names(&server).is_empty());
 }
