@@ -68,6 +68,9 @@ pub(super) fn bad(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(format!("{} kinds, and the server goes on", garbage.len() + 1)))
 }
 
+/// How a connection that was reset is reported.
+const RESET: [&str; 2] = ["reset by peer", "Broken pipe"];
+
 /// Types and contents of records.
 type Records = &'static [(u8, &'static [u8])];
 
@@ -105,8 +108,8 @@ pub(super) fn bad_contents(place: &Place) -> Result<Outcome> {
         let end = peer.body().read_to_end(&mut Vec::new());
         let end = end.map_or_else(|error| error.to_string(), |_| "an end".to_owned());
         // What the kernel has not handed out stays in the socket, so that a reset follows the alert
-        // and may overtake it.
-        let is_reset = place.in_kernel() && end.contains("reset by peer");
+        // and may overtake it. Writing ends by it as well as reading.
+        let is_reset = place.in_kernel() && RESET.iter().any(|reset| end.contains(reset));
         if !is_reset && !alerts.iter().any(|alert| end.contains(alert)) {
             return Err(format!("{what}: {alerts:?} was to be the alert, it was: {end}").into());
         }
