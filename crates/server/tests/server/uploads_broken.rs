@@ -245,7 +245,7 @@ fn a_stalled_upload_times_out_and_a_slow_one_does_not() {
     stuck.send(request("PUT", "/stuck", &["Content-Length: 8"]));
     for byte in 0..8 {
         client.send([byte]);
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(client.reply().status, 201);
     assert_eq!(stuck.reply().status, 408);
