@@ -1,6 +1,6 @@
 //! A pool of threads for work that waits: for the origin, or for the disk.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,10 +24,8 @@ struct PoolState {
     jobs: VecDeque<(Option<IpAddr>, PoolJob)>,
     threads: usize,
     idle: usize,
-    /// The number of jobs that run.
-    running: usize,
-    /// The number of those of each client; none is 0.
-    own: HashMap<IpAddr, usize>,
+    /// The client of each job that runs.
+    running: Vec<Option<IpAddr>>,
 }
 
 type PoolJob = Box<dyn FnOnce() + Send>;
@@ -53,7 +51,7 @@ impl Pool {
         job: impl FnOnce() + Send + 'static,
     ) -> bool {
         let mut state = self.0.lock();
-        if state.jobs.len() + state.running >= self.0.max_threads + self.0.max_waiting {
+        if state.jobs.len() + state.running.len() >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
         state.jobs.push_back((client, Box::new(job)));
@@ -83,13 +81,15 @@ impl PoolInner {
         loop {
             let next = state.jobs.iter().position(|(client, _)| self.may_begin(&state, *client));
             if let Some((client, job)) = next.and_then(|at| state.jobs.remove(at)) {
-                state.begin(client);
+                state.running.push(client);
                 drop(state);
                 // A job that panics has reported it; the thread is needed for others.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
                 // This thread looks for the next one, which may be of the same client.
-                state.end(client);
+                if let Some(at) = state.running.iter().position(|of| *of == client) {
+                    state.running.swap_remove(at);
+                }
                 continue;
             }
             state.idle += 1;
@@ -105,33 +105,14 @@ impl PoolInner {
     }
 
     fn may_begin(&self, state: &PoolState, client: Option<IpAddr>) -> bool {
-        let own = client.map_or(0, |client| state.own.get(&client).copied().unwrap_or(0));
-        state.running < self.max_threads.div_ceil(2) || own < self.max_threads.div_ceil(8)
+        let own = || state.running.iter().filter(|of| **of == client).count();
+        state.running.len() < self.max_threads.div_ceil(2)
+            || client.is_none()
+            || own() < self.max_threads.div_ceil(8)
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl PoolState {
-    fn begin(&mut self, client: Option<IpAddr>) {
-        self.running += 1;
-        if let Some(client) = client {
-            *self.own.entry(client).or_default() += 1;
-        }
-    }
-
-    fn end(&mut self, client: Option<IpAddr>) {
-        self.running -= 1;
-        if let Some(client) = client
-            && let Some(own) = self.own.get_mut(&client)
-        {
-            *own -= 1;
-            if *own == 0 {
-                self.own.remove(&client);
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Removing and copying large folders takes minutes. One client cannot take all places for it, nor
 //! stand in the way of others by the number of its changes that wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -17,9 +17,8 @@ pub(crate) struct ChangeSlots {
 
 #[derive(Debug, Default)]
 struct SlotState {
-    all: usize,
-    /// The number of changes of each client; none is 0.
-    own: HashMap<Owner, usize>,
+    /// The client of each change under way.
+    running: Vec<Owner>,
     /// Those that may not begin yet, in their order.
     waiting: VecDeque<(Owner, oneshot::Sender<ChangeSlot>)>,
 }
@@ -34,33 +33,21 @@ pub(crate) struct ChangeSlot {
 impl ChangeSlots {
     /// Waits until a change of this client may begin.
     pub(crate) async fn take(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
-        let waiting = {
+        let slot = {
             let mut state = self.lock();
-            match state.may_begin(&owner) {
-                true => {
-                    state.begin(&owner);
-                    Err(owner)
-                }
-                false => {
-                    let (given, slot) = oneshot::channel();
-                    state.waiting.push_back((owner.clone(), given));
-                    Ok((slot, owner))
-                }
+            if state.may_begin(&owner) {
+                return self.begin(&mut state, owner);
             }
+            let (given, slot) = oneshot::channel();
+            state.waiting.push_back((owner.clone(), given));
+            slot
         };
-        match waiting {
-            Ok((slot, owner)) => match slot.await {
-                Ok(slot) => slot,
-                // A sender is used before it is dropped.
-                Err(_) => self.forced(owner),
-            },
-            Err(owner) => ChangeSlot { slots: Arc::clone(self), owner },
-        }
+        // A sender is used before it is dropped, so this cannot fail.
+        slot.await.unwrap_or_else(|_| self.begin(&mut self.lock(), owner))
     }
 
-    /// Lets a change begin whatever the limits are.
-    fn forced(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
-        self.lock().begin(&owner);
+    fn begin(self: &Arc<Self>, state: &mut SlotState, owner: Owner) -> ChangeSlot {
+        state.running.push(owner.clone());
         ChangeSlot { slots: Arc::clone(self), owner }
     }
 
@@ -72,42 +59,30 @@ impl ChangeSlots {
 
 impl SlotState {
     fn may_begin(&self, owner: &Owner) -> bool {
-        let own = || self.own.get(owner).copied().unwrap_or(0);
-        self.all < MAX_CHANGES / 2 || (self.all < MAX_CHANGES && own() < OWNER_SHARE)
-    }
-
-    fn begin(&mut self, owner: &Owner) {
-        self.all += 1;
-        *self.own.entry(owner.clone()).or_default() += 1;
-    }
-
-    fn end(&mut self, owner: &Owner) {
-        self.all -= 1;
-        if let Some(own) = self.own.get_mut(owner) {
-            *own -= 1;
-            if *own == 0 {
-                self.own.remove(owner);
-            }
-        }
+        let (all, own) = (self.running.len(), || self.running.iter().filter(|of| *of == owner));
+        all < MAX_CHANGES / 2 || (all < MAX_CHANGES && own().count() < OWNER_SHARE)
     }
 
     /// Takes the first that waits and may begin, whose client has not left.
     fn next(&mut self) -> Option<(Owner, oneshot::Sender<ChangeSlot>)> {
         self.waiting.retain(|(_, given)| !given.is_closed());
         let at = self.waiting.iter().position(|(owner, _)| self.may_begin(owner))?;
-        let next = self.waiting.remove(at)?;
-        self.begin(&next.0);
-        Some(next)
+        self.waiting.remove(at)
     }
 }
 
 impl Drop for ChangeSlot {
     fn drop(&mut self) {
-        self.slots.lock().end(&self.owner);
-        loop {
-            let Some((owner, given)) = self.slots.lock().next() else { return };
+        let mut state = self.slots.lock();
+        if let Some(at) = state.running.iter().position(|of| *of == self.owner) {
+            state.running.swap_remove(at);
+        }
+        while let Some((owner, given)) = state.next() {
+            let slot = self.slots.begin(&mut state, owner);
             // If its client has left meanwhile, it ends here, and the next one begins.
-            let _ = given.send(ChangeSlot { slots: Arc::clone(&self.slots), owner });
+            drop(state);
+            let _ = given.send(slot);
+            state = self.slots.lock();
         }
     }
 }
@@ -163,6 +138,6 @@ mod tests {
         assert_eq!(rest.len(), MAX_CHANGES / 2);
         drop(rest);
         let state = slots.lock();
-        assert_eq!((state.all, state.own.len(), state.waiting.len()), (0, 0, 0));
+        assert_eq!((state.running.len(), state.waiting.len()), (0, 0));
     }
 }
