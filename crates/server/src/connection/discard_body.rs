@@ -58,8 +58,9 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     peer.set_activity(Activity::Sending, Instant::now());
     if peer.session().is_some() {
         // A client that knows the length of the response may close before it reads the alert. Its
-        // system then resets the connection, after which nobody knows what had arrived.
-        acknowledgement(peer).await;
+        // system then resets the connection, after which nobody knows what had arrived. Nothing is read
+        // meanwhile: a session that has read the end of the other side sends no alert.
+        arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
             access_entry::write_arrived(worker, peer, false);
             resume::end(worker, peer, true);
@@ -71,7 +72,7 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     }
     if has_ended(worker, peer, max_discarded).await {
         // It has nothing more to say, and may still be reading.
-        arrival(peer).await;
+        arrival(peer, || peer.take(&mut [0]).is_ok()).await;
     }
 }
 
@@ -102,20 +103,11 @@ async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
     false
 }
 
-/// Waits until the client's system has all that was sent, its connection is reset, or the response is
-/// given up. It reads nothing: TLS says no farewell after the end of the other side.
-async fn acknowledgement(peer: &Peer) {
+/// Waits until the client has all that was sent, the response is given up, or `is_open` finds that the
+/// connection was reset. No event announces an acknowledgement.
+async fn arrival(peer: &Peer, is_open: impl Fn() -> bool) {
     let since = Instant::now();
-    while peer.is_sending_on() && !peer.has_failed() {
-        let _ = timeout(poll_interval(since), peer.given_up()).await;
-    }
-}
-
-/// Waits until the client has all that was sent, its connection is reset, or the response is given
-/// up. No event announces an acknowledgement.
-async fn arrival(peer: &Peer) {
-    let since = Instant::now();
-    while peer.is_sending_on() && peer.take(&mut [0]).is_ok() {
+    while peer.is_sending_on() && is_open() {
         let _ = timeout(poll_interval(since), peer.given_up()).await;
     }
 }

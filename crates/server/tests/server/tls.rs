@@ -110,7 +110,7 @@ fn an_aborted_tls_download_is_logged() {
 }
 
 #[test]
-fn a_client_that_closes_without_reading_the_farewell_has_all_of_it() {
+fn a_client_that_closes_before_it_reads_the_alert_has_all_of_it() {
     let certificate = Certificate::new();
     let site = Site::of(&[("file", &pattern(300_000))]).secure(&certificate);
     let site = site.with(|settings| settings.log = Some(LogFormat::parse("json").unwrap())).start();
@@ -136,19 +136,19 @@ fn close_notify_is_sent_before_the_connection_is_closed() {
             let mut client = site.secure_as(&config);
             let reply = client.ask("GET", path, &["Connection: close"]);
             assert_eq!(reply.field("Connection"), Some("close"), "{path}");
-            assert!(client.is_bid_farewell(), "{path}");
+            assert!(client.gets_close_notify(), "{path}");
         }
         // Where nothing else tells the end.
         let mut client = site.secure_as(&config);
         client.send("GET /?json HTTP/1.0\r\n\r\n");
         assert!(client.reply().text().contains("middle"));
-        assert!(client.is_bid_farewell());
+        assert!(client.gets_close_notify());
         // Whoever takes leave is answered in kind.
         let mut client = site.secure_as(&config);
         assert_eq!(client.get("/a").text(), "first");
         client.stream.conn.send_close_notify();
         client.stream.flush().unwrap();
-        assert!(client.is_bid_farewell());
+        assert!(client.gets_close_notify());
     }
 }
 
@@ -171,7 +171,7 @@ fn idle_clients_get_close_notify_at_shutdown() {
     let mut client = site.secure();
     assert_eq!(client.get("/a").text(), "first");
     site.control.drain();
-    assert!(client.is_bid_farewell());
+    assert!(client.gets_close_notify());
     wait_until("it has ended", || site.has_ended());
 }
 

@@ -113,7 +113,7 @@ pub fn over(stream: TcpStream, config: &Arc<ClientConfig>) -> Secure {
 
 impl Secure {
     /// Whether the server has said that nothing more follows, without another byte.
-    pub fn is_bid_farewell(&mut self) -> bool {
+    pub fn gets_close_notify(&mut self) -> bool {
         // rustls fails if the connection ends and nobody has said so.
         matches!(self.stream.read(&mut [0]), Ok(0))
     }
