@@ -51,7 +51,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) made: Mutex<Vec<(u64, u64)>>,
     /// Device and inode of each source that is a folder, where targets become mirrors.
     entered: Mutex<Vec<(u64, u64)>>,
-    /// The paths below sources on which another file system was mounted, and its device: the same.
+    /// Path below its source and device of each file system that was mounted there, where targets become
+    /// mirrors.
     mounts: Mutex<Vec<(Vec<u8>, u64)>>,
     /// Whether copies are remembered, because a later round may want to replace them, or because two
     /// folders may have one target.

@@ -54,7 +54,7 @@ pub(crate) fn merge(
             merge(settings, &open(from, &name)?, &open(to, &name)?, &path, stays)?;
             unlinkat(from, &name, AtFlags::REMOVEDIR)?;
         } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
-            // Which is refused.
+            // Only one of the two is a folder, so the kernel refuses this.
             renameat(from, &name, to, &name)?;
         } else if there.is_ok_and(|there| {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));

@@ -270,7 +270,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Does so, and returns how many bytes are in holes.
+    /// Writes all but the zeros; returns the number of bytes in holes.
     fn write_without_zeros(
         &mut self,
         original: &Original<'_>,

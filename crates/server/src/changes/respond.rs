@@ -28,7 +28,6 @@ use underpass_protocol::request::{BodyLength, Method};
 use underpass_protocol::response::conditional::{
     PreconditionResult, Validators, evaluate, is_conditional,
 };
-use underpass_protocol::upload::Owner;
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
 /// must have checked the right to write there.
@@ -173,8 +172,7 @@ async fn change(
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, expected, tags };
     let site = Arc::clone(ctx.site());
-    let owner = Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip()));
-    let slot = ctx.shared().changing.take(owner).await;
+    let slot = ctx.shared().changing.take(ctx.owner()).await;
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);

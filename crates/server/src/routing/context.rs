@@ -20,6 +20,7 @@ use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_protocol::request::Request;
 use underpass_protocol::request::target::Target;
+use underpass_protocol::upload::Owner;
 
 /// One request that is being answered.
 pub(crate) struct RequestContext<'a> {
@@ -78,6 +79,11 @@ impl<'a> RequestContext<'a> {
     /// Returns the settings of the site.
     pub(crate) fn settings(&self) -> &'a SiteSettings {
         &self.site().settings
+    }
+
+    /// Returns the user, or the address of a client without one, for limits on what each may have.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::new(self.user.as_ref(), self.peer.address().map(|address| address.ip()))
     }
 
     /// Returns whether the rules give this client a right on a path.

@@ -24,7 +24,6 @@ use crate::uploads::state::slots::SlotGuard;
 use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::OwnedRequest;
 use underpass_protocol::request::target::Target;
-use underpass_protocol::upload::Owner;
 
 /// Maintains the uploads once a second: ends those that are too slow, and has parts removed that
 /// have waited too long.
@@ -50,7 +49,7 @@ pub(crate) async fn respond(
         path: target.path.to_vec(),
         is_folder: target.is_folder,
         id: target.query.get("upload").map(Cow::into_owned),
-        owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),
+        owner: ctx.owner(),
         tags,
         explains: ctx.explains,
     };

@@ -26,7 +26,6 @@ use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
-use underpass_protocol::upload::Owner;
 
 /// The version of a file, and the entity tags, for which the client's conditions held.
 pub(crate) type Expected = (Option<Version>, TagConditions);
@@ -55,8 +54,7 @@ pub(crate) async fn respond(
         Err(errno) => return ctx.refused(errno),
     };
     let site = Arc::clone(ctx.site());
-    let owner = Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip()));
-    let slot = site.shared.changing.take(owner).await;
+    let slot = site.shared.changing.take(ctx.owner()).await;
     let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
         let _slot = slot;
