@@ -180,7 +180,7 @@ impl<'a> Connection<'a> {
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
         };
-        access_entry::write_arrived(self.worker, self.peer, false);
+        access_entry::write_arrived_of_many(self.worker, self.peer);
         if self.buffer.is_empty() {
             let Some((next, len)) = self.parse_next(read, started) else {
                 self.buffer = read.to_vec();
@@ -412,6 +412,7 @@ impl<'a> Connection<'a> {
     /// false if the client does not go on reading.
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
+        access_entry::write_arrived(self.worker, self.peer, false);
         while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
             if self.peer.activity() != Activity::Sending {
                 self.peer.set_activity(Activity::Sending, since);

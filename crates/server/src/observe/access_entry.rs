@@ -170,6 +170,14 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) {
     }
 }
 
+/// Does this for a connection that goes on, once several responses wait: to ask the kernel takes as
+/// long as to read a small file. Those of others are asked for every second.
+pub(crate) fn write_arrived_of_many(worker: &Worker, peer: &Peer) {
+    if peer.pending.borrow().len() >= MIN_ASKED {
+        write_arrived(worker, peer, false);
+    }
+}
+
 /// Writes one line, if the access log is enabled, and calls the observer.
 fn write(worker: &Worker, entry: &AccessEntry) {
     if let Some(observer) = worker.shared.observer.get() {
@@ -225,6 +233,10 @@ pub(crate) fn transfer_facts(
 
 /// The maximum number of unread responses of a connection before its next request is read.
 const MAX_PENDING: usize = 128;
+
+/// The number of responses of a busy connection for which the kernel is asked at once whether they
+/// have arrived.
+const MIN_ASKED: usize = 8;
 
 /// The maximum number of bytes kept for the log of these responses.
 const MAX_PENDING_BYTES: usize = 64 << 10;
