@@ -1,8 +1,7 @@
 //! Collects the log entry and the metrics of each exchange.
 //!
 //! A response that the kernel has taken has not yet reached the client. So its line waits until the
-//! last byte is acknowledged, the connection ends, or at least the next request proves that the
-//! client is still there.
+//! last byte is acknowledged, for which the kernel is asked every second, or the connection ends.
 
 use std::time::{Instant, SystemTime};
 

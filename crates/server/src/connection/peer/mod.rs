@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -290,9 +290,10 @@ impl Peer {
 
     /// Appends the address in the form of the logs.
     pub(crate) fn write_name(&self, out: &mut String) {
-        match self.address() {
+        match self.address().map(|address| address.ip()) {
+            Some(IpAddr::V4(address)) => push_ipv4(out, address),
             // Writing to a string does not fail.
-            Some(address) => drop(write!(out, "{}", address.ip())),
+            Some(IpAddr::V6(address)) => drop(write!(out, "{address}")),
             None => out.push_str("unix:"),
         }
     }
@@ -465,5 +466,35 @@ impl Peer {
             ready.as_mut().poll(context)
         })
         .await
+    }
+}
+
+/// Appends an address. It is done for every request, and formatting takes several times as long.
+fn push_ipv4(out: &mut String, address: Ipv4Addr) {
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            out.push('.');
+        }
+        for unit in [100, 10, 1] {
+            if octet >= unit || unit == 1 {
+                out.push(char::from(b'0' + octet / unit % 10));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_ipv4;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn addresses_are_written_as_everywhere() {
+        for octet in 0..=255 {
+            let address = Ipv4Addr::new(octet, 0, 255 - octet, 10);
+            let mut name = String::new();
+            push_ipv4(&mut name, address);
+            assert_eq!(name, address.to_string());
+        }
     }
 }
