@@ -85,6 +85,28 @@ fn a_file_is_shared_until_it_was_fetched_whole() {
 }
 
 #[test]
+fn a_connection_that_goes_on_gets_no_more_than_was_shared() {
+    if !has("curl") {
+        return skip("curl is not there");
+    }
+    let here = folder();
+    fs::write(here.path().join("f"), noise(1000)).unwrap();
+    for times in ["1", "2"] {
+        let server = share(here.path(), &["--times", times, "f"]);
+        let url = server.address.as_str();
+        let all = curl(here.path(), &[url, url, url, url], url);
+        assert_eq!(all.stdout.len().to_string(), format!("{times}000"), "{all:?}");
+        assert_eq!(counts(&server.finish().succeeded()).0.to_string(), times);
+    }
+    let taking = share(here.path(), &["--upload", "--times", "1", "."]);
+    let url = |name| format!("{}{name}", taking.address);
+    let _ = curl(here.path(), &["-T", "f", &url("a"), "-T", "f", &url("b"), "-T", "f"], &url("c"));
+    assert_eq!(counts(&taking.finish().succeeded()), (0, 1));
+    assert!(here.path().join("a").exists());
+    assert!(!here.path().join("b").exists() && !here.path().join("c").exists());
+}
+
+#[test]
 fn a_cut_download_is_resumed_and_counts_once() {
     if !has("curl") {
         return skip("curl is not there");

@@ -62,7 +62,7 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
         // meanwhile: a session that has read the end of the other side sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
-            access_entry::write_arrived(worker, peer, false);
+            let _ = access_entry::write_arrived(worker, peer, false);
             resume::end(worker, peer, true);
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn serve<'a>(
         }
         worker.shared.requests.release(&peer.requests);
         resume::end(worker, peer, peer.has_delivered_all());
-        access_entry::write_arrived(worker, peer, true);
+        let _ = access_entry::write_arrived(worker, peer, true);
         if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
             peer.send_close_notify();
         }
@@ -180,7 +180,9 @@ impl<'a> Connection<'a> {
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
         };
-        access_entry::write_arrived_of_many(self.worker, self.peer);
+        if access_entry::write_arrived_before_next(self.worker, self.peer).is_break() {
+            return Some(Err(()));
+        }
         if self.buffer.is_empty() {
             let Some((next, len)) = self.parse_next(read, started) else {
                 self.buffer = read.to_vec();
@@ -412,8 +414,11 @@ impl<'a> Connection<'a> {
     /// false if the client does not go on reading.
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
-        access_entry::write_arrived(self.worker, self.peer, false);
-        while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
+        let mut then = access_entry::write_arrived(self.worker, self.peer, false);
+        while then.is_continue()
+            && !access_entry::has_room(self.worker, self.peer)
+            && !self.worker.is_draining()
+        {
             if self.peer.activity() != Activity::Sending {
                 self.peer.set_activity(Activity::Sending, since);
             }
@@ -421,9 +426,9 @@ impl<'a> Connection<'a> {
             if self.peer.is_expired() {
                 return false;
             }
-            access_entry::write_arrived(self.worker, self.peer, false);
+            then = access_entry::write_arrived(self.worker, self.peer, false);
         }
-        true
+        then.is_continue()
     }
 
     /// Refuses a malformed request; nothing after it can be parsed either.

@@ -3,6 +3,7 @@
 //! A response that the kernel has taken has not yet reached the client. So its line waits until the
 //! last byte is acknowledged, for which the kernel is asked every second, or the connection ends.
 
+use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime};
 
 use crate::connection::outcome::{SendFailure, SendOutcome};
@@ -79,7 +80,7 @@ pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
     let metrics = worker.shared.metrics.worker(worker.index);
     metrics.request(entry.status, entry.duration);
     metrics.failed(SendFailure::Stalled.label());
-    write(worker, &entry);
+    let _ = write(worker, &entry);
     recycle(worker, entry);
 }
 
@@ -146,11 +147,12 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
 }
 
 /// Writes the lines of responses that have arrived completely; at the connection's end, those of
-/// all.
-pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) {
+/// all. Returns whether the observer wants the connection to go on.
+pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> ControlFlow<()> {
     let mut pending = peer.pending.borrow_mut();
+    let mut then = ControlFlow::Continue(());
     if pending.is_empty() {
-        return;
+        return then;
     }
     let acknowledged = peer.acknowledged();
     while let Some(front) = pending.front() {
@@ -161,32 +163,34 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) {
         let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
         entry.acknowledged = entry.sent.saturating_sub(missing);
         entry.is_complete = entry.failure.is_none() && missing == 0;
-        write(worker, &entry);
+        if write(worker, &entry).is_break() {
+            then = ControlFlow::Break(());
+        }
         recycle(worker, entry);
     }
     if is_over {
         worker.shared.entries.release(&peer.entries);
     }
+    then
 }
 
-/// Does this for a connection that goes on, once several responses wait: to ask the kernel takes as
-/// long as to read a small file. Those of others are asked for every second.
-pub(crate) fn write_arrived_of_many(worker: &Worker, peer: &Peer) {
-    if peer.pending.borrow().len() >= MIN_ASKED {
-        write_arrived(worker, peer, false);
-    }
+/// Does this before the next request, if somebody waits for it or several responses do: to ask the
+/// kernel takes as long as to read a small file. Others are asked for every second.
+pub(crate) fn write_arrived_before_next(worker: &Worker, peer: &Peer) -> ControlFlow<()> {
+    let is_due = worker.shared.observer.get().is_some() || peer.pending.borrow().len() >= MIN_ASKED;
+    if is_due { write_arrived(worker, peer, false) } else { ControlFlow::Continue(()) }
 }
 
-/// Writes one line, if the access log is enabled, and calls the observer.
-fn write(worker: &Worker, entry: &AccessEntry) {
-    if let Some(observer) = worker.shared.observer.get() {
-        observer(entry);
-    }
-    let Some(format) = &worker.shared.settings.log else { return };
+/// Writes one line, if the access log is enabled, and calls the observer, whose answer it returns.
+fn write(worker: &Worker, entry: &AccessEntry) -> ControlFlow<()> {
+    let observer = worker.shared.observer.get();
+    let then = observer.map_or(ControlFlow::Continue(()), |observer| observer(entry));
+    let Some(format) = &worker.shared.settings.log else { return then };
     let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
     line.clear();
     format.line_into(entry, time, line);
     worker.shared.log(line);
+    then
 }
 
 /// Keeps the memory of an entry for another one.

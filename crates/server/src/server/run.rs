@@ -3,6 +3,7 @@
 //! Each worker is a thread with a runtime, a listener and open files of its own. A connection is
 //! one task. Work that may wait for a disk runs on helper threads, so a worker never blocks.
 
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
@@ -77,8 +78,12 @@ impl Server {
     }
 
     /// Has `observer` called with the entry of each response, once it has arrived at the client or
-    /// its connection has ended. Several threads call it.
-    pub fn observe(&mut self, observer: impl Fn(&AccessEntry) + Send + Sync + 'static) {
+    /// its connection has ended. Several threads call it. After `Break` the connection gets no
+    /// other response.
+    pub fn observe(
+        &mut self,
+        observer: impl Fn(&AccessEntry) -> ControlFlow<()> + Send + Sync + 'static,
+    ) {
         // The first one stays.
         let _ = self.shared.observer.set(Box::new(observer));
     }

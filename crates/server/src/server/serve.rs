@@ -233,7 +233,7 @@ async fn sweep(worker: Rc<Worker>) {
         for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
             for peer in ids.iter().filter_map(|id| worker.peer(*id)) {
                 peer.expire(worker.shared.settings.timeout, now);
-                access_entry::write_arrived(&worker, &peer, false);
+                let _ = access_entry::write_arrived(&worker, &peer, false);
             }
             yield_now().await;
         }

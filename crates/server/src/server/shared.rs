@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +84,7 @@ pub(crate) struct Shared {
 type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// A function that takes the entries of responses.
-type ResponseObserver = Box<dyn Fn(&AccessEntry) + Send + Sync>;
+type ResponseObserver = Box<dyn Fn(&AccessEntry) -> ControlFlow<()> + Send + Sync>;
 
 /// A function that is called with events of the server.
 type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;

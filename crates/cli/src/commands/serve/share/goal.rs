@@ -1,6 +1,7 @@
 //! Counts what was fetched or received whole, and ends the server when that was enough.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -97,9 +98,11 @@ impl ShareGoal {
     pub(crate) fn watch(self: &Arc<Self>, server: &mut Server, control: &Control) -> Timer {
         let (share, ends) = (Arc::clone(self), control.clone());
         server.observe(move |entry| {
-            if share.is_enough_with(entry) {
-                ends.drain();
+            if !share.is_enough_with(entry) {
+                return ControlFlow::Continue(());
             }
+            ends.drain();
+            ControlFlow::Break(())
         });
         Timer::start(self.time, control.clone())
     }
