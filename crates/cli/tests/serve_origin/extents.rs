@@ -92,6 +92,29 @@ fn what_is_read_while_parts_leave_stays_right() {
     assert!(used(&node) < 141 * MIB as u64, "{}", used(&node));
 }
 
+#[test]
+fn what_a_slow_client_still_has_to_get_does_not_leave() {
+    let object = Object::new(bytes(200), "a");
+    let bytes = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "70M"]);
+    let read = 5 * MIB..6 * MIB;
+    check(&node, &bytes, read.clone());
+    // More than sockets take at once, all of which is in memory.
+    let line = format!("Range: bytes={}-{}", read.start, read.end - 1);
+    let clients: Vec<_> = (0..4).map(|_| node.client("GET", "/a", &[&line])).collect();
+    let mut clients = clients.into_iter();
+    let mut first = clients.next().unwrap();
+    first.read_head();
+    for start in [64, 128, 64, 128] {
+        check(&node, &bytes, start * MIB..(start + 60) * MIB);
+    }
+    assert!(node.metric("evicted_total") >= 3);
+    for client in clients.chain([first]) {
+        client.finish().is(206, &bytes[read.clone()]);
+    }
+}
+
 /// Changes the journals as if they were of another run of the machine: only what was synced counts.
 fn another_boot(cache: &Path) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

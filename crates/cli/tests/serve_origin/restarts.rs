@@ -121,6 +121,31 @@ fn a_damaged_file_is_fetched_again() {
 }
 
 #[test]
+fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
+    for (len, rest) in [(LEN, 1000), (LEN, 0), (5000, 1000), (5000, 0)] {
+        let object = Object::new(noise(len), "a");
+        let bytes = object.bytes.clone();
+        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let node = Node::new(&origin.url(), &[]);
+        node.get("/a").is(200, &bytes);
+        until_stored(&node, len as u64);
+        node.get("/a").is(200, &bytes);
+        for path in files(node.cache.path(), "") {
+            if path.extension().unwrap() != "json" {
+                fs::File::options().write(true).open(path).unwrap().set_len(rest).unwrap();
+            }
+        }
+        let reply = node.get("/a");
+        assert!(
+            bytes.starts_with(&reply.body) && (reply.end == End::Reset || reply.body == *bytes)
+        );
+        node.get("/a").is(200, &bytes);
+        node.get("/a").is(200, &bytes);
+        assert_eq!((node.metric("damaged_total"), origin.asked().len()), (1, 2), "{len} {rest}");
+    }
+}
+
+#[test]
 fn a_folder_is_for_one_process_and_for_nothing_else() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));

@@ -124,21 +124,35 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let head_len = head.len() as u64;
         let integrity = Integrity::Fast; // what is in the cache never changes
-        let slow = || Slow::new((worker, peer), integrity, head_len, None, facts());
+        // What is read stays in the cache until its last byte is sent.
+        let slow =
+            |reads| Slow { reads, ..Slow::new((worker, peer), integrity, head_len, None, facts()) };
         match send_cached(worker, peer, &mut head, &mut body) {
-            Err(error) => Self::failed(peer, error),
+            Err(error) => {
+                body.failed(&error);
+                Self::failed(peer, error)
+            }
             Ok(Some(report)) if head.is_empty() && body.is_empty() => {
                 Self::sent(worker, peer, (head, now), report)
             }
             Ok(Some(report)) => {
-                Self::Slow(slow().after(report, body.chain(&head), ChainChecks::NONE))
+                let chain = body.chain(&head);
+                Self::Slow(slow(Some(body)).after(report, chain, ChainChecks::NONE))
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
                 let transfer = transfer(worker, peer, chain, (integrity, Confirm::HandedOver), now);
-                Self::advance(worker, peer, transfer, now, |usage| slow().spent(usage))
+                let mut reads = Some(body);
+                let slow = |usage| slow(reads.take()).spent(usage);
+                let sending = Self::advance(worker, peer, transfer, now, slow);
+                if let (Some(body), Self::Done(done)) = (reads, &sending)
+                    && let Some(SendFailure::Engine(error)) = &done.failure
+                {
+                    body.failed(error);
+                }
+                sending
             }
-            Ok(None) => Self::Slow(Box::pin(slow().pieces(head, Body::Cached(body)))),
+            Ok(None) => Self::Slow(Box::pin(slow(None).pieces(head, Body::Cached(body)))),
         }
     }
 
@@ -209,6 +223,8 @@ struct Slow<'a> {
     unread: Option<Unread>,
     /// The time since which it waits for acknowledgements, if it does.
     waiting_since: Option<Instant>,
+    /// The body from the cache that is sent: what it reads is not evicted as long as it exists.
+    reads: Option<Box<CachedBody>>,
 }
 
 impl<'a> Slow<'a> {
@@ -235,6 +251,7 @@ impl<'a> Slow<'a> {
             unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
             unread: None,
             waiting_since: None,
+            reads: None,
         }
     }
 
@@ -468,6 +485,9 @@ impl<'a> Slow<'a> {
     fn fail(&mut self, failure: SendFailure) {
         // A socket that cannot be reset is closed already.
         let _ = socket::arm_reset(&self.peer.socket);
+        if let (Some(body), SendFailure::Engine(error)) = (&self.reads, &failure) {
+            body.failed(error);
+        }
         self.outcome.failure = Some(failure);
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
-use underpass_engine::{Chain, Source, is_resident};
+use underpass_engine::{Chain, Error, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
 
 /// What the log says about the cache.
@@ -75,9 +75,14 @@ impl CachedBody {
         }
     }
 
-    /// Notes why sending it has failed, which may be the disk.
-    pub(crate) fn failed(&self, error: &io::Error) {
-        if !self.is_relayed() && is_disk_error(error) {
+    /// Notes why sending it has failed, which may be the disk, or a file that was truncated.
+    pub(crate) fn failed(&self, error: &Error) {
+        let is_damaged = match error {
+            Error::Io { source, .. } => is_disk_error(source),
+            Error::SourceEnded { .. } => true,
+            _ => false,
+        };
+        if is_damaged && !self.is_relayed() {
             self.reader.mark_damaged();
         }
     }
@@ -173,14 +178,15 @@ impl CachedBody {
     }
 }
 
-/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing.
+/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing. A file that
+/// was truncated is as good as unreadable.
 fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     let end = at + len;
     while at < end {
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
         if sendfile(&null, file, Some(&mut at), rest)? == 0 {
-            break;
+            return Err(Errno::IO.into());
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use underpass_engine::{Chain, Confirm, Error};
+use underpass_engine::{Chain, Confirm};
 
 use crate::connection::outcome::SendFailure;
 use crate::connection::send::Slow;
@@ -43,10 +43,8 @@ impl Slow<'_> {
                     before.extend_from_slice(b"\r\n");
                 }
                 if !self.send(chain, Confirm::HandedOver).await {
-                    if let Some(SendFailure::Engine(Error::Io { source, .. })) =
-                        &self.outcome.failure
-                    {
-                        body.failed(source);
+                    if let Some(SendFailure::Engine(error)) = &self.outcome.failure {
+                        body.failed(error);
                     }
                     return;
                 }
