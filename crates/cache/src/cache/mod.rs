@@ -20,7 +20,7 @@ use crate::key::CacheKey;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, PendingFetch, RelaySlot};
 use crate::options::CacheOptions;
 use crate::shared::{CacheEvent, Counters, Permit, Shared};
-use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded};
+use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded, is_of_content};
 
 pub use folders::FolderLookup;
 pub use operate::StoredObject;
@@ -210,7 +210,9 @@ impl Cache {
                 let detail = Some(CacheErrorKind::ServerError.label());
                 return self.entry_now(object, current, detail, request);
             }
-            (None, _) if bypasses_disk || is_private && state.pending.is_some() => {
+            (current, _)
+                if bypasses_disk && current.is_none() || is_private && state.pending.is_some() =>
+            {
                 drop(state);
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
@@ -318,6 +320,7 @@ impl Cache {
                     CacheStatus { detail: Some(error.kind().label()), ..CacheStatus::default() };
                 entry(current, cache)
             }
+            FetchOutcome::Response(response) if !is_own && !response.is_for_all => return None,
             FetchOutcome::Response(response) => {
                 let cache = forwarded(Forward::UriMiss, Some(response.status));
                 Lookup::Response { response, cache }
@@ -399,9 +402,11 @@ impl CacheEntry {
         self.head.field(name)
     }
 
-    /// Returns the fields that are forwarded to clients unchanged.
-    pub fn forwarded_fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.head.fields.iter().filter(|(name, _)| is_forwarded(name));
+    /// Returns the fields that are forwarded to clients unchanged, with the whole object or a part.
+    pub fn forwarded_fields(&self, is_part: bool) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.head.fields.iter();
+        let fields =
+            fields.filter(move |(name, _)| is_forwarded(name) && !(is_part && is_of_content(name)));
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 

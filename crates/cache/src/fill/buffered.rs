@@ -22,6 +22,8 @@ pub struct BufferedResponse {
     /// When it was requested: milliseconds since 1970.
     pub(crate) requested: u64,
     freshness: Freshness,
+    /// Whether clients that have waited for the same fetch may get it, too.
+    pub(crate) is_for_all: bool,
     until: Option<Instant>,
 }
 
@@ -54,7 +56,7 @@ impl BufferedResponse {
         let freshness = Freshness::of_status(status, &fields, times, &rules);
         let lifetime = u64::try_from(freshness.remaining(times.received)).unwrap_or(0);
         let lifetime = Duration::from_secs(lifetime).min(MAX_TIME);
-        let is_kept = may_store(status, &fields, vary_on).is_ok() && !lifetime.is_zero();
+        let is_for_all = may_store(status, &fields, vary_on).is_ok();
         fields.retain(|(name, _)| is_forwarded(name) || MESSAGE_FIELDS.contains(&name.as_str()));
         for (_, value) in fields.iter_mut().filter(|(name, _)| name == "location") {
             *value = relative(value, &answer.url, &base);
@@ -68,7 +70,8 @@ impl BufferedResponse {
                 .map(|body| ResponseContent { fields, body }),
             requested: millis(requested),
             freshness,
-            until: is_kept.then(|| Instant::now() + lifetime),
+            is_for_all,
+            until: (is_for_all && !lifetime.is_zero()).then(|| Instant::now() + lifetime),
         };
         (response, connection)
     }

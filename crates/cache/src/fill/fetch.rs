@@ -25,7 +25,7 @@ use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared};
-use crate::store::{StoredHead, millis, stored_fields, units};
+use crate::store::{StoredHead, is_of_content, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -259,6 +259,9 @@ impl Fetch<'_> {
             if response.is_fresh() && state.purges == self.purges {
                 state.response = Some(Arc::clone(&response));
             }
+            if !response.is_for_all {
+                state.private_until = Some(Instant::now() + PRIVATE_TIME);
+            }
         }
         self.guard.finish(FetchOutcome::Response(response));
     }
@@ -405,13 +408,15 @@ impl Fetch<'_> {
 
     /// Returns the metadata of an object from a response.
     fn head(&self, response: &Response, size: Option<u64>) -> StoredHead {
+        let mut fields = stored_fields(response);
+        fields.retain(|(name, _)| response.status != 206 || !is_of_content(name));
         StoredHead {
             key: self.object().key.as_str().to_owned(),
             body: String::new(),
             inode: 0,
             version: StrongValidator::of(response),
             size,
-            fields: stored_fields(response),
+            fields,
             requested: millis(self.requested),
             received: millis(SystemTime::now()),
         }

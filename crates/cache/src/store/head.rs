@@ -76,12 +76,21 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let options: Vec<_> = options.by_ref().map(<[u8]>::trim_ascii).collect();
     let fields = response.fields.iter().filter_map(|(name, value)| {
         let name = name.to_ascii_lowercase();
+        if FORBIDDING.contains(&name.as_str()) {
+            return Some((name, String::from_utf8_lossy(value).into_owned()));
+        }
         let is_of_connection =
             OF_CONNECTION.contains(&name.as_str()) || options.contains(&name.as_bytes());
         let value = str::from_utf8(value).ok().filter(|_| !is_of_connection)?;
         Some((name, value.to_owned()))
     });
     fields.collect()
+}
+
+/// Returns whether a field, in lower case, is about the content of one message: that of a range has
+/// another one.
+pub(crate) fn is_of_content(name: &str) -> bool {
+    matches!(name, "content-digest" | "content-md5")
 }
 
 /// Returns a time in milliseconds since 1970.
@@ -94,6 +103,10 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 pub(crate) fn is_forwarded(name: &str) -> bool {
     !SET_BY_SERVER.contains(&name) && !PER_CLIENT.contains(&name) && !name.starts_with("x-amz-")
 }
+
+/// Fields that can forbid to store a response for all. They count even if they are malformed, or if
+/// `Connection` names them, which it must not (RFC 9110 7.6.1).
+const FORBIDDING: [&str; 4] = ["cache-control", "cdn-cache-control", "set-cookie", "vary"];
 
 /// Fields about the connection to the origin (RFC 9110 7.6.1).
 const OF_CONNECTION: [&str; 11] = [
@@ -112,8 +125,15 @@ const OF_CONNECTION: [&str; 11] = [
 
 /// Fields about the bytes that a 304 does not change (RFC 9111 3.2): by the last two, the version
 /// is known.
-const OF_BODY: [&str; 6] =
-    ["content-encoding", "content-length", "content-md5", "content-range", "etag", "last-modified"];
+const OF_BODY: [&str; 7] = [
+    "content-digest",
+    "content-encoding",
+    "content-length",
+    "content-md5",
+    "content-range",
+    "etag",
+    "last-modified",
+];
 
 /// Fields that this server writes itself.
 const SET_BY_SERVER: [&str; 13] = [

@@ -7,6 +7,6 @@ mod quota;
 mod unit;
 
 pub(crate) use folder::{CacheFolder, Restored};
-pub(crate) use head::{StoredHead, is_forwarded, millis, stored_fields};
+pub(crate) use head::{StoredHead, is_forwarded, is_of_content, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded};
 pub(crate) use unit::{MAX_PAGE, StoredUnit, is_divided, units};

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::node::{Node, until_stored};
+use crate::node::{Node, Reply, until_stored};
 use crate::rig::noise;
 use crate::scripted_origin::{Gate, Object, Origin};
 
@@ -171,4 +171,20 @@ fn hits_are_whole_for_a_client_that_reads_late() {
             assert!(lines.iter().skip(1).all(|line| copied(line) == Some(0)), "{:#?}", lines[1]);
         }
     }
+}
+
+#[test]
+fn a_digest_of_the_whole_or_of_a_part_is_not_sent_with_another_part() {
+    let digests = "Content-Digest: sha-256=:AAAA:\nContent-MD5: BBBB\nRepr-Digest: sha-256=:CCCC:";
+    let lines = format!("Cache-Control: max-age=1000\n{digests}");
+    let object = Object::new(noise(3 * MIB), "a").with(&lines);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &[]);
+    let is_named = |reply: &Reply| {
+        ["content-digest", "content-md5", "repr-digest"].map(|name| reply.field(name).is_some())
+    };
+    assert_eq!(is_named(&node.get("/whole")), [true, true, true]);
+    assert_eq!(is_named(&node.range("/whole", "5-9")), [false, false, true]);
+    assert_eq!(is_named(&node.range("/part", "0-9")), [false, false, true]);
+    assert_eq!(is_named(&node.get("/part")), [false, false, true]);
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::{Node, until_stored};
-use crate::rig::noise;
-use crate::scripted_origin::{Object, Origin};
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -75,5 +75,63 @@ fn a_hole_is_not_filled_with_what_is_private_by_now() {
             assert_eq!(origin.asked().len(), asked, "{forbidden}");
         }
         assert_eq!(node.metric("objects"), 0, "{forbidden}");
+    }
+}
+
+#[test]
+fn what_forbids_to_share_counts_although_it_is_malformed() {
+    for forbidden in [
+        &b"Set-Cookie: a=\xe9"[..],
+        b"Cache-Control: private, x=\"\xe9\"",
+        b"Cache-Control: x=\"a\\\"b\", private",
+        b"Cache-Control: x=\"a, private",
+        b"Vary: Cookie, X-\xe9",
+        b"Connection: set-cookie\r\nSet-Cookie: a=b",
+        b"Connection: cache-control\r\nCache-Control: no-store",
+    ] {
+        let versions = AtomicUsize::new(0);
+        let origin = Origin::new(move |_, sending| {
+            let number = versions.fetch_add(1, Ordering::Relaxed);
+            sending.raw(b"HTTP/1.1 200 OK\r\nExpires: Fri, 01 Jan 2100 00:00:00 GMT\r\n");
+            sending.raw(&[forbidden, b"\r\nContent-Length: 5\r\n\r\n"].concat());
+            sending.body(format!("for {number}").as_bytes());
+        });
+        let node = Node::new(&origin.url(), &[]);
+        for expected in [b"for 0", b"for 1"] {
+            let reply = node.get("/a");
+            reply.is(200, expected);
+            let text = String::from_utf8_lossy(forbidden);
+            assert!(!reply.cache().contains("stored"), "{text}: {}", reply.cache());
+        }
+    }
+}
+
+#[test]
+fn an_answer_for_one_client_is_not_given_to_those_that_wait() {
+    for head in [
+        "HTTP/1.1 403 No\nCache-Control: private",
+        "HTTP/1.1 404 No\nSet-Cookie: a=b",
+        "HTTP/1.1 302 Found\nLocation: http://other.test/?token=x\nCache-Control: no-store",
+        "HTTP/1.1 203 Changed\nVary: *",
+    ] {
+        let (gate, versions) = (Gate::default(), AtomicUsize::new(0));
+        let held = gate.clone();
+        let origin = Origin::new(move |_, sending| {
+            let number = versions.fetch_add(1, Ordering::Relaxed);
+            if number == 0 {
+                held.wait();
+            }
+            sending.answer(head, format!("for {number}").as_bytes());
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let clients: Vec<_> = (0..8).map(|_| node.client("GET", "/a", &[])).collect();
+        until("clients that wait", || node.metric("collapsed_total") == 7);
+        gate.open();
+        let status = head[9..12].parse().unwrap();
+        let mut bodies: Vec<_> = clients.into_iter().map(|client| client.finish()).collect();
+        bodies.sort_by(|one, other| one.body.cmp(&other.body));
+        for (number, reply) in bodies.iter().enumerate() {
+            reply.is(status, format!("for {number}").as_bytes());
+        }
     }
 }

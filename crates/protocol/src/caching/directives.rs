@@ -43,8 +43,7 @@ impl Directives {
     pub fn of(fields: &FieldList) -> Self {
         targeted(fields).unwrap_or_else(|| {
             let mut directives = Self::default();
-            let lines: Vec<_> = values(fields, "cache-control").collect();
-            for member in split(&lines.join(",")) {
+            for member in values(fields, "cache-control").flat_map(split) {
                 let (name, value) = match member.split_once('=') {
                     Some((name, value)) => (name.trim(), Some(value.trim().trim_matches('"'))),
                     None => (member.trim(), None),
@@ -105,6 +104,10 @@ fn targeted(fields: &FieldList) -> Option<Directives> {
                 let number = i64::from(*number);
                 directives.set(key.as_str(), Some(&number.max(0).to_string()));
             }
+            // As in `Cache-Control`, a list of fields counts as no list.
+            BareItem::String(_) if matches!(key.as_str(), "private" | "no-cache") => {
+                directives.set(key.as_str(), None);
+            }
             _ => {}
         }
     }
@@ -120,13 +123,23 @@ pub(super) fn delta_seconds(text: &str) -> u64 {
     }
 }
 
-/// Splits a list at commas that are not inside quotes.
+/// Splits a list at commas that are not inside quotes. If a quote has no end, it hides no directive:
+/// the list is split at all commas.
 fn split(list: &str) -> impl Iterator<Item = &str> {
-    let mut is_quoted = false;
-    list.split(move |c| {
-        is_quoted ^= c == '"';
-        c == ',' && !is_quoted
-    })
-    .map(str::trim)
-    .filter(|member| !member.is_empty())
+    let is_open = list.chars().map(quoting()).last().unwrap_or(false);
+    let mut is_quoted = quoting();
+    list.split(move |c| (!is_quoted(c) || is_open) && c == ',')
+        .map(str::trim)
+        .filter(|member| !member.is_empty())
+}
+
+/// Returns a function that tells, of one character after the other, whether a quoted string goes on
+/// after it (RFC 9110 5.6.4).
+fn quoting() -> impl FnMut(char) -> bool {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    move |c| {
+        is_quoted ^= c == '"' && !is_escaped;
+        is_escaped = c == '\\' && is_quoted && !is_escaped;
+        is_quoted
+    }
 }

@@ -50,6 +50,11 @@ fn directives_are_read_as_the_standard_has_it() {
             Directives { max_age: Some(1 << 31), ..none },
         ),
         (&["Cache-Control: private=\"a, no-store\""], Directives { private: true, ..none }),
+        (&["Cache-Control: x=\"a\\\"b, public\", no-store"], Directives { no_store: true, ..none }),
+        // A quote without an end hides nothing.
+        (&["Cache-Control: x=\"a, private", "Cache-Control: no-cache, y=\""], {
+            Directives { private: true, no_cache: true, ..none }
+        }),
         (&["Cache-Control: no-store", "Cache-Control: no-cache"], {
             Directives { no_store: true, no_cache: true, ..none }
         }),
@@ -64,6 +69,9 @@ fn directives_are_read_as_the_standard_has_it() {
         }),
         (&["Cache-Control: max-age=1", "CDN-Cache-Control: no-store"], {
             Directives { no_store: true, is_targeted: true, ..none }
+        }),
+        (&["CDN-Cache-Control: private=\"set-cookie\", no-cache=\"x\", max-age=\"9\""], {
+            Directives { private: true, no_cache: true, is_targeted: true, ..none }
         }),
         // An invalid or empty field for caches is as none.
         (&["Cache-Control: max-age=1", "CDN-Cache-Control: max-age=\""], {

@@ -280,7 +280,7 @@ fn push_fields(
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
         let is_of_body = matches!(plan.status, 200 | 206);
-        let replayed = entry.forwarded_fields().filter(|(name, _)| {
+        let replayed = entry.forwarded_fields(plan.status == 206).filter(|(name, _)| {
             let is_known =
                 matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
             let is_replaced = own.is_some() && matches!(*name, "cache-control" | "expires");
