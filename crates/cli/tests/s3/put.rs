@@ -130,7 +130,9 @@ impl Taken {
                 }
                 let whole = parts.values().flatten().copied().collect();
                 *self.done.lock().unwrap() = Some(whole);
-                Self::xml(sending, "200 OK", "<CompleteMultipartUploadResult/>");
+                let result = "<CompleteMultipartUploadResult><ETag>&quot;t&quot;</ETag>\
+                              </CompleteMultipartUploadResult>";
+                Self::xml(sending, "200 OK", result);
             }
             "DELETE" => {
                 self.parts.lock().unwrap().clear();
@@ -289,6 +291,42 @@ fn a_failure_in_a_body_of_success_is_a_failure() {
     let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
     finished.failed(1, &["A part is gone. (InvalidPart)"]);
 }
+
+#[test]
+fn a_success_without_a_result_is_believed_only_if_the_object_is_there() {
+    for (body, is_there) in [("", false), ("<html>Welcome</html>", false), ("  \n<Err", true)] {
+        let store = Taken::default();
+        let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
+            "POST" if Taken::query(asked, "uploadId").is_some() => {
+                sending.closes = true;
+                // It ends with the connection, as one that breaks off does.
+                sending.head("HTTP/1.1 200 OK\nConnection: close");
+                sending.body(body.as_bytes());
+            }
+            "HEAD" if is_there => sending.head(&format!(
+                "HTTP/1.1 200 OK\nETag: \"x-2\"\nLast-Modified: {LATER}\nContent-Length: {}",
+                20 << 20
+            )),
+            "HEAD" => sending.answer("HTTP/1.1 404 No", b""),
+            "POST" => {
+                let head = format!("HTTP/1.1 200 OK\nDate: {LATER}");
+                sending.answer(&head, b"<R><UploadId>u/1&amp;</UploadId></R>");
+            }
+            _ => store.answer(asked, sending),
+        });
+        let here = folder();
+        fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
+        let args = ["put", "file", "s3://bucket/x"];
+        let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+        match is_there {
+            true => finished.succeeded(),
+            false => finished.failed(1, &["does not say that it has put the parts together"]),
+        };
+    }
+}
+
+/// A time at the store.
+const LATER: &str = "Fri, 01 Jan 2100 00:00:00 GMT";
 
 #[test]
 fn a_target_that_appears_during_an_upload_is_left_alone() {

@@ -140,7 +140,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         b"etag" => entry.tag = Some(tag_fingerprint(text)),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
         b"commonprefixes" => found.push((std::mem::take(&mut common), ListedKey::default())),
-        b"istruncated" => is_cut = text == "true",
+        b"istruncated" => is_cut = !text.trim().eq_ignore_ascii_case("false"),
         b"nextcontinuationtoken" => page.next = Some(text.to_owned()),
         b"encodingtype" => is_escaped = text == "url",
         b"listbucketresult" => is_listing = true,
@@ -212,11 +212,20 @@ mod tests {
 
     #[test]
     fn a_listing_that_breaks_off_is_no_whole_one() {
-        for rest in ["", "<NextContinuationToken></NextContinuationToken>"] {
-            let body = format!(
-                "<ListBucketResult><IsTruncated>true</IsTruncated>{rest}</ListBucketResult>"
-            );
-            assert!(parse(body.as_bytes(), b"").is_err());
+        let listing = |is_cut: &str, rest: &str| {
+            format!(
+                "<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>{rest}</ListBucketResult>"
+            )
+        };
+        for (is_cut, rest) in [
+            ("true", ""),
+            ("true", "<NextContinuationToken></NextContinuationToken>"),
+            ("True", ""),
+            (" true\n", ""),
+            ("1", ""),
+        ] {
+            assert!(parse(listing(is_cut, rest).as_bytes(), b"").is_err(), "{is_cut}");
         }
+        assert!(parse(listing(" False", "").as_bytes(), b"").is_ok());
     }
 }

@@ -323,7 +323,12 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let mut fields = vec![("Content-Type", "application/xml")];
         fields.extend(self.upload.condition.field());
         let error = match self.send_retried("POST", &resource, &fields, body.as_bytes()) {
-            Ok(_) => return Ok(false),
+            Ok((_, body)) if is_completed(&body) || self.is_there(sent)? => return Ok(false),
+            // A success without a result, such as that of a proxy, or an answer that broke off.
+            Ok(_) => {
+                let problem = "it does not say that it has put the parts together";
+                return Err(ClientError::from(InvalidResponse::Protocol(problem)).into());
+            }
             Err(error) => error,
         };
         match (error.status(), self.upload.condition) {
@@ -478,6 +483,13 @@ fn refusal_in(body: &[u8]) -> Option<ClientError> {
         has_identified: true,
         retry_after: None,
     })
+}
+
+/// Returns whether a store says that it has put the parts together.
+fn is_completed(body: &[u8]) -> bool {
+    let mut is_completed = false;
+    xml::read(body, |name, _| is_completed |= name == b"completemultipartuploadresult");
+    is_completed
 }
 
 /// The maximum size of an answer in bytes: a thousand parts.
