@@ -122,6 +122,8 @@ impl EvictionQueue {
     /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit); `None`
     /// if there is none that may be removed.
     pub(crate) fn next(&mut self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
+        // How many units of each queue were found to be pinned.
+        let (mut pinned_small, mut pinned_main) = (0, 0);
         // Each unit passes the front at most four times before its uses are gone.
         for _ in 0..4 * self.entries.len() + 4 {
             for queue in [&mut self.small, &mut self.main] {
@@ -129,8 +131,13 @@ impl EvictionQueue {
                     queue.pop_front();
                 }
             }
-            let is_small_due = self.small_bytes * SMALL_SHARE >= self.bytes || self.main.is_empty();
-            let from_small = is_small_due && !self.small.is_empty();
+            let has_small = pinned_small < self.small.len();
+            let has_main = pinned_main < self.main.len();
+            let is_small_due = self.small_bytes * SMALL_SHARE >= self.bytes;
+            let from_small = has_small && (is_small_due || !has_main);
+            if !has_small && !has_main {
+                return None;
+            }
             let queue = if from_small { &mut self.small } else { &mut self.main };
             let slot = queue.pop_front()?;
             let unit = slot.0;
@@ -138,6 +145,7 @@ impl EvictionQueue {
             if is_pinned(&unit) {
                 queue.push_back(slot);
                 entry.uses = entry.uses.saturating_sub(1);
+                *(if from_small { &mut pinned_small } else { &mut pinned_main }) += 1;
             } else if from_small && entry.uses > 1 {
                 (entry.uses, entry.is_main) = (0, true);
                 self.small_bytes -= entry.bytes;
@@ -199,6 +207,20 @@ mod tests {
             let next = queue.next(|_| false).expect("an object");
             queue.remove_unit(&next);
         }
+    }
+
+    #[test]
+    fn a_queue_all_of_which_is_pinned_leaves_its_turn_to_the_other() {
+        let mut queue = EvictionQueue::default();
+        queue.add(&unit(1), 1);
+        queue.add(&unit(2), 8);
+        (0..2).for_each(|_| queue.touch(&unit(2)));
+        // The second one becomes a main one on the way.
+        assert_eq!(queue.next(|found| *found == unit(1)), Some(unit(2)));
+        queue.remove_unit(&unit(1));
+        queue.add(&unit(3), 0);
+        assert_eq!(queue.next(|found| *found == unit(2)), Some(unit(3)));
+        assert_eq!(queue.next(|_| true), None);
     }
 
     #[test]

@@ -126,7 +126,7 @@ pub(super) fn delta_seconds(text: &str) -> u64 {
 /// Splits a list at commas that are not inside quotes. If a quote has no end, it hides no directive:
 /// the list is split at all commas.
 fn split(list: &str) -> impl Iterator<Item = &str> {
-    let is_open = list.chars().map(quoting()).last().unwrap_or(false);
+    let is_open = list.chars().map(quoting()).fold(false, |_, is_quoted| is_quoted);
     let mut is_quoted = quoting();
     list.split(move |c| (!is_quoted(c) || is_open) && c == ',')
         .map(str::trim)
