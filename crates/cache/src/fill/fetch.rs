@@ -25,7 +25,7 @@ use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared};
-use crate::store::{StoredHead, is_of_content, millis, stored_fields, units};
+use crate::store::{StoredHead, is_of_content, journal_unit, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -35,7 +35,9 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let purges = object.state().purges;
     if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str()) {
         let present: RangeSet = contents.present.into_iter().collect();
-        shared.quota.add_existing(digest, &units(digest, contents.subject.size, present.iter()));
+        let mut units = units(digest, contents.subject.size, present.iter());
+        units.push(journal_unit(digest, &contents.subject));
+        shared.quota.add_existing(digest, &units);
         let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
         let mut state = object.state();
         if state.purges == purges {
@@ -370,6 +372,7 @@ impl Fetch<'_> {
         match self.object().replace(generation, CacheErrorKind::Changed, self.purges) {
             Some(had_one) => {
                 self.shared.quota.removed(digest);
+                self.shared.quota.release(0, &[journal_unit(digest, &generation.head())]);
                 Counters::add(&self.shared.counters.changed, had_one.into());
             }
             None => {

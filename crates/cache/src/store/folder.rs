@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 
 use super::head::{StoredHead, millis};
-use super::unit::{MAX_PAGE, StoredUnit, is_divided, units};
+use super::unit::{MAX_PAGE, StoredUnit, is_divided, journal_unit, units};
 use crate::error::OpenError;
 use crate::key::KeyDigest;
 
@@ -288,12 +288,14 @@ impl CacheFolder {
             named.iter().for_each(|contents| discard_unlisted(&file, &contents.present));
         }
         match (file.metadata(), named) {
-            (Ok(found), Some(named)) => match named.subject.size {
-                size if is_divided(size) => {
-                    on_object(digest, &units(&digest, size, &named.present))
-                }
-                _ => on_object(digest, &[(StoredUnit::whole(&digest), found.blocks() * 512)]),
-            },
+            (Ok(found), Some(named)) => {
+                let mut all = match named.subject.size {
+                    size if is_divided(size) => units(&digest, size, &named.present),
+                    _ => vec![(StoredUnit::whole(&digest), found.blocks() * 512)],
+                };
+                all.push(journal_unit(&digest, &named.subject));
+                on_object(digest, &all);
+            }
             // A file of this process may get its journal in a moment.
             _ if number >= self.first => {}
             _ => drop(fs::remove_file(file.path())),

@@ -36,6 +36,12 @@ impl StoredHead {
         Freshness::of(&self.fields, times, rules)
     }
 
+    /// Returns the room of its journal in excess of one block, in bytes.
+    pub(crate) fn extra_room(&self) -> u64 {
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
+        (self.key.len() + fields.sum::<usize>()) as u64 / BLOCK * BLOCK
+    }
+
     /// Returns the value of a field, whose name is in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
@@ -103,6 +109,9 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 pub(crate) fn is_forwarded(name: &str) -> bool {
     !SET_BY_SERVER.contains(&name) && !PER_CLIENT.contains(&name) && !name.starts_with("x-amz-")
 }
+
+/// The usual size of a block of a file system.
+const BLOCK: u64 = 4096;
 
 /// Fields that can forbid to store a response for all. They count even if they are malformed, or if
 /// `Connection` names them, which it must not (RFC 9110 7.6.1).

@@ -9,4 +9,4 @@ mod unit;
 pub(crate) use folder::{CacheFolder, Restored};
 pub(crate) use head::{StoredHead, is_forwarded, is_of_content, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded};
-pub(crate) use unit::{MAX_PAGE, StoredUnit, is_divided, units};
+pub(crate) use unit::{MAX_PAGE, StoredUnit, is_divided, journal_unit, units};

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::head::StoredHead;
 use crate::key::KeyDigest;
 
 /// An object, or an extent of a large one.
@@ -62,6 +63,12 @@ pub(crate) fn units<'r>(
         units.push((StoredUnit::of(digest, len, 0), 0));
     }
     units
+}
+
+/// Returns the first unit of an object, with the bytes that its journal takes besides what is counted
+/// for each unit: the origin may send long fields.
+pub(crate) fn journal_unit(digest: &KeyDigest, head: &StoredHead) -> (StoredUnit, u64) {
+    (StoredUnit::of(digest, head.size, 0), head.extra_room())
 }
 
 /// The size of a page, or a multiple of it, on every machine.

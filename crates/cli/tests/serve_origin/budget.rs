@@ -40,6 +40,19 @@ fn old_objects_make_room_for_new_ones() {
 }
 
 #[test]
+fn long_fields_count_as_room() {
+    let lines = format!("Cache-Control: max-age=1000{}", "\nX-Long: 0123456789".repeat(50));
+    let object = Object::new(b"hello".to_vec(), "a").with(&lines.replace("789", &"9".repeat(1000)));
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "8M"]);
+    (0..300).for_each(|number| node.get(&format!("/{number}")).is(200, b"hello"));
+    let folders = 2 * MIB as u64;
+    assert!(used(&node) < 8 * MIB as u64 + folders, "{}", used(&node));
+    let node = node.again(&origin.url(), &["--cache-size", "4M"]);
+    until("room", || used(&node) < 4 * MIB as u64 + folders);
+}
+
+#[test]
 fn a_smaller_budget_holds_from_the_start_on() {
     let object = Object::new(noise(MIB), "a");
     let bytes = object.bytes.clone();
