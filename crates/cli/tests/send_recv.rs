@@ -237,6 +237,34 @@ fn a_killed_sender_leaves_neither_file_nor_litter() {
 }
 
 #[test]
+fn a_sender_that_breaks_off_fails_over_a_unix_socket_too() {
+    for (signal, who_listens) in [("KILL", "recv"), ("INT", "recv"), ("TERM", "send")] {
+        let folder = folder();
+        let (target, socket) = (folder.path().join("target"), folder.path().join("socket"));
+        let address = format!("unix:{}", socket.display());
+        let command = |words: &[&str]| {
+            let mut command = underpass();
+            command.args(words).stdin(Stdio::piped());
+            command
+        };
+        let target = target.to_str().unwrap();
+        let (mut sender, receiver) = if who_listens == "recv" {
+            let receiver = Running::listening(command(&["recv", "--listen", &address, target]));
+            (Running::start(command(&["send", "-", &address])), receiver)
+        } else {
+            let sender = Running::listening(command(&["send", "--listen", &address, "-"]));
+            (sender, Running::start(command(&["recv", &address, target])))
+        };
+        sender.child.stdin.as_mut().unwrap().write_all(&noise(100_000)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        sender.signal(signal);
+        receiver.finish().failed(1, &["target", "reset", "100,000 bytes"]);
+        drop(sender);
+        assert!(!Path::new(target).exists());
+    }
+}
+
+#[test]
 fn a_killed_receiver_is_a_failure_for_the_sender() {
     let folder = folder();
     let receiver = receiver(&[], &folder.path().join("target"));

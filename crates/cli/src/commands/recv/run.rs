@@ -12,7 +12,7 @@ use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
 use crate::connection::{
-    Stream, StreamAddress, StreamTls, check_congestion, choose_congestion, meet,
+    Stream, StreamAddress, StreamTls, check_congestion, choose_congestion, meet, unix_reset,
 };
 use crate::ends::{OutputTarget, OverwriteRule, is_dash};
 use crate::failure::{Failure, Result, UsageError};
@@ -40,6 +40,11 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let stream = meet(from.as_ref(), listen, pin, timeout, &cancel)?;
     // If receiving fails, the sender must see an error.
     let _ = socket::arm_reset(&stream);
+    unix_reset::expect_confirmation(&stream).map_err(|errno| Failure::Network {
+        action: "receiving from",
+        address: stream.peer(),
+        source: errno.into(),
+    })?;
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
 

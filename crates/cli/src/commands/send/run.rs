@@ -15,7 +15,9 @@ use underpass_transport::tls::Session;
 
 use super::args::SendArgs;
 use super::range::ByteRange;
-use crate::connection::{Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet};
+use crate::connection::{
+    Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet, unix_reset,
+};
 use crate::ends::Input;
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
@@ -136,6 +138,7 @@ impl Line<'_> {
         if let Some(session) = self.session {
             let _ = session.peek(stream.as_fd());
         }
+        unix_reset::confirm(stream, report.bytes());
         let _ = socket::disarm_reset(stream);
         Ok(report)
     }
