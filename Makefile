@@ -2,6 +2,12 @@
 
 .PHONY: run demo test test-all test-python test-foreign rig check dist dist-check fuzz-long bench soak wheel
 
+# In CI everything is built once: without line numbers, and without what makes a second build faster.
+ifeq ($(CI),true)
+export CARGO_INCREMENTAL := 0
+export CARGO_PROFILE_DEV_DEBUG := false
+endif
+
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
 	cargo build --release --locked
