@@ -222,7 +222,9 @@ impl LockTable {
     /// Returns whether one more lock of a client can be kept.
     fn has_room(&self, client: &str) -> bool {
         let own = self.by_path.values().flatten().filter(|lock| &*lock.client == client);
-        self.count < MAX_LOCKS && own.count() < MAX_OWN_LOCKS
+        // A few clients cannot fill the table: its second half takes a smaller number of each.
+        let max = if self.count < MAX_LOCKS / 2 { MAX_OWN_LOCKS } else { OWNER_SHARE };
+        self.count < MAX_LOCKS && own.count() < max
     }
 
     /// Returns the locks at paths below this one.
@@ -300,6 +302,9 @@ const MAX_LOCKS: usize = 4096;
 
 /// The maximum number of locks of one client.
 const MAX_OWN_LOCKS: usize = 256;
+
+/// The number of locks up to which one client gets more once half of all are taken.
+const OWNER_SHARE: usize = 16;
 
 /// The maximum number of locks that hold for a path when one of it is given, and of those that are
 /// described: a response has them for each entry of a folder.

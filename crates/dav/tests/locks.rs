@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use underpass_dav::condition::{IfField, State};
@@ -159,9 +160,13 @@ fn one_client_has_a_bounded_number_of_locks() {
         table.add(one, now).is_ok()
     };
     assert_eq!((0..300).filter(|number| add(*number, "one", now)).count(), 256);
-    let others = (0..20).flat_map(|client| (0..256).map(move |number| (client, number)));
-    let given = others.filter(|(client, number)| add(*number, &client.to_string(), now)).count();
-    assert_eq!(given, 4096 - 256);
+    // A few clients take one half, and of the other each has a small share.
+    let mut fill = |clients: Range<usize>, each: usize| {
+        let others = clients.flat_map(|client| (0..each).map(move |number| (client, number)));
+        others.filter(|(client, number)| add(*number, &client.to_string(), now)).count()
+    };
+    assert_eq!(fill(0..20, 256), 2048 - 256 + 13 * 16);
+    assert_eq!(fill(20..140, 17), 2048 - 13 * 16);
     assert!(add(0, "new", now + Duration::from_secs(60)), "the others have ended");
 }
 
