@@ -334,3 +334,73 @@ fn a_server_killed_while_it_moves_to_another_file_system_leaves_both_as_they_wer
         assert!(fs::read_to_string(stage.served.path().join(source)).is_ok(), "{source}");
     }
 }
+
+const LOCK_INFO: &str = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
+    <D:locktype><D:write/></D:locktype></D:lockinfo>";
+
+/// The status and the body of the response to a request that changes something.
+fn change(server: &Running, method: &str, path: &str, fields: &[&str]) -> (String, String) {
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "-X", method]);
+    curl.args(fields.iter().flat_map(|field| ["-H", field]));
+    if method == "LOCK" {
+        curl.args(["--data", LOCK_INFO]);
+    }
+    let output = curl.arg(format!("{}{path}", server.address)).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = text.rsplit_once('\n').unwrap();
+    (status.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    for name in ["deleted", "moved", "copied"] {
+        fs::write(served.join(name), name).unwrap();
+    }
+    // Only the folder cannot be synced, as after an error of the disk.
+    let folder = served.to_str().unwrap();
+    let inject = "inject=fsync:error=EROFS";
+    let strace = ["-P", folder, "-e", "trace=fsync", "-e", inject];
+    let server = stage.serve(&strace, &["--allow-all"]);
+    let (status, lock) = change(&server, "LOCK", "deleted", &["Depth: 0"]);
+    assert_eq!(status, "200", "{lock}");
+    let token = lock.split("urn:uuid:").nth(1).unwrap().split('<').next().unwrap();
+    let token = format!("If: (<urn:uuid:{token}>)");
+    for (method, path, field) in [
+        ("DELETE", "deleted", &*token),
+        ("MOVE", "moved", "Destination: /new-place"),
+        ("COPY", "copied", "Destination: /copy"),
+        ("MKCOL", "made/", "Accept: */*"),
+        ("PUT", "put", "Content-Length: 0"),
+        ("LOCK", "locked", "Depth: 0"),
+    ] {
+        let (status, body) = change(&server, method, path, &[field, "Accept: text/plain"]);
+        let is_told = body.contains("may not survive a power cut");
+        assert!(status == "500" && is_told, "{method}: {status} {body}");
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(served).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["copied", "copy", "file", "locked", "made", "new-place", "put"]);
+    // The lock has ended with its file.
+    fs::write(served.join("deleted"), "again").unwrap();
+    assert_eq!(change(&server, "LOCK", "deleted", &["Depth: 0"]).0, "200");
+}
+
+#[test]
+fn a_move_is_not_said_to_be_undone_if_what_it_replaced_cannot_be_removed() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    for method in ["MOVE", "COPY"] {
+        prepare_replacement(served);
+        let strace = ["-e", "trace=unlinkat", "-e", "inject=unlinkat:error=EPERM"];
+        let server = stage.serve(&strace, &["--allow-all"]);
+        let fields = ["Destination: /old", "Overwrite: T", "Accept: text/plain"];
+        let (status, body) = change(&server, method, "dir", &fields);
+        assert!(status == "500" && body.contains("it is done, but"), "{method}: {status} {body}");
+        assert!(served.join("old/new").exists() && !served.join("old/kept").exists(), "{method}");
+        assert_eq!(served.join("dir").exists(), method == "COPY");
+    }
+}

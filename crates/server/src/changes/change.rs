@@ -397,7 +397,10 @@ fn copied(
 ) -> Result<AtomicFile, ChangeRefusal> {
     let new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
     copying.file(from, new_file.file())?;
-    Ok(if is_synced(site) { new_file.durable() } else { new_file })
+    if is_synced(site) {
+        new_file.file().sync_all()?;
+    }
+    Ok(new_file)
 }
 
 /// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
@@ -477,5 +480,5 @@ fn is_synced(site: &Site) -> bool {
 
 /// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(site: &Site, folder: &OwnedFd) -> Result<(), ChangeRefusal> {
-    if is_synced(site) { Ok(sync_folder(folder)?) } else { Ok(()) }
+    if is_synced(site) { sync_folder(folder).map_err(ChangeRefusal::unsynced) } else { Ok(()) }
 }

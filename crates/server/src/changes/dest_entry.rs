@@ -72,7 +72,12 @@ impl DestEntry {
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
     /// free before.
     pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, ChangeRefusal> {
-        aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside))?;
+        let removed = aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside));
+        // The new entry has the name by now. Parts of the old one may be gone.
+        removed.map_err(|refusal| {
+            let reason = refusal.detail;
+            ChangeRefusal::made(format_args!("what it replaced cannot be removed: {reason}"))
+        })?;
         Ok(self.existing.is_none())
     }
 }

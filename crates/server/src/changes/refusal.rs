@@ -1,22 +1,36 @@
 //! The reasons for which changes are refused, as responses to the client.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io;
 
 use rustix::io::Errno;
 use underpass_copy::CopyError;
 use underpass_engine::Error;
 
-/// The reason why a change was not made.
+/// The reason why a change was not made, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRefusal {
     pub(crate) status: u16,
     pub(crate) detail: Cow<'static, str>,
+    /// Whether the names have changed all the same, and only what follows failed.
+    pub(crate) is_made: bool,
 }
 
 impl ChangeRefusal {
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), is_made: false }
+    }
+
+    /// Creates the response to a change that was made, but not without this flaw.
+    pub(crate) fn made(flaw: impl Display) -> Self {
+        Self { is_made: true, ..Self::new(500, format!("it is done, but {flaw}")) }
+    }
+
+    /// Creates the response to a change that was made, but of which the disk may know nothing.
+    pub(crate) fn unsynced(errno: Errno) -> Self {
+        let error = io::Error::from(errno);
+        Self::made(format_args!("may not survive a power cut; the system says: {error}"))
     }
 
     /// Creates the refusal of a change of what has been replaced since it was checked.

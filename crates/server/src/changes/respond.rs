@@ -176,7 +176,7 @@ async fn change(
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);
-        if changed.is_ok() {
+        if changed.as_ref().map_or_else(|refusal| refusal.is_made, |_| true) {
             forget_locks(&site, &change);
         }
         // The client may be gone by now, and the change is made all the same.

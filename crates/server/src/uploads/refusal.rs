@@ -72,6 +72,12 @@ impl UploadRefusal {
         Self::new(405, "there is a folder of this name").with("Allow", "GET, HEAD, OPTIONS")
     }
 
+    /// Creates the response to an upload that has its name, of which the disk may know nothing.
+    pub(crate) fn unsynced(error: &io::Error) -> Self {
+        let detail = "the file is in place, but may not survive a power cut; the system says";
+        Self::new(500, format!("{detail}: {error}"))
+    }
+
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
         Self::new(507, "there is no room for it")

@@ -191,7 +191,9 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), ChangeRefusal> {
         let created = openat(&folder, name, flags, Mode::from_raw_mode(0o666));
         helper.shared.names_changed();
         match created {
-            Ok(_) if helper.settings.changes.sync => Ok(sync_folder(&folder)?),
+            Ok(_) if helper.settings.changes.sync => {
+                sync_folder(&folder).map_err(ChangeRefusal::unsynced)
+            }
             Ok(_) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),
         }

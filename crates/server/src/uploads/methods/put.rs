@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, openat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens, openat,
+    statat,
+};
 use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
@@ -136,7 +139,15 @@ fn name(
         }
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
-    new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    let own = fstat(new_file.file())?;
+    new_file.commit(if keeps { Existing::Keep } else { Existing::Replace }).map_err(|error| {
+        let named = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW);
+        match named.is_ok_and(|it| (it.st_dev, it.st_ino) == (own.st_dev, own.st_ino)) {
+            // Only syncing the folder failed.
+            true => UploadRefusal::unsynced(&error),
+            false => error.into(),
+        }
+    })?;
     Ok(present.is_some())
 }
 
