@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rig::{Running, folder};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// `secret`, in 32 MiB of memory.
 const HASH: &str = "$argon2id$v=19$m=32768,t=1,p=1$c2FsdHN0cmluZw$\
@@ -32,10 +33,15 @@ fn serve(served: &std::path::Path, args: &[&str]) -> Running {
 }
 
 fn ask(server: &Running, fields: &str) -> TcpStream {
+    send(server, "GET /", fields)
+}
+
+/// Sends a request with this method and path.
+fn send(server: &Running, line: &str, fields: &str) -> TcpStream {
     let host = server.address.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-    let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
+    let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream
 }
@@ -143,4 +149,23 @@ fn a_confined_server_follows_links_and_knows_where_they_lead() {
     assert_eq!(status("GET", "/shown"), "404");
     assert_eq!(status("PUT", "/link/new"), "201");
     assert!(folder.path().join("real/new").exists());
+}
+
+#[test]
+fn hidden_names_are_hidden_in_any_case_where_the_file_system_ignores_it() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let served = mounted.root();
+    fs::create_dir(served.join("private")).unwrap();
+    for file in ["x.log", "private/file", "seen"] {
+        fs::write(served.join(file), "text").unwrap();
+    }
+    let server = serve(&served, &["--hide", "*.log", "--hide", "/private/**", "--allow-all"]);
+    for path in ["x.log", "x.LOG", "X.Log", "private/file", "PRIVATE/file", "Private/FILE"] {
+        for method in ["GET", "DELETE"] {
+            let reply = reply(send(&server, &format!("{method} /{path}"), ""));
+            assert!(reply.starts_with("HTTP/1.1 40"), "{method} {path}: {reply}");
+        }
+    }
+    assert!(reply(send(&server, "GET /SEEN", "")).contains(" 200 "));
+    assert!(served.join("x.log").exists() && served.join("private/file").exists());
 }

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -55,7 +56,7 @@ impl Root {
         let fail = |errno: Errno| ServeError::Root { path: path.to_owned(), source: errno.into() };
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
-        let hidden = HiddenNames::new(settings)?;
+        let hidden = HiddenNames::new(settings, ignores_case(path))?;
         let types = settings.media_types.clone();
         if kind == FileType::Directory || settings.root.is_none() {
             let is_open = settings.allows_symlinks_outside;
@@ -406,6 +407,20 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
+/// Returns whether names in a folder are found in any case. Its first entry with a letter tells;
+/// a folder without one is taken for one that minds the case.
+fn ignores_case(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_upper = name == name.to_uppercase();
+        let other = if is_upper { name.to_lowercase() } else { name.to_uppercase() };
+        let inode = |name: &str| folder.join(name).symlink_metadata().map(|it| it.ino()).ok();
+        (other != name).then(|| inode(&name) == inode(&other))
+    });
+    found.next().unwrap_or(false)
+}
+
 /// The names that are not served.
 #[derive(Debug)]
 struct HiddenNames {
@@ -420,7 +435,7 @@ struct HiddenNames {
 }
 
 impl HiddenNames {
-    fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
+    fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
         let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {
             let fail = |why: &dyn Display| ServeError::pattern("--hide", pattern, why);
@@ -428,8 +443,9 @@ impl HiddenNames {
             if trimmed.is_empty() {
                 return Err(fail(&"that hides nothing: name files or folders, such as *.log"));
             }
-            let glob = globset::GlobBuilder::new(trimmed).literal_separator(true).build();
-            let glob: Glob = glob.map_err(|error| fail(error.kind()))?;
+            let mut glob = globset::GlobBuilder::new(trimmed);
+            glob.literal_separator(true).case_insensitive(ignores_case);
+            let glob: Glob = glob.build().map_err(|error| fail(error.kind()))?;
             let is_path = pattern.trim_end_matches('/').contains('/');
             sets[usize::from(is_path) + 2 * usize::from(pattern.ends_with('/'))].add(glob);
         }
