@@ -81,7 +81,7 @@ impl AccessLog {
     /// Starts the writing thread. It ends, with everything written, after [`end`](Self::end).
     pub(crate) fn start(file: LogFile) -> (Self, JoinHandle<()>) {
         let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
-        let writer = Writer { file, complained: false };
+        let writer = Writer { file, complained: false, is_torn: false };
         let thread = thread::spawn({
             let shared = Arc::clone(&shared);
             move || writer.run(&shared)
@@ -143,6 +143,8 @@ struct Writer {
     file: LogFile,
     /// Whether a failure to write was reported, which is done once.
     complained: bool,
+    /// Whether only a part of the last line was written.
+    is_torn: bool,
 }
 
 impl Writer {
@@ -167,13 +169,35 @@ impl Writer {
     }
 
     fn write(&mut self, lines: &[u8]) {
-        let outcome = self.file.file.write_all(lines);
+        let outcome = self.write_whole_lines(lines);
         self.report(outcome, "writing");
+    }
+
+    /// Writes lines, after the end of one that a full disk has cut.
+    fn write_whole_lines(&mut self, mut lines: &[u8]) -> io::Result<()> {
+        if self.is_torn && !lines.is_empty() {
+            self.file.file.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        while !lines.is_empty() {
+            match self.file.file.write(lines) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => {
+                    self.is_torn = !lines[..len].ends_with(b"\n");
+                    lines = &lines[len..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn reopen(&mut self) {
         self.complained = false;
         let outcome = self.file.reopen();
+        // Not in a new file.
+        self.is_torn &= self.file.file.metadata().is_ok_and(|it| it.len() > 0);
         self.report(outcome, "re-opening");
     }
 
@@ -208,7 +232,10 @@ const INTERVAL: Duration = Duration::from_millis(200);
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -254,6 +281,29 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(fs::read_to_string(moved).unwrap(), "before\n");
         assert_eq!(fs::read_to_string(path).unwrap(), "after\n");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_not_joined_to_the_next() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        let file = LogFile { path: None, file: OwnedFd::from(here).into() };
+        let mut writer = Writer { file, complained: false, is_torn: false };
+        writer.write(b"first\n");
+        writer.write(&vec![b'x'; CAPACITY]);
+        // There is room again.
+        let mut text = vec![0; CAPACITY];
+        let mut len = there.read(&mut text).unwrap();
+        there.set_nonblocking(true).unwrap();
+        while let Ok(more) = there.read(&mut text[len..]) {
+            len += more;
+        }
+        assert!(text[..len].ends_with(b"x"));
+        writer.write(b"next\n");
+        drop(writer);
+        text.truncate(len);
+        there.read_to_end(&mut text).unwrap();
+        assert!(text.starts_with(b"first\nxx") && text.ends_with(b"xx\nnext\n"));
     }
 
     #[test]
