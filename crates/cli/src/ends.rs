@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
-    Access, CWD, FileType, Mode, OFlags, SeekFrom, accessat, fcntl_getfl, fcntl_setfl, fstat,
-    ftruncate, openat, seek,
+    Access, CWD, FileType, FlockOperation, Mode, OFlags, SeekFrom, accessat, fcntl_getfl,
+    fcntl_setfl, flock, fstat, ftruncate, openat, seek,
 };
 use rustix::io::Errno;
 use underpass_copy::permissions;
@@ -169,8 +169,19 @@ impl OutputTarget {
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if fstat(&file).is_ok_and(|stat| is_regular(&stat)) => {
-                let at = file.metadata().with_path("looking at", path)?.len();
-                Ok(Self { path: path.to_owned(), place: OpenTarget::End { file, at } })
+                // Two at once would write to the same place. Any other error is that of a file
+                // system that knows no locks.
+                let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                if locked == Err(Errno::WOULDBLOCK) {
+                    let path = path.display();
+                    return Err(Failure::line(format!(
+                        "appending to {path}: another process has locked it (wait until it has finished)"
+                    )));
+                }
+                let place = OpenTarget::End { file, at: 0 };
+                let mut target = Self { path: path.to_owned(), place };
+                target.find_end()?;
+                Ok(target)
             }
             Ok(file) => Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at: 0 } }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -178,6 +189,14 @@ impl OutputTarget {
             }
             Err(error) => Err(error).with_path("opening", path),
         }
+    }
+
+    /// Finds the end of a file that is appended to again: others may have written to it since.
+    pub(crate) fn find_end(&mut self) -> Result<()> {
+        if let OpenTarget::End { file, at } = &mut self.place {
+            *at = file.metadata().with_path("looking at", &self.path)?.len();
+        }
+        Ok(())
     }
 
     fn stdout() -> Result<Self> {

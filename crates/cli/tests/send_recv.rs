@@ -221,6 +221,34 @@ fn append_adds_and_a_failed_append_is_cut_back() {
 }
 
 #[test]
+fn what_others_append_while_the_sender_is_awaited_stays() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10);
+    let target = folder.path().join("target");
+    fs::write(&target, "first\n").unwrap();
+    let receiver = receiver(&["--append"], &target);
+    fs::write(&target, "first\nof another program\n").unwrap();
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    receiver.finish().succeeded();
+    let expected = [&b"first\nof another program\n"[..], &noise(10)].concat();
+    assert_eq!(fs::read(&target).unwrap(), expected);
+}
+
+#[test]
+fn only_one_receiver_at_a_time_appends_to_a_file() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10);
+    let target = folder.path().join("target");
+    fs::write(&target, "first\n").unwrap();
+    let first = receiver(&["--append"], &target);
+    let second = ["recv", "--append", "--listen", "127.0.0.1:0", target.to_str().unwrap()];
+    run(second).failed(1, &["target", "another process has locked it"]);
+    sender(&[], &source, &first.address).finish().succeeded();
+    first.finish().succeeded();
+    assert_eq!(fs::read(&target).unwrap(), [&b"first\n"[..], &noise(10)].concat());
+}
+
+#[test]
 fn a_killed_sender_leaves_neither_file_nor_litter() {
     let folder = folder();
     let target = folder.path().join("target");

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let listen = args.listen.as_ref();
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
-    let target = match (args.append, args.force) {
+    let mut target = match (args.append, args.force) {
         _ if is_dash(path) && show.json => return Err(RecvError::OutputTwice.into()),
         (true, _) => OutputTarget::append(path, &cancel)?,
         (_, true) => OutputTarget::create(path, OverwriteRule::Always, &cancel)?,
@@ -48,6 +48,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
 
+    // The sender may have been awaited for long.
+    target.find_end()?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let started = Instant::now();
     let outcome = receive(args, (&stream, session.as_ref()), &target, &cancel, &meter);
