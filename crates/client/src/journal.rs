@@ -305,22 +305,6 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
     Some(JournalContents { subject: head.subject, present, safe })
 }
 
-/// Returns whether a file that is no valid journal began as one, of a file with this inode: its
-/// first line, as far as it is there, was written by this program.
-#[must_use]
-pub fn belongs_to(folder: &OwnedFd, name: &OsStr, inode: u64) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let Ok(file) = openat(folder, name, flags, Mode::empty()) else { return false };
-    let mut bytes = Vec::new();
-    if File::from(file).take(MAX_HEAD).read_to_end(&mut bytes).is_err() {
-        return false;
-    }
-    let head = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let field = format!("\"inode\":{inode},");
-    head.starts_with(b"{\"underpass_journal\":")
-        && head.windows(field.len()).any(|text| text == field.as_bytes())
-}
-
 /// Removes the journal of this name and an unfinished one.
 pub fn remove(folder: &OwnedFd, name: &OsStr) {
     for name in [name, &new_name(name)] {
@@ -362,9 +346,6 @@ pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
     });
     parts.filter(|part| part.start < part.end).collect()
 }
-
-/// The maximum length of what is read to recognize a damaged journal.
-const MAX_HEAD: u64 = 64 << 10;
 
 /// The version of the format.
 const FORMAT: u32 = 1;

@@ -62,12 +62,12 @@ pub enum DownloadError {
     /// The name is that of a device, FIFO or socket.
     #[error("it is a device, FIFO or socket")]
     Special,
-    /// A partial file without a journal is in the way.
+    /// A file that is not of an earlier download has the name of the partial file or its journal.
     #[error("{}", stranger_text(.name, .journal.as_deref()))]
     Stranger {
         /// Its name.
         name: OsString,
-        /// The name of its journal, if there is a damaged one.
+        /// The name of its journal, if there is one that is damaged or of another file.
         journal: Option<OsString>,
     },
 }
@@ -194,7 +194,9 @@ fn digest_text(check: &DigestCheck) -> String {
 fn stranger_text(name: &OsStr, journal: Option<&OsStr>) -> String {
     let name = name.display();
     match journal.map(OsStr::display) {
-        Some(journal) => format!("{name} cannot be resumed: its journal {journal} is damaged"),
-        None => format!("{name} is in the way, and has no valid journal"),
+        Some(journal) => format!(
+            "{name} cannot be resumed: its journal {journal} is damaged, or of another file"
+        ),
+        None => format!("{name} is in the way, and not of a download that can be resumed"),
     }
 }

@@ -32,7 +32,8 @@ use run::{Download, MirrorServer};
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
-pub(crate) use partial_file::{keep_mode, partial_names};
+pub(crate) use partial_file::keep_mode;
+pub use partial_file::{PARTIAL_ENDS, partial_names};
 pub use rate_limit::RateLimit;
 
 /// Fetches files.

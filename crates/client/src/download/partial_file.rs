@@ -1,8 +1,8 @@
 //! The file that a download writes to until it is complete.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -34,10 +34,17 @@ pub(super) struct JournalSubject {
     pub(super) modified: Option<u64>,
     /// The inode of the partial file.
     pub(super) inode: u64,
+    /// How a process that has failed left the partial file; unknown after a kill.
+    #[serde(default)]
+    pub(super) left: Option<LeftFile>,
     /// Whether parts may be those of other servers, so that only a digest tells if they fit together.
     #[serde(default)]
     pub(super) needs_digest: bool,
 }
+
+/// What shows that nothing has written to a partial file since: its size, and its modification time in
+/// seconds and nanoseconds.
+type LeftFile = (u64, i64, i64);
 
 /// The journal of a download.
 pub(super) type Journal = journal::Journal<JournalSubject>;
@@ -104,6 +111,15 @@ impl PartialFile<'_> {
         kept.journal.describe(subject).map_err(DownloadError::local("keeping a journal of"))
     }
 
+    /// Notes how the file is left for a later process.
+    pub(super) fn leave(&mut self) {
+        let Self::PartialInfo(kept) = self else { return };
+        let Ok(found) = kept.atomic.file().metadata() else { return };
+        let subject = kept.journal.subject().clone();
+        // Without it the file is resumed as after a kill.
+        let _ = kept.journal.describe(JournalSubject { left: Some(left(&found)), ..subject });
+    }
+
     /// Returns the ranges that have arrived.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         match self {
@@ -162,16 +178,20 @@ impl<'t> TargetName<'t> {
     ) -> Result<PartialFile<'t>, DownloadError> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
-        if found.len() > 0
-            && journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
-        {
-            let journal = self.journal_name();
+        let journal = self.journal_name();
+        let is_own = match journal::read::<JournalSubject>(self.folder, &journal) {
+            Some(known) => known.subject.inode == found.ino(),
             // One that is damaged, but recognizably of this file, is started over with it.
-            if !journal::belongs_to(self.folder, &journal, found.ino()) {
-                let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-                let journal = is_there.then_some(journal);
-                return Err(DownloadError::Stranger { name: self.part_name(), journal });
-            }
+            None => belongs_to(self.folder, &journal, found.ino()),
+        };
+        if found.len() > 0 && !is_own {
+            let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            let journal = is_there.then_some(journal);
+            return Err(DownloadError::Stranger { name: self.part_name(), journal });
+        }
+        if found.len() == 0 && is_foreign(self.folder, &journal) {
+            atomic.discard();
+            return Err(DownloadError::Stranger { name: journal, journal: None });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -182,9 +202,10 @@ impl<'t> TargetName<'t> {
             size,
             modified,
             inode: found.ino(),
+            left: None,
             needs_digest: false,
         };
-        let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
+        let journal = Journal::create(self.folder()?, &journal, subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(PartialFile::PartialInfo(ResumableFile { atomic, journal }))
     }
@@ -203,7 +224,8 @@ impl<'t> TargetName<'t> {
         }
         let atomic = self.locked()?;
         // Only now does no other process write to it.
-        let Some(known) = journal::read::<JournalSubject>(self.folder, &self.journal_name()) else {
+        let Some(mut known) = journal::read::<JournalSubject>(self.folder, &self.journal_name())
+        else {
             return Ok(None);
         };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
@@ -212,7 +234,8 @@ impl<'t> TargetName<'t> {
             && (is_checked || !known.subject.needs_digest);
         // Bytes after the end of the file are missing, whatever the journal says.
         let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
-        if !is_meant || !is_sound {
+        let is_as_left = known.subject.left.take().is_none_or(|then| then == left(&found));
+        if !is_meant || !is_sound || !is_as_left {
             return Ok(None);
         }
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
@@ -305,8 +328,41 @@ impl<'t> TargetName<'t> {
     }
 }
 
+/// Checks whether a file that is no valid journal began as one, of a file with this inode: its first
+/// line, as far as it is there, was written by this program.
+fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
+    let field = format!("\"inode\":{inode},");
+    first_line(folder, journal).is_ok_and(|line| {
+        line.starts_with(BEGINNING)
+            && line.windows(field.len()).any(|text| text == field.as_bytes())
+    })
+}
+
+/// Checks whether the name of a journal is that of something else. A power cut leaves the beginning of
+/// a journal, or zeros.
+fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> bool {
+    match first_line(folder, journal) {
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(line) if line.starts_with(BEGINNING) || BEGINNING.starts_with(&line) => false,
+        Ok(line) => line.iter().any(|byte| *byte != 0),
+    }
+}
+
+fn first_line(folder: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(openat(folder, name, flags, Mode::empty())?);
+    let mut line = Vec::new();
+    BufReader::new(file.take(MAX_HEAD)).read_until(b'\n', &mut line)?;
+    Ok(line)
+}
+
+fn left(found: &Metadata) -> LeftFile {
+    (found.len(), found.mtime(), found.mtime_nsec())
+}
+
 /// Returns the names that a file of this name and its journal have until it is complete.
-pub(crate) fn partial_names(name: &OsStr) -> [OsString; 2] {
+#[must_use]
+pub fn partial_names(name: &OsStr) -> [OsString; 2] {
     [part_name(name), journal_name(name)]
 }
 
@@ -351,6 +407,15 @@ pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     };
     Ok(futimens(file, &times)?)
 }
+
+/// How the names of partial files and journals end.
+pub const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
+
+/// How a journal begins.
+const BEGINNING: &[u8] = b"{\"underpass_journal\":";
+
+/// The maximum length of what is read to recognize a damaged journal.
+const MAX_HEAD: u64 = 64 << 10;
 
 /// The longest suffix of the target's name.
 const JOURNAL: &str = ".part.journal";

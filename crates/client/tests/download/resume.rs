@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use underpass_client::download::{DownloadError, Failed, IfExists};
 
@@ -74,7 +75,7 @@ fn the_time_of_a_file_is_remembered_with_its_parts() {
     client.wishes.retries = 0;
     client.get(&server.url("/")).unwrap_err();
     client.gets(&server.url("/"), &bytes);
-    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
     assert_eq!(fs::metadata(client.path()).unwrap().modified().unwrap(), time);
 }
 
@@ -108,19 +109,49 @@ fn the_part_of_another_address_is_not_trusted() {
 #[test]
 fn a_part_that_somebody_has_touched_is_not_trusted() {
     let bytes = noise(LEN);
-    for touch in ["cut", "replaced"] {
+    for touch in ["cut", "written to"] {
         let (client, server, _) = broken_off(&bytes, 10_000_000);
         let part = client.folder.path().join("file.part");
+        let part = fs::File::options().write(true).open(&part).unwrap();
         match touch {
-            "cut" => fs::File::options().write(true).open(&part).unwrap().set_len(100).unwrap(),
+            "cut" => part.set_len(100).unwrap(),
             _ => {
-                fs::rename(&part, client.folder.path().join("gone")).unwrap();
-                fs::write(&part, vec![0; 20_000_000]).unwrap();
-                fs::remove_file(client.folder.path().join("gone")).unwrap();
+                part.write_at(&[0; 1000], 5000).unwrap();
+                // The clock of a file system may not have gone on since.
+                part.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }
         }
         assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0, "{touch}");
     }
+}
+
+#[test]
+fn a_file_in_the_place_of_a_part_with_a_journal_is_left_alone() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let part = client.folder.path().join("file.part");
+    let other = client.folder.path().join("other");
+    fs::write(&other, "of another").unwrap();
+    fs::rename(&other, &part).unwrap();
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert_eq!(fs::read(&part).unwrap(), b"of another");
+}
+
+#[test]
+fn a_file_in_the_place_of_the_journal_is_left_alone() {
+    let bytes = noise(LEN);
+    let (client, server) = (Client::new(), Server::of(&bytes));
+    let journal = client.folder.path().join("file.part.journal");
+    fs::write(&journal, "of another").unwrap();
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert_eq!(fs::read(&journal).unwrap(), b"of another");
+    assert_eq!(client.names(), ["file.part.journal"]);
+    // A power cut leaves zeros of one.
+    fs::write(&journal, [0; 128]).unwrap();
+    client.gets(&server.url("/"), &bytes);
+    assert_eq!(client.names(), ["file"]);
 }
 
 #[test]

@@ -110,7 +110,9 @@ impl Download<'_, '_> {
             name.forget(true);
         }
         let is_kept = matches!(self.partial, Some(PartialFile::PartialInfo(_))) && kept > 0;
-        self.partial = None;
+        if let Some(mut partial) = self.partial.take().filter(|_| is_kept) {
+            partial.leave();
+        }
         let name = self.name().filter(|_| is_kept);
         let kept = name.map(|name| PartialInfo { name: name.part_name(), bytes: kept });
         Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }

@@ -11,7 +11,7 @@ use super::file::is_elsewhere;
 use super::queue::lock;
 use super::state::CrawlTask;
 use super::worker::CrawlWorker;
-use crate::download::partial_names;
+use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
 use crate::tree::error::TreeError;
 use crate::tree::listing::{self, ListingEntry};
@@ -162,9 +162,6 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
         false => entries.iter().filter(has_rival).map(|entry| entry.path.clone()).collect(),
     }
 }
-
-/// How the names of partial files and journals end.
-const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 
 /// The maximum number of files and folders, which also ends circles of links.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
