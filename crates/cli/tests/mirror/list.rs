@@ -210,6 +210,27 @@ fn a_folder_with_two_paths_does_not_take_two_files_for_one() {
 }
 
 #[test]
+fn no_file_has_the_name_of_the_partial_file_of_another() {
+    let (origin, here) = (Origin::start(), folder());
+    let [whole, part, journal] = ["/a", "/a.part", "/a.part.journal"].map(|path| {
+        origin.set(path, Page::new(path.as_bytes(), &[]));
+        origin.url(path)
+    });
+    for (first, second, words) in [
+        (&whole, &part, "has that name until it is complete"),
+        (&part, &whole, "has the name of its partial file"),
+        (&whole, &journal, "has that name until it is complete"),
+        (&journal, &whole, "has the name of its partial file"),
+    ] {
+        get(here.path(), &["-f", first, second]).failed(1, &[words, "name another file"]);
+        get(here.path(), &["-f", "--parallel", "2", first, second])
+            .failed(1, &["name another file"]);
+    }
+    get(here.path(), &["-f", &part, &journal]).succeeded();
+    get(here.path(), &["-f", &whole]).succeeded();
+}
+
+#[test]
 fn a_url_that_is_named_twice_is_fetched_once() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/f", Page::new(b"one", &[]));

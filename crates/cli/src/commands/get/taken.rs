@@ -1,13 +1,14 @@
 //! The names that the files of one command have taken.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::fstat;
 use underpass_client::Url;
+use underpass_client::download::{PARTIAL_ENDS, partial_names};
 use underpass_client::tree::ignores_case;
 use underpass_engine::atomic_file::fold_case;
 use underpass_protocol::digest::Digest;
@@ -39,9 +40,9 @@ impl TakenNames {
     pub(super) fn take(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
         let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
-        let folded = (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
+        let folded = |name: &OsStr| (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let alike = taken.entry(folded).or_default();
+        let alike = taken.get(&folded(name)).map_or(&[][..], Vec::as_slice);
         if let Some(earlier) = alike.iter().find(|it| it.name == *name) {
             if earlier.url == item.url && earlier.digests == item.digests {
                 if !is_quiet {
@@ -49,13 +50,27 @@ impl TakenNames {
                 }
                 return Ok(false);
             }
-            return Err(earlier.in_the_way(item, path, ""));
+            return Err(earlier.in_the_way(item, path, "has that name already"));
         }
-        if let Some(earlier) = alike.first().filter(|_| ignores_case(folder)) {
-            return Err(earlier.in_the_way(item, path, " in another case"));
+        let ignores_case = ignores_case(folder);
+        if let Some(earlier) = alike.first().filter(|_| ignores_case) {
+            return Err(earlier.in_the_way(item, path, "has that name already in another case"));
+        }
+        let find = |name: &OsStr| {
+            let alike = taken.get(&folded(name))?;
+            alike.iter().find(|it| ignores_case || it.name == name)
+        };
+        // Two files at once would write to what both call by this name.
+        if let Some(earlier) = partial_names(name).iter().find_map(|name| find(name)) {
+            return Err(earlier.in_the_way(item, path, "has the name of its partial file"));
+        }
+        let wholes = PARTIAL_ENDS.iter().filter_map(|end| name.as_bytes().strip_suffix(*end));
+        if let Some(earlier) = wholes.map(OsStr::from_bytes).find_map(find) {
+            return Err(earlier.in_the_way(item, path, "has that name until it is complete"));
         }
         let (url, digests) = (item.url.clone(), item.digests.clone());
-        alike.push(TakenName { name: name.clone(), url, digests });
+        let taken = taken.entry(folded(name)).or_default();
+        taken.push(TakenName { name: name.clone(), url, digests });
         Ok(true)
     }
 }
@@ -68,7 +83,7 @@ impl TakenName {
             false => "name another file by -o, or by out= in a list",
         };
         Failure::line(format!(
-            "fetching {} to {}: {} has that name already{how} ({hint})",
+            "fetching {} to {}: {} {how} ({hint})",
             shown(&item.url),
             path.display(),
             shown(&self.url)
