@@ -5,7 +5,8 @@
 mod rig;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -407,4 +408,36 @@ fn nothing_is_replaced_on_servers_that_ignore_conditions() {
     if let Some((_server, url)) = rclone(place.path()) {
         replaces_nothing(&url, place.path());
     }
+}
+
+#[test]
+fn a_connection_that_ends_between_two_files_is_replaced() {
+    let own = folder();
+    let files = ["a", "b"].map(|name| noise_file(own.path(), name, 10));
+    let [a, b] = files.each_ref().map(|file| file.to_str().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let request = |mut stream: &TcpStream| {
+            let mut bytes = Vec::new();
+            while !bytes.windows(4).any(|end| end == b"\r\n\r\n") || !bytes.ends_with(&noise(10)) {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                bytes.push(byte[0]);
+            }
+        };
+        let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+        let (mut first, _) = listener.accept().unwrap();
+        request(&first);
+        first.write_all(answer).unwrap();
+        // It was closed for idleness when this was on its way.
+        request(&first);
+        drop(first);
+        let (mut second, _) = listener.accept().unwrap();
+        request(&second);
+        second.write_all(answer).unwrap();
+    });
+    let done = Running::start(put(own.path(), &["--retries", "1", a, b, &url])).finish();
+    done.succeeded();
+    server.join().unwrap();
 }

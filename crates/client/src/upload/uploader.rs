@@ -84,6 +84,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         on_event: &'u mut OnEvent<'t>,
     ) -> Self {
         let kept = ResumeState::new(upload, url);
+        // A server that closes an idle connection just now has answered before.
+        let has_met = idle.as_ref().is_some_and(|idle| idle.can_reuse_for(client, url));
         Self {
             client,
             upload,
@@ -98,7 +100,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             redirects: 0,
             furthest: 0,
             has_progressed: false,
-            has_met: false,
+            has_met,
             is_unexpecting: false,
             is_spent: false,
             has_sent: false,
