@@ -310,7 +310,7 @@ fn nginx(stage: &Path) -> Option<(Running, String)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::start(command);
     let address = format!("127.0.0.1:{port}");
-    until("nginx listens", || std::net::TcpStream::connect(&address).is_ok());
+    until("nginx listens", || TcpStream::connect(&address).is_ok());
     Some((server, format!("http://{address}")))
 }
 
@@ -359,7 +359,7 @@ fn rclone(root: &Path) -> Option<(Running, String)> {
     command.args(["serve", "webdav", "--addr", &address, "--config", "/dev/null"]).arg(root);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::start(command);
-    until("rclone listens", || std::net::TcpStream::connect(&address).is_ok());
+    until("rclone listens", || TcpStream::connect(&address).is_ok());
     Some((server, format!("http://{address}")))
 }
 
