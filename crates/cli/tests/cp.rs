@@ -47,7 +47,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use rig::{Running, bytes_by, folder, names, noise, noise_file, run, underpass};
+use rig::{Running, bytes_by, folder, names, noise, noise_file, run, underpass, until};
 
 const LEN: usize = 3 * (1 << 20) + 77;
 
@@ -261,7 +261,12 @@ fn an_interrupted_copy_leaves_no_trace() {
         let mut command = underpass();
         command.args(["cp", "/dev/zero"]).arg(&to);
         let copy = Running::start(command);
-        std::thread::sleep(Duration::from_millis(100));
+        // A signal before it waits for any could be ignored, as in a script that ends with &.
+        let files = format!("/proc/{}/fd", copy.child.id());
+        until("the source is open", || {
+            let mut open = fs::read_dir(&files).unwrap().flatten();
+            open.any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == Path::new("/dev/zero")))
+        });
         copy.signal(signal);
         assert_ne!(copy.finish().code(), Some(0));
         assert_eq!(names(folder.path()), ["to"]);
