@@ -159,6 +159,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Sends the whole file by PUT.
     fn begin(&mut self) -> Result<AttemptEnd, UploadError> {
+        // Whatever the server had before is of no use now.
+        self.resumed_at = 0;
         let total = self.upload.source.promised();
         let length = total.map(|len| len.to_string()).unwrap_or_default();
         let mut fields = self.upload.fields.to_vec();

@@ -213,6 +213,28 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
 }
 
 #[test]
+fn what_the_server_forgets_after_it_has_told_of_it_does_not_count_as_resumed() {
+    let sample = Sample::of(LEN);
+    let server = broken(
+        &sample,
+        vec![
+            script(|mut conn| {
+                offset(&mut conn, LEN);
+                assert!(append(&mut conn, LEN).is_empty());
+                conn.answer("404 Not Found", &["Connection: close"]);
+            }),
+            script(|mut conn| {
+                begin(&mut conn);
+                conn.take(LEN - HALF);
+                done(&mut conn);
+            }),
+        ],
+    );
+    assert_eq!(sample.put_resumably(&server.url("/file")).done().resumed_at, 0);
+    server.finish();
+}
+
+#[test]
 fn a_server_that_has_less_than_it_said_is_asked_again() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
