@@ -73,7 +73,8 @@ impl UploadRefusal {
     }
 
     /// Creates the response to an upload that has its name, of which the disk may know nothing.
-    pub(crate) fn unsynced(error: &io::Error) -> Self {
+    pub(crate) fn unsynced(errno: Errno) -> Self {
+        let error = io::Error::from(errno);
         let detail = "the file is in place, but may not survive a power cut; the system says";
         Self::new(500, format!("{detail}: {error}"))
     }

@@ -41,10 +41,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRef
     upload.check_size(total)?;
     upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
-    let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    if upload.site.settings.changes.sync {
-        new_file = new_file.durable();
-    }
+    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     copy_existing(upload, new_file.file(), len)?;
     upload.send_continue()?;
     let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));

@@ -5,16 +5,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens, openat,
-    statat,
-};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, openat};
 use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use crate::changes::dav::dead_properties;
 use crate::files::open_files;
+use crate::files::root::sync_folder;
 use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
@@ -31,10 +29,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefus
     let expected = upload.expected();
     upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
-    let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    if changes.sync {
-        new_file = new_file.durable();
-    }
+    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     if let Some(len) = expected {
         upload.reserve(&target, &new_file, 0, len)?;
     }
@@ -139,15 +134,15 @@ fn name(
         }
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
-    let own = fstat(new_file.file())?;
-    new_file.commit(if keeps { Existing::Keep } else { Existing::Replace }).map_err(|error| {
-        let named = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW);
-        match named.is_ok_and(|it| (it.st_dev, it.st_ino) == (own.st_dev, own.st_ino)) {
-            // Only syncing the folder failed.
-            true => UploadRefusal::unsynced(&error),
-            false => error.into(),
-        }
-    })?;
+    let is_synced = upload.site.settings.changes.sync;
+    if is_synced {
+        // What has changed since the bytes were synced: the mode and the properties.
+        new_file.file().sync_all()?;
+    }
+    new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    if is_synced {
+        sync_folder(&target.folder).map_err(UploadRefusal::unsynced)?;
+    }
     Ok(present.is_some())
 }
 

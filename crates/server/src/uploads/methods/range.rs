@@ -79,7 +79,7 @@ fn begin<'a>(
     }
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
     let kept = if is_copied { 0 } else { range.first };
-    let new_file = part.open(target, kept, upload.site.settings.changes.sync)?;
+    let new_file = part.open(target, kept)?;
     let prepared =
         if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;

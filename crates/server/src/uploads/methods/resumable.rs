@@ -39,11 +39,10 @@ pub(crate) fn create(
     let location = location(upload, id);
     let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
     upload.superseded_by(part.superseded());
-    let sync = upload.site.settings.changes.sync;
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
-        let new_file = part.open(&target, 0, sync)?;
+        let new_file = part.open(&target, 0)?;
         return finish_step(
             upload,
             &target,
@@ -63,7 +62,7 @@ pub(crate) fn create(
     }
     upload.send_continue()?;
     upload.first_byte()?;
-    let new_file = part.name(&target, new_file, sync)?;
+    let new_file = part.name(&target, new_file)?;
     append(upload, &target, &part, new_file, UploadStep { id, offset: 0, is_complete })
 }
 
@@ -124,7 +123,7 @@ fn patch(
     let length = length(upload, fields, is_complete, offset, id.length)?;
     upload.check_size(length.unwrap_or(offset))?;
     upload.check_room(target, length.map_or(0, |length| length - offset))?;
-    let new_file = part.open(target, offset, upload.site.settings.changes.sync)?;
+    let new_file = part.open(target, offset)?;
     let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());

@@ -111,7 +111,6 @@ impl<'a> PartialUpload<'a> {
         &self,
         target: &UploadTarget,
         len: u64,
-        sync: bool,
     ) -> Result<AtomicFile, UploadRefusal> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
@@ -123,7 +122,7 @@ impl<'a> PartialUpload<'a> {
             return Err(UploadRefusal::new(503, detail).with("Retry-After", RETRY_SOON));
         }
         synced.truncate(new_file.file(), len)?;
-        Ok(if sync { new_file.durable() } else { new_file })
+        Ok(new_file)
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
@@ -131,10 +130,9 @@ impl<'a> PartialUpload<'a> {
         &self,
         target: &UploadTarget,
         new_file: AtomicFile,
-        sync: bool,
     ) -> Result<AtomicFile, UploadRefusal> {
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
-        self.open(target, 0, sync)
+        self.open(target, 0)
     }
 
     /// Removes the part; returns whether there was any.
