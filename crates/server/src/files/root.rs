@@ -5,9 +5,8 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -18,6 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::server::settings::{ServeError, SiteSettings};
+use underpass_engine::atomic_file;
 use underpass_protocol::response::media_types::MediaTypes;
 use underpass_protocol::upload::is_partial_name;
 
@@ -56,7 +56,9 @@ impl Root {
         let fail = |errno: Errno| ServeError::Root { path: path.to_owned(), source: errno.into() };
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
-        let hidden = HiddenNames::new(settings, ignores_case(path))?;
+        // Without patterns it does not matter.
+        let ignores_case = !settings.hide.is_empty() && ignores_case(opened.as_fd(), path);
+        let hidden = HiddenNames::new(settings, ignores_case)?;
         let types = settings.media_types.clone();
         if kind == FileType::Directory || settings.root.is_none() {
             let is_open = settings.allows_symlinks_outside;
@@ -407,17 +409,12 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
-/// Returns whether names in a folder are found in any case. Its first entry with a letter tells;
-/// a folder without one is taken for one that minds the case.
-fn ignores_case(folder: &Path) -> bool {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let is_upper = name == name.to_uppercase();
-        let other = if is_upper { name.to_lowercase() } else { name.to_uppercase() };
-        let inode = |name: &str| folder.join(name).symlink_metadata().map(|it| it.ino()).ok();
-        (other != name).then(|| inode(&name) == inode(&other))
-    });
+/// Returns whether names in a folder are found in any case. The first entry for which that can be told
+/// tells it; a folder without one is taken for one that minds the case.
+fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut found =
+        entries.filter_map(|entry| atomic_file::ignores_case(folder, entry.file_name().as_bytes()));
     found.next().unwrap_or(false)
 }
 
