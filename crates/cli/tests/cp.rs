@@ -261,7 +261,7 @@ fn an_interrupted_copy_leaves_no_trace() {
         let mut command = underpass();
         command.args(["cp", "/dev/zero"]).arg(&to);
         let copy = Running::start(command);
-        // A signal before it waits for any could be ignored, as in a script that ends with &.
+        // SIGINT is ignored until a command handles it, if a shell has started it with &.
         let files = format!("/proc/{}/fd", copy.child.id());
         until("the source is open", || {
             let mut open = fs::read_dir(&files).unwrap().flatten();

@@ -303,7 +303,7 @@ const MAX_LOCKS: usize = 4096;
 /// The maximum number of locks of one client.
 const MAX_OWN_LOCKS: usize = 256;
 
-/// The number of locks up to which one client gets more once half of all are taken.
+/// The maximum number of locks of one client once half of all are taken. One that has more keeps them.
 const OWNER_SHARE: usize = 16;
 
 /// The maximum number of locks that hold for a path when one of it is given, and of those that are

@@ -328,7 +328,7 @@ impl<'t> TargetName<'t> {
     }
 }
 
-/// Checks whether a file that is no valid journal began as one, of a file with this inode: its first
+/// Returns whether a file that is no valid journal began as one, of a file with this inode: its first
 /// line, as far as it is there, was written by this program.
 fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     let field = format!("\"inode\":{inode},");
@@ -338,7 +338,7 @@ fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     })
 }
 
-/// Checks whether the name of a journal is that of something else. A power cut leaves the beginning of
+/// Returns whether the name of a journal is that of something else. A power cut leaves the beginning of
 /// a journal, or zeros.
 fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> bool {
     match first_line(folder, journal) {

@@ -98,11 +98,11 @@ impl ShareGoal {
     pub(crate) fn watch(self: &Arc<Self>, server: &mut Server, control: &Control) -> Timer {
         let (share, ends) = (Arc::clone(self), control.clone());
         server.observe(move |entry| {
-            if !share.is_enough_with(entry) {
-                return ControlFlow::Continue(());
+            if share.is_enough_with(entry) {
+                ends.drain();
+                return ControlFlow::Break(());
             }
-            ends.drain();
-            ControlFlow::Break(())
+            ControlFlow::Continue(())
         });
         Timer::start(self.time, control.clone())
     }
