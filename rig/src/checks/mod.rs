@@ -39,7 +39,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check("download", downloads::by_another_client),
     check("get", downloads::by_ours),
     check("slow_reader", downloads::slow_reader),
-    check("gigabyte", downloads::gigabyte),
+    check("large_file", downloads::large),
     check("put", uploads::by_ours),
     check("upload", uploads::by_another_client),
     check("send_recv", stream::send_and_receive),
