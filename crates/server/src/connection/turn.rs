@@ -49,25 +49,20 @@ pub(crate) fn transfer<'a>(
 /// clients that want little compete, many otherwise. Large transfers among themselves lose nothing
 /// by long turns, of which all have the same number.
 pub(crate) fn turn(worker: &Worker, now: Instant) -> usize {
-    if is_contended(worker, now) { SHORT_TURN } else { LONG_TURN }
-}
-
-/// Returns whether clients that want little are there.
-fn is_contended(worker: &Worker, now: Instant) -> bool {
-    worker.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT)
+    if worker.turns.is_contended(now) { SHORT_TURN } else { LONG_TURN }
 }
 
 /// Returns whether the first turn of a response has to wait for others.
 pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Instant) -> bool {
     let is_short = transfer.chain().len().is_some_and(|len| len <= SHORT_TURN as u64);
-    !is_short && is_contended(worker, now) && !worker.turns.is_free()
+    !is_short && worker.turns.is_contended(now) && !worker.turns.is_free()
 }
 
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little
 /// are there.
 pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
     if bytes <= SHORT_TURN as u64 {
-        worker.last_short.set(Some(now));
+        worker.turns.record_short(now);
     }
 }
 
@@ -108,6 +103,3 @@ const LONG_TURN: usize = 2 << 20;
 /// A turn of a transfer between short responses: some 30 µs on loopback. A response of at most as
 /// many bytes is a short one.
 pub(crate) const SHORT_TURN: usize = 128 << 10;
-
-/// The time after a short response or a new connection for which turns are short.
-const SHORT_WAIT: Duration = Duration::from_millis(10);

@@ -164,7 +164,7 @@ fn accept_connection(
         let _ = socket::set_pacing_rate(&socket, rate);
     }
     metrics.connection_opened();
-    worker.last_short.set(Some(Instant::now()));
+    worker.turns.record_short(Instant::now());
     let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
     let id = worker.add_peer(&peer);
     let has_header = is_proxy && settings.proxy_protocol;

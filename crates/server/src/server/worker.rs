@@ -37,8 +37,6 @@ pub(crate) struct Worker {
     pub(crate) pipes: PipePool,
     /// Held by handshakes while they take a step.
     pub(crate) handshakes: Semaphore,
-    /// The time of the last short response or new connection.
-    pub(crate) last_short: Cell<Option<Instant>>,
     /// The line of what takes longer than a short response.
     pub(crate) turns: TurnQueue,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
@@ -75,7 +73,6 @@ impl Worker {
             capabilities: Capabilities::default(),
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
-            last_short: Cell::new(None),
             turns: TurnQueue::default(),
             peers: RefCell::default(),
             next_peer: Cell::new(0),

@@ -1,5 +1,6 @@
 //! Lets short work go first: what takes longer stands in a line, of which only a fraction of a
-//! millisecond is done before the worker looks for connections that have become ready.
+//! millisecond is done before the worker looks for connections that have become ready, or a
+//! millisecond if no clients that want little are there.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -16,11 +17,13 @@ pub(crate) struct TurnQueue {
     line: Semaphore,
     /// The time that turns have taken since the worker last looked for ready connections.
     spent: Cell<Duration>,
+    /// The time of the last short response or new connection.
+    last_short: Cell<Option<Instant>>,
 }
 
 impl Default for TurnQueue {
     fn default() -> Self {
-        Self { line: Semaphore::new(1), spent: Cell::default() }
+        Self { line: Semaphore::new(1), spent: Cell::default(), last_short: Cell::default() }
     }
 }
 
@@ -31,17 +34,35 @@ impl TurnQueue {
         // The semaphore is never closed. One waiter at a time is woken, so a long line costs
         // nothing.
         let place = self.line.acquire().await.ok();
-        if self.spent.get() >= MAX_SPENT {
+        let mut now = Instant::now();
+        if self.spent.get() >= self.max_spent(now) {
             // This returns after the runtime has checked for other connections that are ready.
             yield_now().await;
             self.spent.set(Duration::ZERO);
+            now = Instant::now();
         }
-        TurnPermit { turns: self, began: Instant::now(), _place: place }
+        TurnPermit { turns: self, began: now, _place: place }
     }
 
     /// Returns whether a turn could begin at once.
     pub(crate) fn is_free(&self) -> bool {
         self.line.available_permits() > 0 && self.spent.get() < MAX_SPENT
+    }
+
+    /// Notes a short response or a new connection.
+    pub(crate) fn record_short(&self, now: Instant) {
+        self.last_short.set(Some(now));
+    }
+
+    /// Returns whether clients that want little are there.
+    pub(crate) fn is_contended(&self, now: Instant) -> bool {
+        self.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT)
+    }
+
+    /// Returns the time for turns before connections that are ready go first. Others with large
+    /// responses lose little by a long one, and could go first for ever by a short one.
+    fn max_spent(&self, now: Instant) -> Duration {
+        if self.is_contended(now) { MAX_SPENT } else { MAX_SPENT_ALONE }
     }
 
     /// Does work of which the part before its first wait takes a turn.
@@ -71,8 +92,15 @@ impl Drop for TurnPermit<'_> {
     }
 }
 
-/// The time for turns before connections that are ready go first.
+/// The time for turns before connections that are ready go first, beside clients that want little.
 const MAX_SPENT: Duration = Duration::from_micros(50);
+
+/// The same among large responses alone: some turns of 2 MiB.
+const MAX_SPENT_ALONE: Duration = Duration::from_millis(1);
+
+/// The time after a short response or a new connection for which clients that want little are
+/// there.
+const SHORT_WAIT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -94,12 +122,22 @@ mod tests {
     }
 
     #[test]
+    fn turns_are_short_only_beside_clients_that_want_little() {
+        let (turns, now) = (TurnQueue::default(), Instant::now());
+        assert_eq!(turns.max_spent(now), MAX_SPENT_ALONE);
+        turns.record_short(now);
+        assert_eq!(turns.max_spent(now), MAX_SPENT);
+        assert_eq!(turns.max_spent(now + SHORT_WAIT), MAX_SPENT_ALONE);
+    }
+
+    #[test]
     fn ready_connections_go_first_and_the_queue_keeps_its_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"ready").unwrap();
         ours.set_nonblocking(true).unwrap();
         let (turns, done) = (Rc::new(TurnQueue::default()), Rc::new(RefCell::new(Vec::new())));
+        turns.record_short(Instant::now());
         let local = LocalSet::new();
         local.block_on(&runtime, async {
             let mut tasks = Vec::new();
