@@ -24,11 +24,19 @@ pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
         let _ = flag::register_conditional_shutdown(signal, 1, Arc::clone(&cancel));
         let _ = flag::register(signal, Arc::clone(&cancel));
     }
+    outlive_file_limit();
     if let Ok(before) = before {
         // It fails only for values that are no masks.
         let _ = before.thread_set_mask();
     }
     cancel
+}
+
+/// Has a write beyond the limit of setrlimit(2) for files (`ulimit -f`) fail with `EFBIG`, which is
+/// cleaned up after, instead of ending the process by SIGXFSZ.
+pub(crate) fn outlive_file_limit() {
+    // It fails only for signals that cannot be caught, which this one can.
+    let _ = flag::register(Signal::SIGXFSZ as i32, Arc::default());
 }
 
 /// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),

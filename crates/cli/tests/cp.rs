@@ -231,11 +231,9 @@ fn a_full_disk_is_one_clear_line_and_leaves_nothing() {
     let from = noise_file(folder.path(), "from", 2 << 20);
     let to = folder.path().join("to");
     // A limit on the size of files stands for a disk that takes no more.
-    let script = r#"ulimit -f 1024; trap '' XFSZ; exec "$0" cp "$1" "$2""#;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_underpass")]).arg(&from).arg(&to);
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::start(shell).finish().failed(1, &["copying", "to", "File too large"]);
+    let mut command = rig::with_file_limit();
+    command.arg("cp").arg(&from).arg(&to);
+    Running::start(command).finish().failed(1, &["copying", "to", "File too large"]);
     assert_eq!(names(folder.path()), ["from"]);
     let finished = cp(&[], &from, Path::new("/dev/full"));
     finished.failed(1, &["/dev/full", "No space left", "disk is full"]);

@@ -221,6 +221,22 @@ fn append_adds_and_a_failed_append_is_cut_back() {
 }
 
 #[test]
+fn an_append_over_the_limit_of_a_file_is_cut_back() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 100_000);
+    let target = folder.path().join("target");
+    fs::write(&target, "first\n").unwrap();
+    let mut command = rig::with_file_limit();
+    command.args(["recv", "--append", "--listen", "127.0.0.1:0"]).arg(&target);
+    let receiver = Running::listening(command);
+    let sender = sender(&[], &source, &receiver.address);
+    receiver.finish().failed(1, &["target", "File too large"]);
+    assert_eq!(fs::read(&target).unwrap(), b"first\n");
+    // It may have sent everything before.
+    sender.finish();
+}
+
+#[test]
 fn what_others_append_while_the_sender_is_awaited_stays() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10);

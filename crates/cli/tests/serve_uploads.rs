@@ -281,6 +281,21 @@ fn field<'h>(head: &'h str, name: &str) -> &'h str {
 }
 
 #[test]
+fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let mut command = rig::with_file_limit();
+    command.args(["serve", "-p", "0", "--allow-upload"]).arg(stage.served.path());
+    let server = Running::listening(command);
+    let answer = stage.upload(&server, &[]);
+    assert!(answer.ends_with("413"), "{answer}");
+    assert!(names(stage.served.path()).is_empty());
+    let small = noise_file(stage.other.path(), "small", 1000);
+    let url = format!("http://{}/small", server.address.trim_start_matches("http://"));
+    let put = Command::new("curl").args(["-fsS", "-T"]).arg(small).arg(url).status().unwrap();
+    assert!(put.success());
+}
+
+#[test]
 fn an_upload_outlives_a_server_that_is_killed() {
     let Some(stage) = Stage::new(&[]) else { return };
     let connect = |server: &Running| {

@@ -30,6 +30,15 @@ pub fn end(server: Running) -> (Finished, Vec<Value>) {
     (finished, log)
 }
 
+/// The program with a limit for files of some KiB.
+pub fn with_file_limit() -> Command {
+    let mut command = Command::new("sh");
+    // Blocks of 512 bytes or 1 KiB.
+    command.args(["-c", r#"ulimit -f 16; exec "$0" "$@""#, env!("CARGO_BIN_EXE_underpass")]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// The program under strace with these options, or by itself if there are none.
 pub fn traced(trace: &Path, options: &[&str]) -> Command {
     if options.is_empty() {

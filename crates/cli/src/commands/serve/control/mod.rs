@@ -13,12 +13,14 @@ use underpass_server::server::Control;
 
 use super::log_file::AccessLog;
 use crate::failure::{Failure, Result};
+use crate::signals::outlive_file_limit;
 
 pub(crate) use reload::Reload;
 
 /// Keeps signals for [`SignalWatch::start`] from now on. Call this before the server is announced,
 /// because a process that knows of it may send one.
 pub(crate) fn keep_signals() -> Result<Signals> {
+    outlive_file_limit();
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
     signals.map_err(|source| Failure::System { action: "waiting for signals", source })
 }
