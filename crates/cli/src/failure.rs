@@ -132,9 +132,12 @@ impl Failure {
         }
     }
 
+    /// The exit code of a command that ran, and found a problem in what it examined.
+    pub(crate) const FOUND: u8 = 3;
+
     /// Creates the failure of a command that ran, and found a problem in what it examined.
     pub(crate) fn finding(line: impl fmt::Display) -> Self {
-        Self::Failed { line: line.to_string(), hint: None, exit_code: 3 }
+        Self::Failed { line: line.to_string(), hint: None, exit_code: Self::FOUND }
     }
 
     /// Returns the exit code of the process: 2 for wrong usage, 3 for a problem that was found, a

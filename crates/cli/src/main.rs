@@ -20,11 +20,16 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 
 use cli::{Cli, Command};
-use failure::Result;
+use failure::{Failure, Result};
 
 fn main() -> ExitCode {
-    let done = Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run);
-    match done.and_then(|code| output::all_printed().map(|()| code)) {
+    let done = match Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
+        // What was found is of no use unless it was printed.
+        Err(found) if found.exit_code() == Failure::FOUND => output::all_printed().and(Err(found)),
+        Err(failure) => Err(failure),
+        Ok(code) => output::all_printed().map(|()| code),
+    };
+    match done {
         Ok(code) => code,
         Err(failure) => output::failure(&failure),
     }

@@ -182,3 +182,23 @@ fn receipts_names_and_help_that_cannot_be_printed_are_an_error() {
     }
     assert_eq!(names(here.path()), ["a", "b", "f"]);
 }
+
+#[test]
+fn findings_that_cannot_be_printed_are_an_error_whatever_they_are() {
+    let here = folder();
+    // Nothing listens there, which is a finding and has an exit code of its own.
+    let origin = format!("--origin http://127.0.0.1:{}/f", free_port());
+    for options in ["", "--json", &origin, &format!("--json {origin}")] {
+        for (redirection, words) in [
+            (">/dev/full", "writing standard output: No space left on device"),
+            (">&-", "writing standard output: Bad file descriptor"),
+        ] {
+            let (code, told) =
+                shell(here.path(), &format!("exec $0 doctor {options} {redirection}"));
+            assert_eq!(code, Some(1), "{options}: {told}");
+            assert!(told.contains(words), "{options}: {told}");
+        }
+    }
+    let (code, told) = shell(here.path(), &format!("exec $0 doctor {origin} >/dev/null"));
+    assert_eq!(code, Some(3), "{told}");
+}
