@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use underpass_testkit::{is_root, skip};
+
+use crate::rig::{Running, has};
 use crate::scene::{Scene, by_call, python};
 
 /// Refuses sendfile with EPERM, then becomes another program if there are more words, or else tries
@@ -53,6 +56,29 @@ fn what_a_program_has_forbidden_itself_is_told() {
     let (finished, _) = scene.explain(&[python, "-c", SCRIPT, "confined"]);
     finished.succeeded();
     check(&scene);
+}
+
+#[test]
+fn without_its_proc_nothing_is_claimed() {
+    if !is_root() {
+        return skip("only root can unmount /proc");
+    }
+    if !has("unshare") {
+        return;
+    }
+    let scene = Scene::new(1 << 20);
+    // No /proc, and that of another PID namespace, in which the numbers are those of others.
+    for script in ["mount -t tmpfs none /proc && exec \"$0\" \"$@\"", "exec \"$0\" \"$@\""] {
+        let explain = scene.command(&[], &["cp", "source", "target"]);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "sh", "-c", script]);
+        command.arg(explain.get_program()).args(explain.get_args());
+        command.current_dir(scene.folder.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let finished = Running::start(command).finish();
+        finished.failed(1, &["/proc", "mount -t proc"]);
+        assert!(!scene.path("target").exists());
+    }
 }
 
 #[test]

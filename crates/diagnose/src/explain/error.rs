@@ -11,6 +11,9 @@ use crate::procfs::field;
 /// Why a program could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
+    /// There is no `/proc` of this PID namespace, without which it is not known what a program moves.
+    #[error("tracing needs /proc, and that of this PID namespace is not mounted")]
+    NoProc,
     /// It could not be started.
     #[error("running {program}: {}", Plain(&(*.errno).into()))]
     NotStarted {
@@ -50,7 +53,7 @@ impl ExplainError {
         match self {
             Self::NotStarted { errno: Errno::NOENT, .. } => 127,
             Self::NotStarted { .. } => 126,
-            Self::Refused { .. } | Self::Io(_) => 1,
+            Self::NoProc | Self::Refused { .. } | Self::Io(_) => 1,
         }
     }
 }
@@ -66,6 +69,7 @@ impl Hinted for ExplainError {
                 _ => return None,
             })),
             Self::Refused { remedy, .. } => Some(*remedy),
+            Self::NoProc => Some(Hint::new("mount -t proc proc /proc")),
             Self::Io(_) => None,
         }
     }
