@@ -607,6 +607,24 @@ fn a_config_with_an_error_changes_nothing_and_says_its_line() {
 }
 
 #[test]
+fn a_config_that_was_emptied_does_not_open_the_current_folder() {
+    let config = "root = 'DIR/a'\nauth = ['me:secret@/']\nno-sandbox = true\n";
+    let sites = Sites::new(config, two_roots);
+    for cut_off in ["", "# root = 'DIR/a'\n"] {
+        sites.reload(cut_off);
+        // A reload that is refused shows in nothing but its line.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(sites.status("127.0.0.1", "/config/underpass.toml"), 401);
+        assert_eq!(sites.status("127.0.0.1", "/same"), 401);
+    }
+    sites.reload("root = 'DIR/b'\n");
+    until("the next config counts", || sites.status("127.0.0.1", "/same") == 200);
+    assert_eq!(sites.body("127.0.0.1", "/same"), "of b\n");
+    let said = sites.end().0;
+    assert!(said.contains("underpass.toml: the file sets nothing any more"), "{said}");
+}
+
+#[test]
 fn each_wrong_site_is_told_with_its_line() {
     let folder = folder();
     two_roots(folder.path());

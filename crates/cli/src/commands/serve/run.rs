@@ -86,6 +86,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let reload = share.is_none().then(|| Reload {
         typed: args.typed.clone(),
         of_server: args.of_server.clone(),
+        is_config_empty: args.is_config_empty,
         certificate,
         orders: control,
         open,

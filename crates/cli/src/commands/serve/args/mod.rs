@@ -81,6 +81,10 @@ pub(crate) struct ServeArgs {
     /// The words that were typed.
     #[arg(skip)]
     pub(super) typed: Vec<OsString>,
+
+    /// Whether there is a config file that sets nothing.
+    #[arg(skip)]
+    pub(super) is_config_empty: bool,
 }
 
 /// The options of one site.

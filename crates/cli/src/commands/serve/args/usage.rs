@@ -18,6 +18,8 @@ pub(in super::super) enum OptionsError {
         "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
     )]
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },
+    #[error("the file sets nothing any more: it may have been cut off")]
+    EmptyConfig,
     #[cfg(feature = "tls")]
     #[error("the keys of --acme would be served: {} is in {}; give another folder by --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },

@@ -1,6 +1,7 @@
 //! Reads the configuration again, and serves the sites that it has now.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
@@ -10,7 +11,7 @@ use super::super::certificate::{Certificate, OrdersControl};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
 use super::super::sources;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{counted, note};
 
 /// What SIGHUP reads again.
@@ -20,6 +21,8 @@ pub(crate) struct Reload {
     pub(crate) typed: Vec<OsString>,
     /// The options of the whole server, which stay.
     pub(crate) of_server: Vec<(String, Vec<OsString>)>,
+    /// Whether the server began with a config file that sets nothing.
+    pub(crate) is_config_empty: bool,
     pub(crate) certificate: Option<Certificate>,
     /// The orders of certificates, if the server began with any.
     pub(crate) orders: Option<OrdersControl>,
@@ -45,6 +48,11 @@ impl Reload {
     /// Serves the sites that the configuration has now, and returns their number.
     fn sites(&mut self) -> Result<usize> {
         let args = sources::complete(&self.typed)?;
+        // Without its root and passwords, the current folder would be served to everyone.
+        if args.is_config_empty && !self.is_config_empty {
+            let file = args.setup.config.as_deref().unwrap_or(Path::new("")).display();
+            return Err(Failure::value(file, OptionsError::EmptyConfig));
+        }
         self.refuse_tls(&args)?;
         let opened = self.open.open(&args)?;
         let mut needed = AllowedAccess::default();

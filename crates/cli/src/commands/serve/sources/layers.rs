@@ -32,6 +32,7 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     };
     let ConfigFile { mut keys, sites } =
         file.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let is_config_empty = file.is_some() && keys.is_empty() && sites.is_empty();
     let orders = take_acme(&mut keys, !sites.is_empty())?;
     let typed = typed_keys(&command, given);
     let layers = [environment(&command), keys];
@@ -50,6 +51,7 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     args.of_server = of_server(&layers);
     args.setup.config = file;
     args.typed = words.to_vec();
+    args.is_config_empty = is_config_empty;
     Ok(args)
 }
 
