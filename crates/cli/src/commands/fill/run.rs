@@ -197,7 +197,10 @@ impl Filler<'_> {
                 {
                     return Err(FillStop::Path(error.to_string()));
                 }
-                (None, _) => return Err(FillStop::All(Failure::line(error))),
+                (None, error) => {
+                    let line = format!("asking {}: {error}", shown(&self.args.node));
+                    return Err(FillStop::All(Failure::hinted(line, error)));
+                }
             }
         }
     }
