@@ -155,6 +155,13 @@ impl Failure {
         match self {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,
             Self::Failed { hint, .. } => *hint,
+            // A unix socket has no port.
+            Self::Network { address, source, .. }
+                if address.starts_with("unix:")
+                    && source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some(Hint::new("the rights of the socket or of its folder do not allow it"))
+            }
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),
             Self::Transfer { source, .. } => source.hint(),

@@ -202,3 +202,16 @@ fn findings_that_cannot_be_printed_are_an_error_whatever_they_are() {
     let (code, told) = shell(here.path(), &format!("exec $0 doctor {origin} >/dev/null"));
     assert_eq!(code, Some(3), "{told}");
 }
+
+#[test]
+fn hints_about_sockets_are_those_of_their_kind() {
+    let here = folder();
+    let (_, told) = shell(here.path(), "exec $0 send $0 '[fe80::1]:9'");
+    assert!(told.contains("fe80::1%eth0"), "{told}");
+    if underpass_testkit::is_root() {
+        return underpass_testkit::skip("root may create sockets everywhere");
+    }
+    let (code, told) = shell(here.path(), "exec $0 serve -b unix:/proc/socket .");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(!told.contains("1024"), "{told}");
+}

@@ -63,7 +63,7 @@ impl Hint {
             Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
             Errno::CONNREFUSED => "nothing listens there: start the other side first",
             Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
-            Errno::INVAL => "nothing listens on it: pass a socket unit with ListenStream=",
+            Errno::INVAL => "a link-local address needs its interface, such as fe80::1%eth0",
             Errno::NOTSOCK => "something else has that name: choose another path",
             _ => return None,
         }))

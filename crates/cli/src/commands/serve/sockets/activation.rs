@@ -1,11 +1,12 @@
 //! Inherited sockets: `LISTEN_FDS`, as systemd passes them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use listenfd::ListenFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use underpass_engine::hint::Hint;
 
 use crate::failure::{Failure, Result};
 
@@ -15,12 +16,19 @@ use crate::failure::{Failure, Result};
 pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
     let mut passed = ListenFd::from_env();
     let sockets = (0..passed.len()).map(|index| {
-        let socket = take(&mut passed, index).and_then(listening);
-        socket.map_err(|source| Failure::Network {
-            action: "taking over",
-            address: format!("socket {} of LISTEN_FDS", index + 1),
-            source,
-        })
+        let action = "taking over";
+        let address = format!("socket {} of LISTEN_FDS", index + 1);
+        let listens = |socket: OwnedFd| sockopt::socket_acceptconn(&socket).map(|is| (is, socket));
+        match take(&mut passed, index).and_then(|socket| Ok(listens(socket)?)) {
+            Ok((true, socket)) => Ok(socket),
+            // No connection can come from it.
+            Ok((false, _)) => Err(Failure::Failed {
+                line: format!("{action} {address}: nothing listens on it"),
+                hint: Some(Hint::new("pass a socket unit with ListenStream=")),
+                exit_code: 1,
+            }),
+            Err(source) => Err(Failure::Network { action, address, source }),
+        }
     });
     sockets.collect()
 }
@@ -33,9 +41,4 @@ fn take(passed: &mut ListenFd, index: usize) -> io::Result<OwnedFd> {
         Some(socket) => Ok(socket.into()),
         None => Err(Errno::BADF.into()),
     }
-}
-
-/// Refuses a socket that no connection can come from.
-fn listening(socket: OwnedFd) -> io::Result<OwnedFd> {
-    if sockopt::socket_acceptconn(socket.as_fd())? { Ok(socket) } else { Err(Errno::INVAL.into()) }
 }
