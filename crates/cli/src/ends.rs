@@ -332,6 +332,15 @@ fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
     }
 }
 
+/// Returns standard input, for lists; one that was closed when the program began is an error.
+pub(crate) fn standard_input() -> Result<io::Stdin> {
+    let stdin = io::stdin();
+    match was_closed(&stdin) {
+        true => Err(io::Error::from(Errno::BADF)).with_path("opening", "standard input"),
+        false => Ok(stdin),
+    }
+}
+
 /// Opens a new descriptor for a standard stream, whose flags no other process shares: a transfer
 /// makes its streams non-blocking, and the shell and other processes hold the same pipe or
 /// terminal.

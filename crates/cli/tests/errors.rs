@@ -153,6 +153,11 @@ fn what_goes_to_a_closed_stream_is_an_error() {
     for (command, words) in [
         ("exec $0 cp f - >&-", "opening standard output: Bad file descriptor"),
         ("exec $0 cp - g <&-", "opening standard input: Bad file descriptor"),
+        ("exec $0 get -i - <&-", "opening standard input: Bad file descriptor"),
+        (
+            "exec $0 fill --node http://127.0.0.1:1 --manifest - <&-",
+            "opening standard input: Bad file descriptor",
+        ),
         ("exec $0 cp --json f h >&-", "writing standard output: Bad file descriptor"),
     ] {
         let (code, told) = shell(here.path(), command);

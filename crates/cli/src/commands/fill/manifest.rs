@@ -1,12 +1,12 @@
 //! The list of what a node is to have.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use underpass_client::input;
 
-use crate::ends::is_dash;
+use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
 
 /// A file that a node is to have.
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<ManifestEntry>> {
     let mut text = String::new();
     match is_dash(path) {
         true => {
-            let read = io::stdin().read_to_string(&mut text).map(drop);
+            let read = standard_input()?.read_to_string(&mut text).map(drop);
             read.map_err(|source| Failure::System { action: "reading standard input", source })?;
         }
         false => text = fs::read_to_string(path).with_path("reading", path)?,

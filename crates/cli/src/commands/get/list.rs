@@ -1,14 +1,14 @@
 //! Lists of what is to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use underpass_client::{Url, input};
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::Digest;
 
-use crate::ends::is_dash;
+use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
 
 /// What is fetched, and how.
@@ -30,7 +30,7 @@ impl Item {
 /// Reads a list from a file, or from standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
     match is_dash(path) {
-        true => items(io::stdin(), path, MAX_BYTES),
+        true => items(standard_input()?, path, MAX_BYTES),
         false => items(File::open(path).with_path("opening", path)?, path, MAX_BYTES),
     }
 }
