@@ -174,6 +174,25 @@ fn what_cannot_be_read_does_not_stop_the_rest() {
 }
 
 #[test]
+fn each_file_that_is_refused_has_a_receipt() {
+    let stage = Stage::new(&[]);
+    let root = stage.own.path();
+    let files = [".one", ".two", "three"].map(|name| noise_file(root, name, 10));
+    for (count, missing) in [(2, 1), (3, 2)] {
+        let mut words = vec!["--json".to_owned()];
+        words.extend(files.iter().rev().take(count).map(|file| file.display().to_string()));
+        words.push(stage.url("/"));
+        let done = stage.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let text = done.failed(1, &[]).text();
+        let receipts: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(receipts.len(), count, "{text}");
+        let refused = receipts.iter().filter(|receipt| receipt["status"] == 403);
+        assert_eq!(refused.filter(|each| each["error"].is_string()).count(), missing, "{text}");
+    }
+}
+
+#[test]
 fn a_file_in_the_place_of_an_empty_folder_is_an_error() {
     let stage = Stage::new(&[]);
     let root = stage.own.path().join("tree");

@@ -54,6 +54,8 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     if failed == 1 {
         return Err(last.with_receipt(args.show));
     }
-    failures.iter().chain([&last]).for_each(|stop| output::problem(&stop.failure));
+    for stop in failures.into_iter().chain([last]) {
+        output::problem(&stop.with_receipt(args.show));
+    }
     Err(Failure::line(format!("{failed} of {total} were not sent")))
 }
