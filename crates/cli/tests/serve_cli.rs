@@ -5,6 +5,7 @@
 mod rig;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -274,6 +275,26 @@ fn sighup_begins_the_log_anew() {
     until("the new log", || log.exists());
     end(server);
     assert_eq!(names(logs.path()), ["access.log", "access.log.1"]);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
+    let (folder, logs) = (folder(), folder());
+    let (place, moved) = (logs.path().join("now"), logs.path().join("moved"));
+    fs::create_dir(&place).unwrap();
+    let log = place.join("access.log");
+    let server = serve(folder.path(), &["--log-file", log.to_str().unwrap()], &[]);
+    fs::rename(&place, &moved).unwrap();
+    server.signal("HUP");
+    // A line that is no request is logged as it is.
+    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"nonsense of a client\r\n\r\n").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    let said = end(server).stderr;
+    assert!(said.contains("No such file") && said.contains("lines go on into the file"), "{said}");
+    let lines = fs::read_to_string(moved.join("access.log")).unwrap();
+    assert!(lines.contains("\"nonsense of a client\" 400 "), "{lines}");
 }
 
 #[test]

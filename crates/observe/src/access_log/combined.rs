@@ -41,8 +41,11 @@ pub(super) fn milliseconds(entry: &AccessEntry) -> u64 {
     u64::try_from(entry.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Appends the request line.
+/// Appends the request line; that of a request that could not be read is kept as its target.
 pub(super) fn push_request(out: &mut Vec<u8>, entry: &AccessEntry) {
+    if entry.verb.is_empty() {
+        return escape::push_or_dash(out, &entry.target, Quoting::Quoted);
+    }
     escape::push(out, entry.verb.as_bytes(), Quoting::Quoted);
     out.push(b' ');
     escape::push(out, &entry.target, Quoting::Quoted);

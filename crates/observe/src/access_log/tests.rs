@@ -77,6 +77,15 @@ fn what_is_missing_is_a_dash() {
 }
 
 #[test]
+fn a_line_that_is_no_request_is_logged_as_it_came() {
+    for (target, logged) in [("GET /a b HTTP/1.1", "GET /a b HTTP/1.1"), ("", "-")] {
+        let exchange = AccessEntry { target: target.into(), ..AccessEntry::default() };
+        assert_eq!(line("$request", &exchange), logged);
+        assert!(line("combined", &exchange).contains(&format!(" \"{logged}\" ")));
+    }
+}
+
+#[test]
 fn response_that_was_cut_says_why() {
     for failure in ["changed", "reset", "shrank", "timeout"] {
         let exchange = AccessEntry { failure: Some(failure), acknowledged: 7, ..exchange() };

@@ -170,7 +170,7 @@ impl Writer {
 
     fn write(&mut self, lines: &[u8]) {
         let outcome = self.write_whole_lines(lines);
-        self.report(outcome, "writing");
+        self.report(outcome, "writing", "lines of requests are lost");
     }
 
     /// Writes lines, after the end of one that a full disk has cut.
@@ -198,17 +198,14 @@ impl Writer {
         let outcome = self.file.reopen();
         // Not in a new file.
         self.is_torn &= self.file.file.metadata().is_ok_and(|it| it.len() > 0);
-        self.report(outcome, "re-opening");
+        self.report(outcome, "re-opening", "lines go on into the file that was open");
     }
 
-    fn report(&mut self, outcome: io::Result<()>, action: &str) {
+    fn report(&mut self, outcome: io::Result<()>, action: &str, consequence: &str) {
         let was_told = mem::replace(&mut self.complained, outcome.is_err());
         if let (Err(error), false) = (outcome, was_told) {
             let name = self.file.name();
-            output::note(&format!(
-                "{action} {name}: {}: lines of requests are lost",
-                plain(&error)
-            ));
+            output::note(&format!("{action} {name}: {}: {consequence}", plain(&error)));
         }
     }
 }
