@@ -371,6 +371,16 @@ fn proxies_are_taken_from_the_usual_variables() {
 }
 
 #[test]
+fn a_proxy_that_cannot_be_reached_is_named_as_one() {
+    let here = folder();
+    let proxy = format!("127.0.0.1:{}", free_port());
+    for url in ["http://127.0.0.1:1/x", "https://127.0.0.1:1/x"] {
+        get(here.path(), &[url, "--proxy", &proxy, "--retries", "0"])
+            .failed(1, &[&format!("connecting to the proxy {proxy}: Connection refused")]);
+    }
+}
+
+#[test]
 fn wrong_words_are_told_in_one_line() {
     let here = folder();
     for (args, words) in [

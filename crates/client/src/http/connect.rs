@@ -14,9 +14,18 @@ use url::Url;
 
 use crate::error::{ClientError, NetworkAction};
 
-/// Connects to the server of a URL, trying its addresses in turn until the time is over.
-pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, ClientError> {
-    let address = address(url);
+/// Connects to the server of a URL, or to the proxy on the way to it, trying its addresses in turn until
+/// the time is over.
+pub(super) fn connect(
+    url: &Url,
+    proxy: Option<&Url>,
+    limits: Limits<'_>,
+) -> Result<TcpStream, ClientError> {
+    let address = match proxy {
+        Some(proxy) => format!("the proxy {}", address(proxy)),
+        None => address(url),
+    };
+    let url = proxy.unwrap_or(url);
     let fail = |action| {
         let address = address.clone();
         move |source: io::Error| match source.kind() {

@@ -69,7 +69,7 @@ impl<'a> Connection<'a> {
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
         let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel)
             .no_later_than(client.deadline);
-        let stream = connect(proxy.unwrap_or(url), limits)?;
+        let stream = connect(url, proxy, limits)?;
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let mut incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
         incoming.set_deadline(client.deadline);
