@@ -271,7 +271,7 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let node = Node::new(&origin.url(), &["--auth", "w:w@/:rw", "--auth", "@/"]);
     let (code, receipt, said) = fill(&node, "/a\n/b\n", &["--no-netrc"]);
     assert_eq!((code, &receipt["files"]), (Some(1), &0.into()), "{said}");
-    assert!(said.contains(&node.address()) && said.contains("--user"), "{said}");
+    assert!(said.contains(node.address()) && said.contains("--user"), "{said}");
     let (code, ..) = fill(&node, "/a\n", &["--user", "w:w"]);
     assert_eq!(code, Some(0));
     let url = format!("http://{}", node.address());
