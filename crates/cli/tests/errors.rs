@@ -127,6 +127,19 @@ fn a_failed_transfer_prints_its_receipt_too() {
     assert!(receipt["error"].as_str().unwrap().contains("reflink"));
     assert_eq!(receipt["bytes"], 0);
     assert_eq!(receipt["declined"][0]["mechanism"], "reflink");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mechanisms.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, guide) = guide.split_once("## Receipts").unwrap();
+    let declined = receipt["declined"][0].as_object().unwrap().keys();
+    let shared = ["error", "from", "to", "bytes", "elapsed_s", "mechanisms", "declined", "calls"];
+    let costs = ["user_space_bytes", "waits", "cpu_s", "context_switches", "page_faults"];
+    for field in shared.into_iter().chain(costs).chain(["integrity"]) {
+        assert!(receipt.get(field).is_some(), "{field} is not in {receipt}");
+        assert!(guide.contains(&format!("`{field}`")), "{field} is not in docs/mechanisms.md");
+    }
+    for field in declined {
+        assert!(guide.contains(&format!("`{field}`")), "{field} is not in docs/mechanisms.md");
+    }
 }
 
 fn reflinks(folder: &Path) -> bool {
