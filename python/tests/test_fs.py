@@ -106,6 +106,16 @@ def test_a_file_that_exists_is_kept_if_it_is_to_be_new(served, folder):
     assert (folder / "data/inner/one").read_text() == "1"
 
 
+def test_a_name_with_a_number_sign_is_not_cut(served, folder):
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    (folder / "names").mkdir()
+    for name in ("a#b", "a#c"):
+        (folder / "names" / name).write_text(name)
+    with pytest.raises(ValueError, match="%23"):
+        fs.put("names", "underpass+" + served.url + "inner", recursive=True)
+    assert not (folder / "data/inner/a").exists()
+
+
 def test_passwords_are_for_parts_and_whole_files(folder):
     (folder / "data").mkdir()
     (folder / "data/file").write_text("text")

@@ -150,6 +150,9 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         rpath = self._strip_protocol(rpath)
+        if "#" in rpath:
+            # Several names of a folder could become one.
+            raise ValueError(f"what follows '#' is not sent: write %23 instead: {rpath}")
         if isfilelike(lpath) or method.lower() != "put":
             kwargs.update(callback=callback, method=method, mode=mode)
             await super()._put_file(lpath, rpath, **kwargs)
