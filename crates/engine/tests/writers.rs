@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use underpass_engine::{
-    Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers,
+    Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers, await_writes,
 };
 use underpass_testkit::folder;
 use underpass_testkit::mounts::{FileSystem, Mounted};
@@ -120,6 +120,24 @@ fn a_file_that_is_open_for_writing_is_at_rest_once_it_is_left_alone() {
     let (told, has_waited) = look(&mut WriterCheck::new(), &file);
     assert_eq!(told, stable(&file, true));
     assert!(has_waited);
+}
+
+#[test]
+fn a_change_in_the_future_is_not_waited_for() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    fs::write(&path, "bytes").unwrap();
+    let file = File::open(&path).unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let wait = |seconds: i64| {
+        // In whole seconds, as some file systems keep them.
+        let changed = (now.as_secs().cast_signed() + seconds, 0);
+        let begun = Instant::now();
+        await_writes(&file, &Version::from_parts(1, 1, 5, changed, changed, 1)).unwrap();
+        begun.elapsed()
+    };
+    assert!(wait(1) >= Duration::from_secs(1));
+    assert!(wait(3600) < Duration::from_secs(1));
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl WriterCheck {
         let description = reopen(file).ok();
         match description.as_ref().map_or(Open::Unknown, try_lease) {
             Open::ForReading(version) => {
-                let left = granule(&version).saturating_sub(age(&version));
+                let left = granule_left(&version);
                 if left.is_zero() {
                     return Ok(Writers::Stable { version, has_writer: false });
                 }
@@ -199,8 +199,9 @@ pub fn await_writes(file: impl AsFd, version: &Version) -> std::io::Result<()> {
     if !WriterCheck::is_recent(version) {
         return Ok(());
     }
-    std::thread::sleep(granule(version).saturating_sub(age(version)));
-    for _ in 0..MAX_TICKS {
+    std::thread::sleep(granule_left(version));
+    let ticks = if is_of_another_clock(version) { 0 } else { MAX_TICKS };
+    for _ in 0..ticks {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         if (now.tv_sec, now.tv_nsec) > version.changed() {
             break;
@@ -289,7 +290,7 @@ fn age(version: &Version) -> Duration {
 
 /// Returns how much longer the file must stay unchanged.
 fn time_left(version: &Version) -> Duration {
-    quiet().max(granule(version)).saturating_sub(age(version))
+    quiet().saturating_sub(age(version)).max(granule_left(version))
 }
 
 /// Returns how long a file that is open for writing must stay unchanged: the longer, the more
@@ -308,6 +309,22 @@ fn granule(version: &Version) -> Duration {
     if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
 }
 
+/// Returns how much longer a change may leave the times of a file as they are.
+fn granule_left(version: &Version) -> Duration {
+    if is_of_another_clock(version) {
+        return Duration::ZERO;
+    }
+    granule(version).saturating_sub(age(version))
+}
+
+/// Returns whether a file was changed so far in the future that a change right now would set other
+/// times: the clock was set back, or the file comes from another machine.
+fn is_of_another_clock(version: &Version) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (seconds, _) = version.changed();
+    u64::try_from(seconds).is_ok_and(|seconds| seconds > (now + MAX_AHEAD).as_secs())
+}
+
 /// Longer than a writer that is in the middle of its work is usually kept from a processor.
 const QUIET: Duration = Duration::from_millis(100);
 
@@ -317,8 +334,11 @@ const MAX_SHARE: usize = 3;
 /// The fixed-point shift of the load that sysinfo(2) reports.
 const LOAD_SHIFT: u32 = 16;
 
-/// Milliseconds that a tick of the clock takes at most. A time further ahead is that of another clock.
+/// Milliseconds that a tick of the clock takes at most.
 const MAX_TICKS: usize = 10;
+
+/// A time further ahead is that of another clock.
+const MAX_AHEAD: Duration = Duration::from_secs(2);
 
 /// Older changes were written back: the kernel does that after 30 s, checking every 5.
 const RECENT: Duration = Duration::from_secs(60);
