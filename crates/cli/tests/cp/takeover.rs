@@ -1,7 +1,7 @@
 //! What a killed run has left in its hidden folders, and what a later one makes of it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -61,6 +61,57 @@ fn a_part_is_never_taken_for_what_is_to_be_kept() {
 }
 
 #[test]
+fn a_part_whose_original_is_not_copied_any_more_is_removed() {
+    for (resume, is_excluded) in [(false, false), (false, true), (true, false), (true, true)] {
+        let Some((here, hidden)) = killed() else { return };
+        let mut names_there = names(&hidden);
+        names_there.retain(|name| fs::metadata(hidden.join(name)).unwrap().len() == 100);
+        let part = &names_there[0];
+        let exclude = format!("--exclude={part}");
+        let mut words = vec!["-r", "a", "z"];
+        words.extend(resume.then_some("--resume"));
+        match is_excluded {
+            true => words.push(&exclude),
+            false => fs::remove_file(here.path().join("a").join(part)).unwrap(),
+        }
+        cp_in(here.path(), &words).succeeded();
+        let mut rest = vec!["one", "three", "two"];
+        rest.retain(|name| name != part);
+        assert_eq!(names(&here.path().join("z")), rest, "{words:?}");
+        assert_eq!(names(here.path()), ["a", "z"], "{words:?}");
+    }
+}
+
+#[test]
+fn a_part_does_not_get_its_name_when_only_another_file_is_copied() {
+    let Some((here, _)) = killed() else { return };
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir(at("to")).unwrap();
+    let strace = ["-e", "trace=utimensat", "-e", "inject=utimensat:signal=KILL:when=1"];
+    traced_in(here.path(), &strace, &["--parents", "a/one", "to"]);
+    assert_eq!(names(&at("to")).len(), 1);
+    cp_in(here.path(), &["--parents", "a/two", "to"]).succeeded();
+    assert_eq!((names(&at("to")), names(&at("to/a"))), (vec!["a".into()], vec!["two".into()]));
+}
+
+#[test]
+fn a_part_is_removed_before_the_next_copy_may_be_interrupted() {
+    let strace = ["-e", "trace=utimensat", "-e", "inject=utimensat:signal=INT:when=1"];
+    for resume in [None, Some("--resume")] {
+        let Some((here, _)) = killed() else { return };
+        let mut words = vec!["-r", "-j1", "a", "z"];
+        words.extend(resume);
+        let (ended, log) = traced_in(here.path(), &strace, &words);
+        assert_eq!(ended.code(), Some(1), "{} {log}", ended.stderr);
+        // The part would be newer than its original.
+        cp_in(here.path(), &["-ruT", "a", "z"]).succeeded();
+        for name in ["one", "three", "two"] {
+            assert!(fs::read(here.path().join("z").join(name)).unwrap() == noise(5000), "{name}");
+        }
+    }
+}
+
+#[test]
 fn nobody_goes_on_with_the_copy_of_another_folder() {
     let Some((here, hidden)) = killed() else { return };
     fs::rename(here.path().join("a"), here.path().join("other")).unwrap();
@@ -73,7 +124,7 @@ fn nobody_goes_on_with_the_copy_of_another_folder() {
     // Nor with what somebody else has put there.
     fs::remove_dir_all(here.path().join("z")).unwrap();
     fs::create_dir(here.path().join("outside")).unwrap();
-    std::os::unix::fs::symlink("outside", &hidden).unwrap();
+    symlink("outside", &hidden).unwrap();
     cp_in(here.path(), &["-r", "other", "z"]).succeeded();
     assert_eq!(names(&here.path().join("outside")), [] as [&str; 0]);
     assert_eq!(names(&here.path().join("z")), ["one", "three", "two"]);

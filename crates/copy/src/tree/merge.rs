@@ -8,16 +8,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, openat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
 use crate::files::replace::rename_over;
-use crate::options::Settings;
 use crate::options::backup::Backup;
+use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::same_file::is_copy;
 use crate::tree::{hidden_names, marker};
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
@@ -125,6 +126,54 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl F
             remove(settings, target, &hidden, &name);
         }
     }
+}
+
+/// Removes from a hidden folder that a dead process has left whatever may be no whole copy of an
+/// entry of `source`, and returns what the folder is then. Without `--resume` nothing is kept.
+///
+/// # Errors
+///
+/// As flock(2), stat(2) and unlink(2).
+pub(crate) fn prune(
+    settings: &Settings<'_>,
+    source: &OwnedFd,
+    folder: &OwnedFd,
+) -> Result<DirOrigin, Errno> {
+    // This process has the lock already, unless there are no locks.
+    flock(folder, FlockOperation::NonBlockingLockExclusive)?;
+    for name in names(folder)? {
+        if !settings.resume || !may_stay(settings, source, folder, &name)? {
+            match is_folder(&statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?) {
+                true => fs::remove_dir_all(path(folder, &name)).map_err(|_| Errno::NOTEMPTY)?,
+                false => unlinkat(folder, &name, AtFlags::empty())?,
+            }
+        }
+    }
+    Ok(if settings.resume { DirOrigin::Adopted } else { DirOrigin::Fresh })
+}
+
+/// Returns whether an entry of a hidden folder is a whole copy, or what a later run goes on with.
+fn may_stay(
+    settings: &Settings<'_>,
+    source: &OwnedFd,
+    folder: &OwnedFd,
+    name: &CStr,
+) -> Result<bool, Errno> {
+    let flags = match settings.follow {
+        Follow::Always => AtFlags::empty(),
+        _ => AtFlags::SYMLINK_NOFOLLOW,
+    };
+    let copy = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(match statat(source, name, flags) {
+        // There are no parts in a folder that has its own name.
+        Ok(original) if is_folder(&copy) => is_folder(&original),
+        Ok(original) => is_copy(&original, &copy),
+        Err(Errno::NOENT) => {
+            marker::is_name(name)
+                || meant(name).is_some_and(|meant| statat(source, &meant, flags).is_ok())
+        }
+        Err(errno) => return Err(errno),
+    })
 }
 
 /// Removes what has a hidden name instead of `name`, unless a process uses it.

@@ -1,4 +1,4 @@
-//! Finds out whether a source and its target are one file, through all links.
+//! Finds out whether a source and its target are one file, through all links, or original and copy.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -79,6 +79,16 @@ fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
         }
     }
     false
+}
+
+/// Returns whether this is the copy that an earlier run has made: of the same type and size, and
+/// with the time of the original, which a copy gets last.
+pub(crate) fn is_copy(original: &Stat, copy: &Stat) -> bool {
+    let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
+    // Some file systems know whole seconds only.
+    let is_same_time = original.st_mtime == copy.st_mtime
+        && (original.st_mtime_nsec == copy.st_mtime_nsec || copy.st_mtime_nsec == 0);
+    kind(original) == kind(copy) && original.st_size == copy.st_size && is_same_time
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -17,8 +17,8 @@ use crate::files::file_system;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::{self, identity};
-use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
+use crate::tree::{marker, merge};
 use crate::worker::CopyWorker;
 use crate::worker::listing::EntryBatch;
 
@@ -208,14 +208,19 @@ impl CopyWorker<'_> {
             Err(Errno::EXIST) => DirOrigin::Adopted,
             made => made.map(|()| DirOrigin::Fresh).at(Action::Creating, path)?,
         };
-        let opened = open(&hidden);
-        if let Ok(folder) = &opened
-            && self.is_ours(parent, folder, &hidden)
+        if let Ok(folder) = open(&hidden)
+            && self.is_ours(parent, &folder, &hidden)
         {
-            let folder = opened.at("opening", path)?;
-            return Ok((folder, origin, hidden));
+            // A part in it would be taken for a copy once it has its name.
+            let origin = match origin {
+                DirOrigin::Adopted => merge::prune(&self.context.settings, source, &folder),
+                origin => Ok(origin),
+            };
+            if let Ok(origin) = origin {
+                return Ok((folder, origin, hidden));
+            }
         }
-        // Another process is at it, which is alive.
+        // Another process is at it, which is alive, or it cannot be emptied.
         let claimed = hidden_names::claim(target, |hidden| {
             mkdirat(&parent.target, hidden, mode)?;
             // Another process may remove it as a leftover before it is opened or locked.

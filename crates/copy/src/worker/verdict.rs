@@ -14,7 +14,7 @@ use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::entry::SourceEntry;
-use crate::tree::same_file::is_same;
+use crate::tree::same_file::{is_copy, is_same};
 use crate::worker::CopyWorker;
 
 /// What to do with an entry.
@@ -237,14 +237,4 @@ pub(crate) fn of_twin(
 
 fn has_bytes(kind: FileType) -> bool {
     kind == FileType::RegularFile
-}
-
-/// Returns whether this is the copy that an earlier run has made: of the same type and size, and
-/// with the time of the original, which a copy gets last.
-fn is_copy(original: &Stat, copy: &Stat) -> bool {
-    let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
-    // Some file systems know whole seconds only.
-    let is_same_time = original.st_mtime == copy.st_mtime
-        && (original.st_mtime_nsec == copy.st_mtime_nsec || copy.st_mtime_nsec == 0);
-    kind(original) == kind(copy) && original.st_size == copy.st_size && is_same_time
 }
