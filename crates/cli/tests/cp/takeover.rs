@@ -1,11 +1,12 @@
 //! What a killed run has left in its hidden folders, and what a later one makes of it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
+use underpass_testkit::is_root;
 
 use crate::bytes::traced_in;
 use crate::cp_in;
@@ -109,6 +110,40 @@ fn a_part_is_removed_before_the_next_copy_may_be_interrupted() {
             assert!(fs::read(here.path().join("z").join(name)).unwrap() == noise(5000), "{name}");
         }
     }
+}
+
+#[test]
+fn what_a_killed_root_has_left_for_another_user_is_removed() {
+    if !is_root() || !has("strace") {
+        return;
+    }
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir_all(at("s")).unwrap();
+    fs::create_dir_all(at("t")).unwrap();
+    fs::write(at("s/file"), "new").unwrap();
+    symlink("new", at("s/link")).unwrap();
+    for name in ["s/file", "s/link"] {
+        lchown(at(name), Some(1234), Some(1234)).unwrap();
+    }
+    fs::write(at("t/file"), "old").unwrap();
+    symlink("old", at("t/link")).unwrap();
+    let kill = |when: u8, words: &[&str]| {
+        let inject = format!("inject=renameat:signal=KILL:when={when}");
+        traced_in(here.path(), &["-e", "trace=renameat", "-e", &inject], words);
+    };
+    for when in [1, 2] {
+        kill(when, &["-aT", "-j1", "s", "t"]);
+        assert_eq!(names(&at("t")).len(), 3);
+        cp_in(here.path(), &["-aT", "s", "t"]).succeeded();
+        assert_eq!(names(&at("t")), ["file", "link"]);
+    }
+    for _ in 0..2 {
+        kill(1, &["-p", "s/file", "t"]);
+        assert_eq!(names(&at("t")).len(), 3);
+    }
+    cp_in(here.path(), &["-p", "s/file", "t"]).succeeded();
+    assert_eq!(names(&at("t")), ["file", "link"]);
 }
 
 #[test]

@@ -106,8 +106,8 @@ fn is_kept(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
 /// now. `is_copied` tells whether a name was copied by this command.
 ///
 /// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
-/// what other users own, files with a second name that is not the one meant, and files whose
-/// original has this very name stay.
+/// what belongs neither to this user nor to the owner of the copy, files with a second name that is not
+/// the one meant, and files whose original has this very name stay.
 pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl Fn(&CStr) -> bool) {
     if folder.origin == DirOrigin::Fresh || settings.dry_run {
         return;
@@ -180,7 +180,9 @@ fn may_stay(
 fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr) {
     let look = |name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(stat), Ok(whole)) = (look(hidden), look(name)) else { return };
-    if stat.st_uid != settings.owner.0 {
+    // With -p a file has its owner before it has its name.
+    let is_folder = is_folder(&stat);
+    if stat.st_uid != settings.owner.0 && (is_folder || stat.st_uid != whole.st_uid) {
         return;
     }
     let is_same = (stat.st_dev, stat.st_ino) == (whole.st_dev, whole.st_ino);
@@ -201,7 +203,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.
-    let _ = match is_folder(&stat) {
+    let _ = match is_folder {
         true => fs::remove_dir_all(path(folder, hidden)).map_err(|_| Errno::IO),
         false => unlinkat(folder, hidden, AtFlags::empty()),
     };

@@ -63,7 +63,7 @@ pub(super) fn create(
     mode: Mode,
 ) -> Result<(OwnedFd, OsString), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    claim(folder, name, |hidden| {
+    claim(folder, name, geteuid().as_raw(), |hidden| {
         let file = openat(folder, hidden, flags, mode)?;
         // Another process may have removed it as a leftover before it was locked.
         if take(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
@@ -112,7 +112,9 @@ fn is_ours(file: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
 pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
     // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
-    Ok(claim(folder, name, |hidden| link(file, folder, hidden))?.1)
+    // The one that a killed process has left has its owner, too.
+    let owner = fstat(file)?.st_uid;
+    Ok(claim(folder, name, owner, |hidden| link(file, folder, hidden))?.1)
 }
 
 /// Links an unnamed file through /proc, which needs no privilege.
@@ -121,16 +123,18 @@ pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Er
     linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Calls `make` with hidden names until one is free, and removes leftovers on the way.
+/// Calls `make` with hidden names until one is free, and removes leftovers of this user or of `owner` on
+/// the way.
 fn claim<T>(
     folder: &OwnedFd,
     name: &OsStr,
+    owner: u32,
     mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
 ) -> Result<(T, OsString), Errno> {
     for number in 0..MAX_ATTEMPTS {
         let hidden = hidden_name(name, Some(number));
         let mut made = make(&hidden);
-        if matches!(made, Err(Errno::EXIST)) && remove_left_over(folder, &hidden) {
+        if matches!(made, Err(Errno::EXIST)) && remove_left_over(folder, &hidden, owner) {
             made = make(&hidden);
         }
         match made {
@@ -141,15 +145,15 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Removes a leftover: a file of this user with this hidden name, no other name and no lock.
-/// Returns whether it is gone.
-fn remove_left_over(folder: &OwnedFd, hidden: &OsStr) -> bool {
+/// Removes a leftover: a file of this user or of `owner` with this hidden name, no other name and no
+/// lock. Returns whether it is gone.
+fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
     let is_own = fstat(&file).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && stat.st_nlink == 1
-            && stat.st_uid == geteuid().as_raw()
+            && (stat.st_uid == geteuid().as_raw() || stat.st_uid == owner)
     });
     // A lock that cannot be tested says nothing.
     let is_left_over = is_own
