@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -270,6 +270,48 @@ fn other_file_systems_are_not_entered_if_told() {
     assert_eq!(names(&outer.root().join("x")), ["file", "inner"]);
     assert_eq!(names(&outer.root().join("x/inner")), [] as [&str; 0]);
     assert_eq!(fs::read(outer.root().join("z/inner/file")).unwrap(), b"inner");
+}
+
+#[test]
+fn nothing_hidden_stays_in_a_folder_to_which_names_can_only_be_added() {
+    if !has("chattr") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 64) else { return };
+    let root = mounted.root();
+    let at = |path: &str| root.join(path);
+    fs::create_dir_all(at("a/below")).unwrap();
+    fs::create_dir(at("z")).unwrap();
+    for path in ["a/file", "a/below/file", "z/file"] {
+        fs::write(at(path), path).unwrap();
+    }
+    symlink("file", at("a/link")).unwrap();
+    symlink("old", at("z/link")).unwrap();
+    noise_file(&root, "large", 17 << 20);
+    let chattr = |flag: &str| {
+        assert!(Command::new("chattr").arg(flag).arg(at("z")).status().unwrap().success());
+    };
+    chattr("+a");
+    let copied = [
+        cp_in(&root, &["a/file", "z"]),
+        cp_in(&root, &["-r", "a", "z"]),
+        cp_in(&root, &["-r", "--resume", "a", "z/more"]),
+        cp_in(&root, &["--resume", "large", "z"]),
+    ];
+    let refused = [cp_in(&root, &["-P", "a/link", "z"]), cp_in(&root, &["-b", "a/file", "z"])];
+    chattr("-a");
+    for finished in copied {
+        finished.succeeded();
+    }
+    for finished in refused {
+        finished.failed(1, &["Operation not permitted"]);
+    }
+    assert_eq!(names(&at("z")), ["a", "file", "large", "link", "more"]);
+    assert_eq!(fs::read(at("z/file")).unwrap(), b"a/file");
+    for folder in ["z/a", "z/more"] {
+        assert_eq!(names(&at(folder)), ["below", "file", "link"]);
+        assert_eq!(names(&at(folder).join("below")), ["file"]);
+    }
 }
 
 #[test]

@@ -57,8 +57,8 @@ impl<'a> DestFile<'a> {
     }
 
     /// Makes a file that outlives this process under the name `partial` until it is whole. If
-    /// another process writes to that one, or another user has made it, the file is as that of
-    /// [`new`](Self::new).
+    /// another process writes to that one, another user has made it, or it could not be renamed, the file
+    /// is as that of [`new`](Self::new).
     pub(crate) fn partial(
         folder: &'a DirPair,
         entry_name: &'a CStr,
@@ -66,6 +66,9 @@ impl<'a> DestFile<'a> {
         mode: u32,
         existing: Existing,
     ) -> Result<Self, std::io::Error> {
+        if atomic_file::only_adds(&folder.target) {
+            return Self::new(folder, entry_name, mode, existing);
+        }
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
         match AtomicFile::partial(target, name, partial, mode, Existing::Replace) {

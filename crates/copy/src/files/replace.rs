@@ -19,13 +19,16 @@ use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 ///
 /// # Errors
 ///
-/// As [`hidden_names::claim`], and those of link(2) and rename(2).
+/// As [`hidden_names::claim`], and those of link(2) and rename(2); `EPERM` where nothing can be renamed.
 pub(crate) fn replace<T>(
     folder: BorrowedFd<'_>,
     name: &CStr,
     backup: Option<&Backup>,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
 ) -> Result<(T, Option<CString>), Errno> {
+    if atomic_file::only_adds(folder) {
+        return Err(Errno::PERM);
+    }
     for _ in 0..MAX_ATTEMPTS {
         let (made, hidden) = hidden_names::claim(name, &mut make)?;
         match rename_over(folder, (&hidden, name), backup) {

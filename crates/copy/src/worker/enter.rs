@@ -175,12 +175,23 @@ impl CopyWorker<'_> {
             let folder = open(target).at("opening", path)?;
             return Ok(MadeDir { folder, origin: DirOrigin::Fresh, is_trusted, hidden: None });
         }
-        let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
+        let (folder, origin, hidden) =
+            match parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
+                // It has its name at once, so that the files in it must not have theirs.
+                true => {
+                    mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
+                    (open(target).at("opening", path)?, DirOrigin::Adopted, None)
+                }
+                false => {
+                    let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
+                    (folder, origin, Some(hidden))
+                }
+            };
         let is_trusted = match is_marked {
             true => self.mark(&folder, source, true).at(Action::Creating, path)?,
             false => is_trusted,
         };
-        Ok(MadeDir { folder, origin, is_trusted, hidden: Some(hidden) })
+        Ok(MadeDir { folder, origin, is_trusted, hidden })
     }
 
     /// Marks the target of a source, and returns whether everything in it was written in this

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags,
+    flock, fstat, linkat, openat, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -29,6 +29,12 @@ pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
         (Ok(own), Ok(named)) => (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino),
         _ => false,
     }
+}
+
+/// Returns whether names can only be added to a folder (`chattr +a`): a hidden name would stay there.
+pub fn only_adds(folder: impl AsFd) -> bool {
+    statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 /// Renames without replacing anything.
@@ -109,7 +115,14 @@ fn is_ours(file: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.
+///
+/// # Errors
+///
+/// `EPERM` where it could not be renamed, and as linkat(2).
 pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
+    if only_adds(folder) {
+        return Err(Errno::PERM);
+    }
     // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
     // The one that a killed process has left has its owner, too.

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
-pub use hidden::{rename_new, take};
+pub use hidden::{only_adds, rename_new, take};
 pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
 
 /// What happens to a file that already has the name.
