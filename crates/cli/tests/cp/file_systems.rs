@@ -315,6 +315,24 @@ fn nothing_hidden_stays_in_a_folder_to_which_names_can_only_be_added() {
 }
 
 #[test]
+fn zeros_become_holes_where_the_file_system_allocates_ahead() {
+    for kind in [FileSystem::Xfs, FileSystem::Ext4] {
+        let Some(mounted) = Mounted::new(kind, 400) else { continue };
+        let root = mounted.root();
+        let mut bytes = vec![0; 64 << 20];
+        bytes.chunks_mut(64 << 10).for_each(|chunk| chunk[0] = b'x');
+        fs::write(root.join("from"), &bytes).unwrap();
+        cp_in(&root, &["--sparse=always", "from", "to"]).succeeded();
+        cp_in(&root, &["--in-place", "--mechanism", "sendfile", "to", "again"]).succeeded();
+        for name in ["to", "again"] {
+            assert!(fs::read(root.join(name)).unwrap() == bytes, "{name} on {kind:?}");
+            let allocated = fs::metadata(root.join(name)).unwrap().blocks() * 512;
+            assert!(allocated < 8 << 20, "{name}: {allocated} on {kind:?}");
+        }
+    }
+}
+
+#[test]
 fn immutable_files_are_told_and_the_rest_is_copied() {
     if !has("chattr") {
         return;

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{Advice, fadvise, fstat, ftruncate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstat, ftruncate};
 use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 use underpass_engine::{
@@ -140,7 +140,7 @@ impl CopyWorker<'_> {
             return Ok(());
         }
         let version = Version::from_stat(&original.stat);
-        let mut copied = 0;
+        let (mut copied, mut written) = (0, done);
         let mut first = None;
         for extent in data_ranges(original.file.as_fd(), original.len()) {
             let (at, len) = extent.at(Action::Reading, from)?;
@@ -149,6 +149,11 @@ impl CopyWorker<'_> {
             if at >= end {
                 continue;
             }
+            // What is reserved for a new file is not allocated further ahead.
+            if !dest.is_new() && written > 0 {
+                leave_hole(dest, written, at - written);
+            }
+            written = end;
             let source = source.clone().at(at).len(end - at).version(version);
             self.transfer(original, dest, source, at, first)?;
             copied += end - at;
@@ -294,10 +299,13 @@ impl CopyWorker<'_> {
             while offset < have {
                 let (len, is_zero) = run(&self.buffer[offset..have]);
                 let part = &self.buffer[offset..offset + len];
+                let here = at + offset as u64;
                 if is_zero {
+                    if zeros < here {
+                        leave_hole(dest, here, len as u64);
+                    }
                     zeros += len as u64;
                 } else {
-                    let here = at + offset as u64;
                     let written = buffered::write_at(dest.file(), part, here, report);
                     written.at(Action::Writing, to)?;
                 }
@@ -314,6 +322,14 @@ impl CopyWorker<'_> {
         ftruncate(dest.file(), at).at(Action::Writing, to)?;
         Ok(zeros)
     }
+}
+
+/// Gives back what the file system has allocated beyond the last write, as XFS does in advance: it would
+/// stay allocated after the next write.
+fn leave_hole(dest: &DestFile<'_>, at: u64, len: u64) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // What stays allocated has zeros.
+    let _ = fallocate(dest.file(), flags, at, len);
 }
 
 /// Returns how many bytes at the beginning are blocks of zeros, or blocks of data, and whether they
