@@ -157,6 +157,6 @@ fn an_attribute_that_is_set_too_late_is_set_again() {
     let again = head(&server);
     assert_eq!(line(&again, "ETag"), line(&first, "ETag"));
     end(server);
-    // Beside other work the second may be late, too.
-    assert!(stage.calls().len() >= 2);
+    // Beside other work the second may be late, too, and the third.
+    assert!((2..=4).contains(&stage.calls().len()), "{:?}", stage.calls());
 }
