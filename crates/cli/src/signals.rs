@@ -1,5 +1,5 @@
 //! SIGINT and SIGTERM end a transfer in order: temporary files are removed, the peer sees a
-//! reset.
+//! reset. SIGXFSZ is an error of the write that caused it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// Returns a flag that the first SIGINT or SIGTERM sets; the second one ends the process at once.
@@ -36,7 +36,7 @@ pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
 /// cleaned up after, instead of ending the process by SIGXFSZ.
 pub(crate) fn outlive_file_limit() {
     // It fails only for signals that cannot be caught, which this one can.
-    let _ = flag::register(Signal::SIGXFSZ as i32, Arc::default());
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),

@@ -1,7 +1,6 @@
 //! Reads the configuration again, and serves the sites that it has now.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
@@ -49,9 +48,9 @@ impl Reload {
     fn sites(&mut self) -> Result<usize> {
         let args = sources::complete(&self.typed)?;
         // Without its root and passwords, the current folder would be served to everyone.
-        if args.is_config_empty && !self.is_config_empty {
-            let file = args.setup.config.as_deref().unwrap_or(Path::new("")).display();
-            return Err(Failure::value(file, OptionsError::EmptyConfig));
+        let is_emptied = args.is_config_empty && !self.is_config_empty;
+        if let Some(file) = args.setup.config.as_ref().filter(|_| is_emptied) {
+            return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
         self.refuse_tls(&args)?;
         let opened = self.open.open(&args)?;

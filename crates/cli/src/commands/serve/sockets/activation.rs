@@ -16,19 +16,18 @@ use crate::failure::{Failure, Result};
 pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
     let mut passed = ListenFd::from_env();
     let sockets = (0..passed.len()).map(|index| {
-        let action = "taking over";
-        let address = format!("socket {} of LISTEN_FDS", index + 1);
-        let listens = |socket: OwnedFd| sockopt::socket_acceptconn(&socket).map(|is| (is, socket));
-        match take(&mut passed, index).and_then(|socket| Ok(listens(socket)?)) {
-            Ok((true, socket)) => Ok(socket),
-            // No connection can come from it.
-            Ok((false, _)) => Err(Failure::Failed {
-                line: format!("{action} {address}: nothing listens on it"),
-                hint: Some(Hint::new("pass a socket unit with ListenStream=")),
-                exit_code: 1,
-            }),
-            Err(source) => Err(Failure::Network { action, address, source }),
+        let (action, address) = ("taking over", format!("socket {} of LISTEN_FDS", index + 1));
+        let fail = |source| Failure::Network { action, address: address.clone(), source };
+        let socket = take(&mut passed, index).map_err(fail)?;
+        if sockopt::socket_acceptconn(&socket).map_err(|errno| fail(errno.into()))? {
+            return Ok(socket);
         }
+        // No connection can come from it.
+        Err(Failure::Failed {
+            line: format!("{action} {address}: nothing listens on it"),
+            hint: Some(Hint::new("pass a socket unit with ListenStream=")),
+            exit_code: 1,
+        })
     });
     sockets.collect()
 }
