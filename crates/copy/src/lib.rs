@@ -86,8 +86,7 @@ use worker::CopyWorker;
 /// After an error nothing was copied. After problems, or a copy that was cancelled, each file that
 /// has its name is whole, and so is each new folder but for the entries that the problems name, or
 /// that a cancelled copy has not come to; what is not is under a hidden name, which a later copy
-/// resumes or removes. Files that are written in
-/// place ([`CopyOptions::in_place`]) may be a part.
+/// resumes or removes. Files that are written in place ([`CopyOptions::in_place`]) may be a part.
 pub fn copy(
     options: &CopyOptions,
     sources: &[PathBuf],

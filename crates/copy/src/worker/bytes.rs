@@ -301,6 +301,7 @@ impl CopyWorker<'_> {
                 let part = &self.buffer[offset..offset + len];
                 let here = at + offset as u64;
                 if is_zero {
+                    // Before the first write nothing is allocated.
                     if zeros < here {
                         leave_hole(dest, here, len as u64);
                     }

@@ -284,8 +284,12 @@ fn age(version: &Version) -> Duration {
     let (seconds, nanoseconds) = version.changed();
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let changed = Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(changed)
+    since_epoch().saturating_sub(changed)
+}
+
+/// Returns the time of the clock, from 1970 on.
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns how much longer the file must stay unchanged.
@@ -320,9 +324,8 @@ fn granule_left(version: &Version) -> Duration {
 /// Returns whether a file was changed so far in the future that a change right now would set other
 /// times: the clock was set back, or the file comes from another machine.
 fn is_of_another_clock(version: &Version) -> bool {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (seconds, _) = version.changed();
-    u64::try_from(seconds).is_ok_and(|seconds| seconds > (now + MAX_AHEAD).as_secs())
+    u64::try_from(seconds).is_ok_and(|seconds| seconds > (since_epoch() + MAX_AHEAD).as_secs())
 }
 
 /// Longer than a writer that is in the middle of its work is usually kept from a processor.

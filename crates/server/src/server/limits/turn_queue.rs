@@ -59,8 +59,8 @@ impl TurnQueue {
         self.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT)
     }
 
-    /// Returns the time for turns before connections that are ready go first. Others with large
-    /// responses lose little by a long one, and could go first for ever by a short one.
+    /// Returns the time for turns before connections that are ready go first. Large responses that
+    /// wait lose little by a long time; with a short one they could overtake the line without end.
     fn max_spent(&self, now: Instant) -> Duration {
         if self.is_contended(now) { MAX_SPENT } else { MAX_SPENT_ALONE }
     }
