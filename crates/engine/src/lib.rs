@@ -50,7 +50,7 @@ pub use chain::{
 };
 pub use error::{Error, errno, hint};
 pub use integrity::{
-    Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, session,
+    Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, kept_time, session,
 };
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,

@@ -20,6 +20,8 @@ pub enum FileSystem {
     Overlay,
     /// tmpfs.
     Tmpfs,
+    /// ext4 with inodes so small that times are whole seconds.
+    WholeSeconds,
     /// XFS, which shares blocks.
     Xfs,
 }
@@ -75,6 +77,7 @@ impl Mounted {
             FileSystem::Btrfs => Some(("mkfs.btrfs", ["-q", "-M"].as_slice())),
             FileSystem::Ext4 => Some(("mkfs.ext4", ["-q", "-F"].as_slice())),
             FileSystem::NoCase => Some(("mkfs.ntfs", ["-q", "-F", "-Q"].as_slice())),
+            FileSystem::WholeSeconds => Some(("mkfs.ext4", ["-q", "-F", "-I", "128"].as_slice())),
             FileSystem::Xfs => Some(("mkfs.xfs", ["-q", "-m", "reflink=1"].as_slice())),
             FileSystem::Overlay | FileSystem::Tmpfs => None,
         };

@@ -2,10 +2,12 @@
 //! full disks, other devices, immutable files, what only root may make.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
 
@@ -195,6 +197,34 @@ fn folders_that_differ_in_case_only_lose_no_file() {
             assert_eq!(names(&target), ["photos"], "{args:?}: {}", finished.stderr);
             assert_eq!(names(&target.join("photos")), ["old", "x", "y", "z"]);
             assert_eq!(names(&target.join("photos/old")), ["deep"]);
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_as_new_as_its_original_where_times_are_rounded() {
+    for kind in [FileSystem::NoCase, FileSystem::WholeSeconds] {
+        let Some(mounted) = Mounted::new(kind, 16) else { continue };
+        let (here, target) = (folder(), mounted.root());
+        let target = target.to_str().unwrap();
+        let write = |name: &str, seconds: u64| {
+            let file = File::create(here.path().join("s").join(name)).unwrap();
+            (&file).write_all(name.as_bytes()).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::new(seconds, 987_654_321)).unwrap();
+        };
+        fs::create_dir(here.path().join("s")).unwrap();
+        write("a", 1_600_000_001);
+        write("b", 1_600_000_002);
+        let words = ["--json", "-r", "--preserve=timestamps", "s", target];
+        let copied = |more: &[&str]| cp_in(here.path(), &[more, &words].concat()).succeeded();
+        assert_eq!(copied(&[]).receipt()["files"], 2, "{kind:?}");
+        for option in ["-u", "--resume"] {
+            assert_eq!(copied(&[option]).receipt()["files"], 0, "{kind:?} {option}");
+        }
+        write("a", 1_600_000_002);
+        for option in ["-u", "--resume"] {
+            assert_eq!(copied(&[option, "--backup=numbered"]).receipt()["files"], 1, "{kind:?}");
+            write("a", 1_600_000_003);
         }
     }
 }
@@ -497,7 +527,7 @@ fn runs(program: &Path) -> bool {
     loop {
         match Command::new(program).arg("--version").output() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             outcome => return outcome.is_ok_and(|output| output.status.success()),
         }

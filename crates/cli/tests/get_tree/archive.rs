@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::rig::{bytes_by, folder, names, noise_file};
 use crate::site::{address, contents, get, more_awkward, ours, same};
 
@@ -55,6 +57,24 @@ fn what_is_here_already_is_not_written_again() {
     assert_eq!(again["here"], first["files"]);
     same(&contents(&target.path().join("t")), &contents(&tree), "");
     assert_eq!(names(target.path()), ["t"]);
+}
+
+#[test]
+fn what_is_here_is_recognised_where_times_are_rounded() {
+    let source = folder();
+    for number in 0..3_u32 {
+        let file = File::create(source.path().join(number.to_string())).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::new(1_600_000_001, 123_456_789 + number)).unwrap();
+    }
+    let server = ours(source.path(), &[]);
+    for kind in [FileSystem::NoCase, FileSystem::WholeSeconds] {
+        let Some(mounted) = Mounted::new(kind, 16) else { continue };
+        let target = mounted.root().join("t");
+        for here in [0, 3] {
+            let got = get(&address(&server), &target, &["--json"]).succeeded().receipt();
+            assert_eq!((&got["way"], &got["here"]), (&"archive".into(), &here.into()), "{kind:?}");
+        }
+    }
 }
 
 #[test]

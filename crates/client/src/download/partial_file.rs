@@ -9,12 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod,
-    flock, futimens, openat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+    fchmod, flock, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened, take};
 use underpass_engine::hint::Action;
+use underpass_engine::kept_time;
 
 use super::error::DownloadError;
 use super::interpret::StrongValidator;
@@ -131,8 +132,8 @@ impl PartialFile<'_> {
 }
 
 impl<'t> TargetName<'t> {
-    /// Returns size, modification time and inode of the file with this name, if there is one.
-    pub(super) fn existing(&self) -> Result<Option<(u64, i64, u64)>, DownloadError> {
+    /// Returns what is known of the file with this name, if there is one.
+    pub(super) fn existing(&self) -> Result<Option<Stat>, DownloadError> {
         match statat(self.folder, self.name, AtFlags::empty()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
@@ -140,13 +141,18 @@ impl<'t> TargetName<'t> {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 Err(DownloadError::Special)
             }
-            Ok(stat) => {
-                let size = u64::try_from(stat.st_size).unwrap_or_default();
-                Ok(Some((size, stat.st_mtime, stat.st_ino)))
-            }
+            Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(DownloadError::local("looking at")(errno)),
         }
+    }
+
+    /// Returns whether the file with this name has the time of a version that was modified then, which
+    /// servers tell to the second.
+    pub(super) fn has_time(&self, here: &Stat, modified: SystemTime) -> bool {
+        let since = modified.duration_since(UNIX_EPOCH).ok();
+        let seconds = since.and_then(|since| i64::try_from(since.as_secs()).ok());
+        seconds.is_some_and(|time| kept_time((time, 0), here, self.folder).0 == here.st_mtime)
     }
 
     /// Opens the file with this name.

@@ -167,7 +167,7 @@ fn may_stay(
     Ok(match statat(source, name, flags) {
         // There are no parts in a folder that has its own name.
         Ok(original) if is_folder(&copy) => is_folder(&original),
-        Ok(original) => is_copy(&original, &copy),
+        Ok(original) => is_copy(&original, &copy, folder),
         Err(Errno::NOENT) => {
             marker::is_name(name)
                 || meant(name).is_some_and(|meant| statat(source, &meant, flags).is_ok())

@@ -1,10 +1,12 @@
 //! Finds out whether a source and its target are one file, through all links, or original and copy.
 
 use std::ffi::{CStr, OsStr};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
+use underpass_engine::kept_time;
 
 use crate::options::CopyOptions;
 use crate::tree::dir_pair::DirPair;
@@ -82,13 +84,21 @@ fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
 }
 
 /// Returns whether this is the copy that an earlier run has made: of the same type and size, and
-/// with the time of the original, which a copy gets last.
-pub(crate) fn is_copy(original: &Stat, copy: &Stat) -> bool {
+/// with the time of the original, which a copy gets last. The copy is in `folder`.
+pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
     let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
-    // Some file systems know whole seconds only.
-    let is_same_time = original.st_mtime == copy.st_mtime
-        && (original.st_mtime_nsec == copy.st_mtime_nsec || copy.st_mtime_nsec == 0);
-    kind(original) == kind(copy) && original.st_size == copy.st_size && is_same_time
+    kind(original) == kind(copy)
+        && original.st_size == copy.st_size
+        && kept_time(time(original), copy, folder) == time(copy)
+}
+
+/// Returns whether an original is newer than what is in the target `folder`, as far as times are kept there.
+pub(crate) fn is_newer(original: &Stat, there: &Stat, folder: impl AsFd) -> bool {
+    kept_time(time(original), there, folder) > time(there)
+}
+
+fn time(stat: &Stat) -> (i64, u64) {
+    (stat.st_mtime, stat.st_mtime_nsec)
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -4,6 +4,7 @@
 //! peer half old, half new. The levels range from trusting the file to preventing writes.
 
 mod guard;
+mod kept_time;
 mod lease;
 pub mod session;
 mod snapshot;
@@ -16,6 +17,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 
 pub(crate) use guard::Guard;
+pub use kept_time::kept_time;
 pub(crate) use lease::LeaseState;
 pub use version::Version;
 pub use writers::{WriterCheck, Writers, await_writes};

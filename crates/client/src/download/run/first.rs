@@ -33,8 +33,9 @@ impl<'j, 'a> Download<'j, 'a> {
     pub(super) fn is_here(&mut self) -> Result<bool, DownloadError> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
-        let Some((size, time, inode)) = name.existing()? else { return Ok(false) };
-        let finished = name.finished(self.url.as_str(), inode, size);
+        let Some(here) = name.existing()? else { return Ok(false) };
+        let size = u64::try_from(here.st_size).unwrap_or_default();
+        let finished = name.finished(self.url.as_str(), here.st_ino, size);
         match (if_exists, &finished) {
             (IfExists::Refuse, None) => return Err(DownloadError::Exists),
             (IfExists::Replace, None) => return Ok(false),
@@ -66,10 +67,8 @@ impl<'j, 'a> Download<'j, 'a> {
             && match finished.as_ref().or(recorded.as_ref()) {
                 Some(version) => StrongValidator::of(&answer.response).as_ref() == Some(version),
                 None => {
-                    let since = modified(&answer.response)
-                        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-                    let last_modified = since.and_then(|since| i64::try_from(since.as_secs()).ok());
-                    fields.number("content-length") == Some(size) && last_modified == Some(time)
+                    fields.number("content-length") == Some(size)
+                        && modified(&answer.response).is_some_and(|time| name.has_time(&here, time))
                 }
             };
         if is_same {

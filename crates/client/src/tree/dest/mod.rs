@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{Report, buffered};
+use underpass_engine::{Report, buffered, kept_time};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -343,7 +343,7 @@ impl DestFolder {
     /// Checks whether a file of this size and time is here already, or was left by an older
     /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
-        let is_same = |stat: &Stat| is_same(stat, size, modified);
+        let is_same = |folder: &Self, stat: &Stat| is_same(&folder.root, stat, size, modified);
         // What is found here counts as named, too.
         let naming = self.placed.begin_naming();
         let found = self.stat(path)?;
@@ -351,7 +351,7 @@ impl DestFolder {
             self.placed.check(path, stat)?;
         }
         match found {
-            Some(stat) if self.is_complete(&stat) && is_same(&stat) => {
+            Some(stat) if self.is_complete(&stat) && is_same(self, &stat) => {
                 self.placed.insert(path, &stat);
                 return Ok(true);
             }
@@ -365,7 +365,7 @@ impl DestFolder {
         drop(naming);
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
         // It may have been a file where now a folder is, and whatever else: then it is not there.
-        if !matches!(old.stat(path), Ok(Some(stat)) if is_same(&stat)) {
+        if !matches!(old.stat(path), Ok(Some(stat)) if is_same(old, &stat)) {
             return Ok(false);
         }
         self.name(path, || {
@@ -438,12 +438,11 @@ impl DestFolder {
     }
 }
 
-/// Checks whether this is a file of this size and time.
-fn is_same(stat: &Stat, size: u64, modified: (i64, u32)) -> bool {
+/// Checks whether what is in `folder` is a file of this size and time.
+fn is_same(folder: impl AsFd, stat: &Stat, size: u64, (seconds, rest): (i64, u32)) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && u64::try_from(stat.st_size) == Ok(size)
-        && stat.st_mtime == modified.0
-        && stat.st_mtime_nsec as u32 == modified.1
+        && kept_time((seconds, rest.into()), stat, folder) == (stat.st_mtime, stat.st_mtime_nsec)
 }
 
 fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {

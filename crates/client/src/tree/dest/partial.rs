@@ -35,7 +35,7 @@ impl DestFolder {
             let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
             let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
             let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
-            Ok(has_bytes && !named.is_ok_and(|named| is_same(&named, size, modified)))
+            Ok(has_bytes && !named.is_ok_and(|named| is_same(parent, &named, size, modified)))
         });
         found.unwrap_or(false)
     }
