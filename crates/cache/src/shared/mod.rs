@@ -344,13 +344,14 @@ impl Shared {
     fn evict_one(&self, unit: &StoredUnit) {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.map(|current| current.evict(&unit.range(current.len())));
-        match evicted {
+        let was_there = match evicted {
             // A reader has come meanwhile.
             Some(Ok(None)) => return,
-            Some(Ok(Some(false))) => self.quota.removed_unit(unit),
-            _ => drop(self.remove(&unit.digest)),
-        }
-        Counters::add(&self.counters.evicted, 1);
+            Some(Ok(Some(false))) => self.quota.removed_unit(unit) > 0,
+            _ => self.remove(&unit.digest),
+        };
+        // Two fills that need room choose the same unit.
+        Counters::add(&self.counters.evicted, u64::from(was_there));
     }
 
     /// Returns whether a unit is being filled or read, so that removing it would free no space now.

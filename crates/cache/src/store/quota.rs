@@ -140,9 +140,9 @@ impl DiskQuota {
         self.lock().queue.touch(unit);
     }
 
-    /// Removes a unit from the books.
-    pub(crate) fn removed_unit(&self, unit: &StoredUnit) {
-        self.lock().queue.remove_unit(unit);
+    /// Removes a unit from the books; returns its bytes.
+    pub(crate) fn removed_unit(&self, unit: &StoredUnit) -> u64 {
+        self.lock().queue.remove_unit(unit)
     }
 
     /// Removes an object from the books; returns its bytes.
