@@ -1,4 +1,4 @@
-//! The HTTP client of `get` and `put`: its options.
+//! The HTTP client of `get`, `put` and `fill`: its options.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -9,11 +9,9 @@ use underpass_client::environment::{self, variable};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
 use underpass_engine::Policy;
 
-use super::store::StoreArgs;
 use super::tls_trust::TlsTrustArgs;
 use crate::args::seconds;
 use crate::failure::{Failure, Result};
-use crate::output;
 
 /// The options of requests.
 #[derive(Clone, Debug, Args)]
@@ -68,48 +66,12 @@ pub(crate) struct HttpClientArgs {
     #[cfg_attr(feature = "tls", command(flatten))]
     #[cfg_attr(not(feature = "tls"), arg(skip))]
     trust: TlsTrustArgs,
-
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
-/// A URL of a command, and how it is asked.
-pub(crate) struct Remote<'a> {
-    /// The client.
-    pub(crate) client: HttpClient<'a>,
-    /// The URL of requests.
-    pub(crate) url: Url,
-    /// The URL of the bucket, if the server is an object store.
-    pub(crate) bucket: Option<Url>,
 }
 
 impl HttpClientArgs {
     /// Returns how `https` servers are checked; the same for a whole command.
     pub(crate) fn tls(&self, policy: Policy) -> Result<TlsSetup> {
         self.trust.setup(policy)
-    }
-
-    /// Returns the client for requests to `url`, which may be that of an object.
-    pub(crate) fn remote<'a>(
-        &self,
-        url: &Url,
-        tls: &TlsSetup,
-        cancel: &'a AtomicBool,
-    ) -> Result<Remote<'a>> {
-        match self.store.open(url, tls)? {
-            None => {
-                let client = self.client(url, tls, cancel)?;
-                Ok(Remote { client, url: url.clone(), bucket: None })
-            }
-            Some(store) => {
-                if let Some(note) = self.store.unsigned_note(&store) {
-                    output::note(note);
-                }
-                let mut client = self.client(&store.url, tls, cancel)?;
-                client.credentials = store.credentials();
-                Ok(Remote { client, url: store.url, bucket: Some(store.bucket) })
-            }
-        }
     }
 
     /// Returns the client for requests to `url`, which is not that of an object.

@@ -1,13 +1,17 @@
 //! The options of object stores, which `get`, `put` and `serve` share.
 
+use std::sync::atomic::AtomicBool;
+
 use clap::Args;
 use underpass_client::environment;
 use underpass_client::input;
 use underpass_client::s3::{AddressingStyle, Location, Store};
-use underpass_client::{TlsSetup, Url};
+use underpass_client::{HttpClient, TlsSetup, Url};
 use underpass_receipt::shown;
 
+use super::http_client::HttpClientArgs;
 use crate::failure::{Failure, Result};
+use crate::output;
 
 /// The options of `s3://` addresses.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -32,7 +36,41 @@ pub(crate) struct StoreArgs {
     s3_unsigned: bool,
 }
 
+/// A URL of a command, and how it is asked.
+pub(crate) struct Remote<'a> {
+    /// The client.
+    pub(crate) client: HttpClient<'a>,
+    /// The URL of requests.
+    pub(crate) url: Url,
+    /// The URL of the bucket, if the server is an object store.
+    pub(crate) bucket: Option<Url>,
+}
+
 impl StoreArgs {
+    /// Returns the client for requests to `url`, which may be that of an object.
+    pub(crate) fn remote<'a>(
+        &self,
+        http: &HttpClientArgs,
+        url: &Url,
+        tls: &TlsSetup,
+        cancel: &'a AtomicBool,
+    ) -> Result<Remote<'a>> {
+        match self.open(url, tls)? {
+            None => {
+                let client = http.client(url, tls, cancel)?;
+                Ok(Remote { client, url: url.clone(), bucket: None })
+            }
+            Some(store) => {
+                if let Some(note) = self.unsigned_note(&store) {
+                    output::note(note);
+                }
+                let mut client = http.client(&store.url, tls, cancel)?;
+                client.credentials = store.credentials();
+                Ok(Remote { client, url: store.url, bucket: Some(store.bucket) })
+            }
+        }
+    }
+
     /// Opens the store of an address; `None` if it is none of a store.
     pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
         let Some(location) = Location::parse(url) else { return Ok(None) };

@@ -9,7 +9,7 @@ use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest};
 
 use crate::args::{EngineArgs, ShowArgs, algorithm, pattern, rate};
-use crate::connection::HttpClientArgs;
+use crate::connection::{HttpClientArgs, StoreArgs};
 
 /// The options of `get`.
 #[derive(Debug, Args)]
@@ -116,6 +116,9 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     pub(crate) http: HttpClientArgs,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

@@ -44,7 +44,7 @@ impl GetRun<'_> {
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
     pub(super) fn fetch(&self, item: &Item, gauge: &Gauge) -> Result<()> {
         let Self { args, cancel, .. } = *self;
-        let remote = args.http.remote(&item.url, self.tls, cancel)?;
+        let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
         let asker = Downloader::new(remote.client.clone(), options.clone());
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
@@ -56,7 +56,7 @@ impl GetRun<'_> {
         options.expected.extend(self.expected(item, &destination)?);
         let downloader = Downloader::new(remote.client, options);
         let mirrors = args.mirror.iter().map(|url| {
-            let remote = args.http.remote(url, self.tls, cancel)?;
+            let remote = args.store.remote(&args.http, url, self.tls, cancel)?;
             Ok((remote.client, remote.url))
         });
         let downloader = downloader

@@ -101,7 +101,7 @@ fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<Ch
     }
     let wrong = |reason| Failure::value(format_args!("--check '{place}'"), reason);
     let url = input::url_or_object(place).map_err(wrong)?;
-    let remote = args.http.remote(&url, tls, cancel)?;
+    let remote = args.store.remote(&args.http, &url, tls, cancel)?;
     ChecksumList::fetch(&remote.client, &remote.url).map(Some)
 }
 

@@ -7,7 +7,7 @@ use underpass_engine::Integrity;
 use underpass_protocol::digest::Algorithm;
 
 use crate::args::{EngineArgs, ShowArgs, algorithm, integrity, rate};
-use crate::connection::HttpClientArgs;
+use crate::connection::{HttpClientArgs, StoreArgs};
 use underpass_engine::Size;
 
 /// The options of `put`.
@@ -70,6 +70,9 @@ pub(crate) struct PutArgs {
 
     #[command(flatten)]
     pub(crate) http: HttpClientArgs,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

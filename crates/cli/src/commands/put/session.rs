@@ -86,7 +86,8 @@ impl<'s> PutSession<'s> {
         url: &Url,
         cancel: &'s AtomicBool,
     ) -> Result<Self, Failure> {
-        let remote = args.http.remote(url, &args.http.tls(args.engine.policy())?, cancel)?;
+        let remote =
+            args.store.remote(&args.http, url, &args.http.tls(args.engine.policy())?, cancel)?;
         Ok(Self {
             args,
             cancel,
