@@ -226,7 +226,7 @@ fn an_append_over_the_limit_of_a_file_is_cut_back() {
     let source = noise_file(folder.path(), "source", 100_000);
     let target = folder.path().join("target");
     fs::write(&target, "first\n").unwrap();
-    let mut command = rig::with_file_limit();
+    let mut command = rig::limited("-f 16");
     command.args(["recv", "--append", "--listen", "127.0.0.1:0"]).arg(&target);
     let receiver = Running::listening(command);
     let sender = sender(&[], &source, &receiver.address);

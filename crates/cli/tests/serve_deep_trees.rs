@@ -13,12 +13,10 @@ use rig::{Running, folder, has};
 /// Levels of the tree: more than the descriptors of each program.
 const LEVELS: usize = 300;
 
-/// Runs the program with so many descriptors.
+/// The program with this many descriptors.
 fn limited(descriptors: usize, args: &[&str]) -> Command {
-    let mut command = Command::new("sh");
-    let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = rig::limited(&format!("-n {descriptors}"));
+    command.args(args);
     command
 }
 

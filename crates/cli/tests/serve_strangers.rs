@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rig::{Running, folder, underpass};
+use rig::{Running, folder, limited, underpass, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A server of one small file on a free port of loopback.
@@ -95,6 +95,44 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     let grown = peak_mib(&server) - before;
     assert!(grown < 110, "{grown} MiB for {} connections", clients.len());
     assert!(refused + (3000 - clients.len()) > 0, "all were taken");
+}
+
+#[test]
+fn archives_leave_descriptors_to_others() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    for number in 0..60 {
+        fs::write(folder.path().join(format!("{number}")), vec![b'x'; 100_000]).unwrap();
+    }
+    let mut command = limited("-n 1024");
+    command.args(["serve", "--port", "0", "--workers", "1"]).arg(folder.path());
+    let server = Running::listening(command);
+    let mut clients: Vec<_> = (0..250)
+        .map(|_| {
+            let mut client = connect(&server);
+            client.write_all(b"GET /?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let mut statuses = [0, 0];
+    for client in &mut clients {
+        let mut reply = [0; 12];
+        client.read_exact(&mut reply).unwrap();
+        statuses[usize::from(&reply[9..] == b"503")] += 1;
+    }
+    assert!(statuses[0] >= 8 && statuses[1] > 0, "{statuses:?}");
+    let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(open < 250 + 150, "{open} descriptors for {statuses:?} archives");
+    assert!(answers(&server));
+    // What they had is given back.
+    drop(clients);
+    until("an archive is sent again", || {
+        let mut client = connect(&server);
+        client.write_all(b"GET /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).unwrap();
+        reply.starts_with(b"HTTP/1.1 200") && reply.len() > 6_000_000
+    });
 }
 
 /// Sends a request with a body over a connection of its own.

@@ -283,7 +283,7 @@ fn field<'h>(head: &'h str, name: &str) -> &'h str {
 #[test]
 fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
-    let mut command = rig::with_file_limit();
+    let mut command = rig::limited("-f 16");
     command.args(["serve", "-p", "0", "--allow-upload"]).arg(stage.served.path());
     let server = Running::listening(command);
     let answer = stage.upload(&server, &[]);

@@ -30,11 +30,11 @@ pub fn end(server: Running) -> (Finished, Vec<Value>) {
     (finished, log)
 }
 
-/// The program with a limit for files of some KiB.
-pub fn with_file_limit() -> Command {
+/// The program with a limit of the shell, such as `-n 64`.
+pub fn limited(limit: &str) -> Command {
     let mut command = Command::new("sh");
-    // Blocks of 512 bytes or 1 KiB.
-    command.args(["-c", r#"ulimit -f 16; exec "$0" "$@""#, env!("CARGO_BIN_EXE_underpass")]);
+    let script = format!(r#"ulimit {limit} && exec "$0" "$@""#);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -29,10 +29,11 @@ pub struct ArchiveRange {
     latest: Option<(FileVersion, u32)>,
     request: Option<ChecksumRequest>,
     read_bytes: u64,
+    max_files: usize,
 }
 
 impl ArchiveRange {
-    /// The maximum number of files open at once, and so in one chain.
+    /// The maximum number of files open at once, and so in one chain, unless fewer are set.
     pub const MAX_FILES: usize = 32;
 
     /// Creates the body of a range; a part beyond the end of the archive is left out.
@@ -40,13 +41,21 @@ impl ArchiveRange {
     pub fn new(layout: Arc<Layout>, folder: Arc<OwnedFd>, range: Range<u64>) -> Self {
         let range = range.start..range.end.min(layout.len());
         let (checksums, latest) = (Arc::default(), None);
-        Self { layout, folder, range, checksums, latest, request: None, read_bytes: 0 }
+        let (request, read_bytes, max_files) = (None, 0, Self::MAX_FILES);
+        Self { layout, folder, range, checksums, latest, request, read_bytes, max_files }
     }
 
     /// Sets the store of checksums that the members of a zip are looked up in.
     #[must_use]
     pub fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
         self.checksums = checksums;
+        self
+    }
+
+    /// Sets the maximum number of files in one chain.
+    #[must_use]
+    pub fn opening(mut self, max_files: usize) -> Self {
+        self.max_files = max_files;
         self
     }
 
@@ -80,7 +89,7 @@ impl ArchiveRange {
         let mut pieces = layout.pieces_with(self.range.clone(), &look_up);
         let mut chain = Chain::new();
         let (mut files, mut memory) = (0, 0);
-        while files < Self::MAX_FILES
+        while files < self.max_files
             && memory < MAX_MEMORY
             && self.read_bytes - read_before < MAX_READ
             && self.request.is_none()

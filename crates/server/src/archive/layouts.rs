@@ -13,8 +13,8 @@ use rustix::fs::fstat;
 use crate::archive::{ArchiveError, ArchiveFormat, Layout};
 use crate::files::open_files::LIFETIME;
 use crate::server::limits::batches::Batches;
-use crate::server::limits::disk_queue::DiskQueue;
-use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
+use crate::server::limits::client_budget::{ClientBudget, Reservation};
+use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
 
 /// The folder and format of a layout, the names that it is limited to, and the user whose rights it
 /// reflects.
@@ -104,7 +104,9 @@ pub(crate) type LayoutResult = Result<Arc<FolderLayout>, Arc<ArchiveError>>;
 pub(crate) struct Layouts {
     pub(crate) batches: Batches<LayoutKey, LayoutResult>,
     pub(crate) queue: Arc<DiskQueue>,
-    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) memory: Arc<ClientBudget>,
+    /// The files that archives have open while they are sent.
+    files: Arc<ClientBudget>,
     kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
 }
 
@@ -118,13 +120,16 @@ struct CachedLayout {
 }
 
 impl Layouts {
-    /// Creates an empty store; archives may have this many members.
-    pub(crate) fn new(max_members: usize) -> Self {
+    /// Creates an empty store; archives may have this many members, and be sent over this many
+    /// connections. Each two of these have a descriptor for a file, and half of those are for archives.
+    pub(crate) fn new(max_members: usize, max_connections: usize) -> Self {
+        let files = (max_connections as u64 / 4).max(2 * MIN_FILES);
         let max = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
         Self {
             batches: Batches::default(),
             queue: DiskQueue::new("archive", THREADS, MAX_WAITING),
-            memory: MemoryBudget::new(max, max),
+            memory: ClientBudget::new(max, max),
+            files: ClientBudget::new(files, files / 2),
             kept: Mutex::default(),
         }
     }
@@ -142,6 +147,14 @@ impl Layouts {
         // The first is the one that is kept.
         let is_sent = Arc::strong_count(fresh) > 1;
         (!is_range || !is_sent).then(|| Arc::clone(fresh))
+    }
+
+    /// Reserves open files for an archive that is sent to a client, fewer the more are sent; `None`
+    /// if there are too many.
+    pub(crate) fn reserve_files(&self, client: ClientNet) -> Option<Reservation> {
+        let mut files = self.files.reserve(client);
+        let wanted = (self.files.room(client) / PART).clamp(MIN_FILES, MAX_FILES);
+        files.resize(wanted).then_some(files)
     }
 
     /// Forgets all of them, because names were changed.
@@ -190,3 +203,13 @@ const MEMORY: u64 = 512 << 20;
 
 /// The bytes of a member with a name of 255 bytes and a short link, or with an ordinary name twice.
 const MEMBER_BYTES: u64 = 320;
+
+/// The least number of files that an archive has open at once: one that is sent, and one that the client
+/// still has to read.
+const MIN_FILES: u64 = 2;
+
+/// The maximum number of files that an archive has open at once.
+const MAX_FILES: u64 = 128;
+
+/// The part of the files left that one more archive may have open: one of so many.
+const PART: u64 = 8;

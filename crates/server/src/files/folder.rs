@@ -280,14 +280,21 @@ fn send_archive(
         is_download: true,
     };
     let (plan, download) = resume::plan_resumable(ctx, &facts);
+    let Some(files) = ctx.shared().layouts.reserve_files(ClientNet::of(ctx.peer.address())) else {
+        return ctx.busy(503, "too many archives are being sent; try again soon");
+    };
+    // One of four is sent, the others wait until the client has read them.
+    let max_files = usize::try_from(files.len()).unwrap_or(usize::MAX);
+    let max_sent = (max_files / 4).max(1);
     let part = |from, to| {
         let body =
             archive::ArchiveRange::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
-        body.remembering(Arc::clone(&ctx.shared().checksums))
+        body.opening(max_sent).remembering(Arc::clone(&ctx.shared().checksums))
     };
     let whole = |parts, closing| {
-        let laid_out = Arc::clone(laid_out);
-        Body::Archive(Box::new(ArchiveBody { parts, closing, laid_out }))
+        let (laid_out, max_unread) = (Arc::clone(laid_out), max_files - max_sent);
+        let body = ArchiveBody { parts, closing, laid_out, max_unread, _files: files };
+        Body::Archive(Box::new(body))
     };
     let sent = response::part(&plan, layout.len(), &etag, true);
     let body = match plan.body {

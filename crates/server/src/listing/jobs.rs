@@ -12,8 +12,8 @@ use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry, Readme};
 
 use crate::listing::pack::Packing;
 use crate::server::limits::batches::Batches;
+use crate::server::limits::client_budget::{ClientBudget, Reservation};
 use crate::server::limits::disk_queue::DiskQueue;
-use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
 /// Where the entries of a listing come from.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ pub(crate) struct Listings {
     pub(crate) long: Arc<DiskQueue>,
     /// The queue of searches and sizes, which walk through all folders below one.
     pub(crate) walks: Arc<DiskQueue>,
-    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) memory: Arc<ClientBudget>,
     /// The number of clients that may be sent a text of their own.
     pub(crate) streams: Arc<Semaphore>,
 }
@@ -143,7 +143,7 @@ impl Default for Listings {
             quick: DiskQueue::new("listing", QUICK_THREADS, QUICK_WAITING),
             long: DiskQueue::new("long-listing", LONG_THREADS, LONG_WAITING),
             walks: DiskQueue::new("walk", WALK_THREADS, WALKS_WAITING),
-            memory: MemoryBudget::new(MEMORY, MEMORY / 2),
+            memory: ClientBudget::new(MEMORY, MEMORY / 2),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }

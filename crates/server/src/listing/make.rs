@@ -22,8 +22,8 @@ use crate::listing::jobs::{
 };
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
+use crate::server::limits::client_budget::Reservation;
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::limits::memory_budget::Reservation;
 use crate::server::sites::site::Site;
 
 /// Requests the listing of a folder.

@@ -16,6 +16,7 @@ use crate::files::open_files::{ResidentSince, ServedFile};
 use crate::listing::make::ListingPieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
+use crate::server::limits::client_budget::Reservation;
 use crate::server::settings::SiteSettings;
 use underpass_protocol::request::negotiate::wants_html;
 use underpass_protocol::request::{Method, Request};
@@ -105,6 +106,10 @@ pub(crate) struct ArchiveBody {
     pub(crate) closing: Vec<u8>,
     /// The layout of the archive, which counts as memory while the parts are sent.
     pub(crate) laid_out: Arc<FolderLayout>,
+    /// The number of files that stay open until the client has read them.
+    pub(crate) max_unread: usize,
+    /// The files that are open meanwhile.
+    pub(crate) _files: Reservation,
 }
 
 /// A file or ranges of one.

@@ -100,7 +100,7 @@ impl Shared {
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             stable_versions: StableVersions::default(),
-            layouts: Layouts::new(settings.max_archive_entries),
+            layouts: Layouts::new(settings.max_archive_entries, settings.max_connections),
             checksums: Arc::default(),
             checksum_jobs: ChecksumJobs::default(),
             listings: Listings::default(),

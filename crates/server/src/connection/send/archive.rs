@@ -27,7 +27,7 @@ impl Slow<'_> {
 
     /// Sends the parts of an archive; a failure is in the outcome.
     async fn archive_parts(&mut self, archive: ArchiveBody) {
-        self.unread = Some(Unread::default());
+        self.unread = Some(Unread::new(archive.max_unread));
         for (header, mut part) in archive.parts {
             if !header.is_empty()
                 && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await

@@ -12,8 +12,11 @@ use underpass_engine::{Chain, Source, Version};
 use crate::connection::turn::SendTransfer;
 
 /// The files that a client may still have to read.
-#[derive(Debug, Default)]
-pub(super) struct Unread(VecDeque<UnreadFile>);
+#[derive(Debug)]
+pub(super) struct Unread {
+    files: VecDeque<UnreadFile>,
+    max: usize,
+}
 
 #[derive(Debug)]
 struct UnreadFile {
@@ -24,6 +27,12 @@ struct UnreadFile {
 }
 
 impl Unread {
+    /// Creates an empty list. This many files may stay open, give or take one chain: what is larger than
+    /// a few pages fills the buffers of most connections long before.
+    pub(super) fn new(max: usize) -> Self {
+        Self { files: VecDeque::new(), max }
+    }
+
     /// Adds the files of a completed transfer that the client may still have to read. It ended with
     /// this byte of the connection.
     pub(super) fn add(&mut self, transfer: &SendTransfer<'_>, end: u64) {
@@ -31,19 +40,19 @@ impl Unread {
             let file = Arc::clone(file);
             UnreadFile { end, file, version }
         });
-        self.0.extend(files);
+        self.files.extend(files);
     }
 
     /// Returns whether as many files are open as may be.
     pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_FILES
+        self.files.len() >= self.max
     }
 
     /// Closes the files that the client has read with this number of bytes. Returns false if one of
     /// them was changed, so that it may have read something else.
     pub(super) fn close(&mut self, read: u64) -> bool {
-        let count = self.0.iter().take_while(|file| file.end <= read).count();
-        self.0.drain(..count).all(|UnreadFile { file, version, .. }| {
+        let count = self.files.iter().take_while(|file| file.end <= read).count();
+        self.files.drain(..count).all(|UnreadFile { file, version, .. }| {
             Version::of(&file).is_ok_and(|now| !now.differs_from(&version))
         })
     }
@@ -51,13 +60,9 @@ impl Unread {
     /// Returns the last chain of the response, preceded by these files without any byte of theirs, so
     /// that they are compared together with its own.
     pub(super) fn precede(&mut self, last: Chain<Arc<OwnedFd>>) -> Chain<Arc<OwnedFd>> {
-        let chain = self.0.drain(..).fold(Chain::new(), |chain, file| {
+        let chain = self.files.drain(..).fold(Chain::new(), |chain, file| {
             chain.source(Source::range(file.file, 0, 0).version(file.version).stable())
         });
         chain.append(last)
     }
 }
-
-/// The maximum number of files that stay open, give or take one chain: what is larger than a few pages
-/// fills the buffers of most connections long before.
-const MAX_FILES: usize = 96;

@@ -4,8 +4,9 @@ pub(crate) mod admission;
 pub(crate) mod batches;
 pub(crate) mod budget;
 pub(crate) mod change_slots;
+pub(crate) mod client_budget;
 pub(crate) mod disk_queue;
 pub(crate) mod evictions;
-pub(crate) mod memory_budget;
+
 pub(crate) mod priority;
 pub(crate) mod turn_queue;

@@ -1,13 +1,14 @@
-//! A limit on memory for all clients together, with a smaller one for each client.
+//! A limit on bytes of memory, or on open files, for all clients together, with a smaller one for each
+//! client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::server::limits::disk_queue::ClientNet;
 
-/// The memory that may be held for clients.
+/// The bytes, or the open files, that may be held for clients.
 #[derive(Debug)]
-pub(crate) struct MemoryBudget {
+pub(crate) struct ClientBudget {
     max: u64,
     share: u64,
     state: Mutex<BudgetState>,
@@ -19,16 +20,16 @@ struct BudgetState {
     by_client: HashMap<ClientNet, u64>,
 }
 
-/// A number of bytes that are reserved until this is dropped.
+/// What is reserved until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<MemoryBudget>,
+    budget: Arc<ClientBudget>,
     client: ClientNet,
     len: u64,
 }
 
-impl MemoryBudget {
-    /// Creates a budget of `max` bytes, of which one client may have `share`.
+impl ClientBudget {
+    /// Creates a budget of `max`, of which one client may have `share`.
     pub(crate) fn new(max: u64, share: u64) -> Arc<Self> {
         Arc::new(Self { max, share, state: Mutex::default() })
     }
@@ -38,6 +39,13 @@ impl MemoryBudget {
         Reservation { budget: Arc::clone(self), client, len: 0 }
     }
 
+    /// Returns how much a client may still reserve.
+    pub(crate) fn room(&self, client: ClientNet) -> u64 {
+        let state = self.lock();
+        let own = state.by_client.get(&client).copied().unwrap_or(0);
+        (self.max - state.used).min(self.share - own)
+    }
+
     /// Locks even if another thread has panicked: nothing is ever half-written.
     fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,6 +53,11 @@ impl MemoryBudget {
 }
 
 impl Reservation {
+    /// Returns how much is reserved.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Changes the size of the reservation; returns false and changes nothing if it does not fit.
     pub(crate) fn resize(&mut self, len: u64) -> bool {
         let budget = &self.budget;
@@ -76,14 +89,15 @@ mod tests {
 
     #[test]
     fn a_client_has_a_quarter_and_all_have_the_whole() {
-        let budget = MemoryBudget::new(100, 25);
+        let budget = ClientBudget::new(100, 25);
         let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
         let mut held: Vec<_> = (0..5).map(|last| budget.reserve(client(last))).collect();
         assert!(held[0].resize(25) && !held[0].resize(26));
         let mut more = budget.reserve(client(0));
+        assert_eq!((budget.room(client(0)), budget.room(client(1))), (0, 25));
         assert!(!more.resize(1) && held[0].resize(20) && more.resize(5));
         assert!(held[1..4].iter_mut().all(|one| one.resize(25)));
-        assert!(!held[4].resize(1));
+        assert!(!held[4].resize(1) && budget.room(client(4)) == 0);
         held.remove(1);
         assert!(held[3].resize(25));
         drop((held, more));
