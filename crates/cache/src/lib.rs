@@ -30,6 +30,7 @@
 //!     rules: FreshnessRules::default(),
 //!     timeout: Duration::from_secs(60),
 //!     policy: Policy::default(),
+//!     max_in_memory: 100,
 //! })?;
 //! let key = cache.key(&Target::parse(b"/disk.img", b"")?).expect("a short path");
 //! assert!(!cache.purge(&key), "nothing is stored yet");

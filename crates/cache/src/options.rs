@@ -32,6 +32,8 @@ pub struct CacheOptions {
     pub timeout: Duration,
     /// The mechanisms that may move the bytes.
     pub policy: Policy,
+    /// The number of objects in memory above which idle ones are forgotten. Each has three descriptors.
+    pub max_in_memory: usize,
 }
 
 /// An origin.

@@ -253,12 +253,13 @@ impl Shared {
             return Arc::clone(object);
         }
         let mut forgotten = Vec::new();
-        if objects.len() >= MAX_OBJECTS {
+        let max = self.options.max_in_memory;
+        if objects.len() >= max {
             // On the disk they stay.
             let is_idle =
                 |object: &Arc<CachedObject>| Arc::strong_count(object) == 1 && object.is_idle();
             let idle = objects.iter().filter(|(_, object)| is_idle(object));
-            let idle: Vec<_> = idle.map(|(digest, _)| *digest).take(MAX_OBJECTS / 8).collect();
+            let idle: Vec<_> = idle.map(|(digest, _)| *digest).take(max / 8 + 1).collect();
             forgotten.extend(idle.iter().filter_map(|digest| objects.remove(digest)));
         }
         let object = Arc::new(CachedObject::new(key.clone()));
@@ -462,9 +463,6 @@ const MAX_WAITING: usize = 1024;
 
 /// The number of threads that open stored objects.
 const LOADS: usize = 4;
-
-/// The number of objects in memory above which idle ones are forgotten. Each has two descriptors.
-const MAX_OBJECTS: usize = 2048;
 
 /// The maximum number of objects that are evicted for one fill.
 const MAX_REMOVED_AT_ONCE: usize = 100_000;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Running, folder, traced, underpass, until};
+use crate::rig::{Running, folder, limited, traced, underpass, until};
 
 /// A node, with a folder of its own.
 pub struct Node {
@@ -26,6 +26,14 @@ impl Node {
     pub fn traced_on(cache: TempDir, strace: &[&str], origin: &str, args: &[&str]) -> Self {
         let command = traced(Path::new("/dev/null"), strace);
         let server = start(command, cache.path(), origin, args);
+        Self { cache, server }
+    }
+
+    /// A node with a limit of the shell.
+    #[allow(dead_code)] // not in all tests with nodes
+    pub fn limited(limit: &str, origin: &str) -> Self {
+        let cache = folder();
+        let server = start(limited(limit), cache.path(), origin, &[]);
         Self { cache, server }
     }
 

@@ -277,3 +277,17 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let url = format!("http://{}", node.address());
     run(["fill", "--node", &url, "--manifest", "/none/list"]).failed(1, &["/none/list"]);
 }
+
+#[test]
+fn a_node_with_few_descriptors_serves_any_number_of_objects() {
+    let origin = Origin::new(|asked, sending| {
+        Object::new(asked.path.clone().into_bytes(), &asked.path).send(asked, sending);
+    });
+    let node = Node::limited("-n 1024", &origin.url());
+    for number in 0..600 {
+        let path = format!("/{number}");
+        node.get(&path).is(200, path.as_bytes());
+    }
+    let open = fs::read_dir(format!("/proc/{}/fd", node.server.child.id())).unwrap().count();
+    assert!(open < 400, "{open} descriptors");
+}

@@ -64,6 +64,7 @@ impl OriginArgs {
         &self,
         args: &ServeArgs,
         before: &[CacheOfOrigin],
+        max_in_memory: usize,
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
@@ -121,6 +122,7 @@ impl OriginArgs {
             rules: FreshnessRules { fresh, stale_if_error: self.stale_if_error },
             timeout: args.limits.timeout,
             policy: args.engine.policy(),
+            max_in_memory,
         };
         let cache = Cache::open(cache_options).map_err(|error| match error {
             error @ OpenError::Format(_) => Failure::value("--cache", error),

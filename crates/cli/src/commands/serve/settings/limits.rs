@@ -36,12 +36,21 @@ pub(super) fn per_address(requested: Option<u32>, connections: usize) -> Option<
     }
 }
 
+/// Returns the number of objects that each of some caches may have in memory.
+pub(super) fn cached_objects(descriptors: u64, caches: usize) -> usize {
+    let all = usize::try_from(descriptors / 16).unwrap_or(usize::MAX).min(MAX_CACHED);
+    (all / caches.max(1)).max(1)
+}
+
 /// A worker has an epoll set, listeners, a pipe, and files it keeps open.
 const PER_WORKER: u64 = 32;
 
 /// Standard streams, the log, the root, and connections beyond the limit: those of the reserve for
 /// health checks and those that are being closed to make room.
 const BASE: u64 = 144;
+
+/// The maximum number of objects that all caches together have in memory.
+const MAX_CACHED: usize = 2048;
 
 /// The largest default; more needs an explicit choice.
 const DEFAULT_CONNECTIONS: u64 = 65_536;
@@ -55,6 +64,7 @@ mod tests {
         assert_eq!(connections(None, 4096, 2).ok(), Some(2592));
         assert_eq!(connections(None, u64::MAX, 2).ok(), Some(65_536));
         assert_eq!(connections(None, 1, 2).ok(), Some(1));
+        assert_eq!([1024, 1 << 20].map(|descriptors| cached_objects(descriptors, 2)), [32, 1024]);
     }
 
     #[test]

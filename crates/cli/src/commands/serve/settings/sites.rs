@@ -14,8 +14,9 @@ use underpass_transport::tls::Identity;
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::super::certificate::{KeyFiles, folders};
 use super::super::origin::CacheOfOrigin;
-use super::{responses, site_settings};
+use super::{limits, responses, site_settings};
 use crate::failure::{Failure, Result, WithPath};
+use crate::open_files;
 
 /// What sites keep open. When the options are read again, sites that need the same share it.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct OpenSites {
     /// Users by the rules that name them, so that right passwords stay known.
     access: BTreeMap<Vec<String>, Access>,
     caches: Vec<CacheOfOrigin>,
+    /// The number of objects that each cache may have in memory.
+    max_in_memory: usize,
     /// Certificates, for files that cannot be read again.
     identities: BTreeMap<KeyFiles, Identity>,
 }
@@ -50,6 +53,7 @@ impl OpenSites {
             of_server,
             access: BTreeMap::new(),
             caches: Vec::new(),
+            max_in_memory: 0,
             identities: BTreeMap::new(),
         }
     }
@@ -58,6 +62,8 @@ impl OpenSites {
     pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
         let mut opened = Opened::default();
         let before = std::mem::take(&mut self.caches);
+        let caches = args.each_site().filter(|site| site.origin.cache.is_some()).count();
+        self.max_in_memory = limits::cached_objects(open_files::raise_limit(), caches);
         let outcome = self.open_with(args, &before, &mut opened);
         if outcome.is_err() {
             // All stays as it was.
@@ -162,7 +168,9 @@ impl OpenSites {
         before: &[CacheOfOrigin],
         opened: &mut Opened,
     ) -> Result<Option<Cache>> {
-        let Some(found) = args.origin.open(args, before)? else { return Ok(None) };
+        let Some(found) = args.origin.open(args, before, self.max_in_memory)? else {
+            return Ok(None);
+        };
         opened.ports.extend(&found.ports);
         opened.folders.extend(found.folders.iter().cloned());
         let cache = found.cache.clone();
