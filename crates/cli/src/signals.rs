@@ -2,9 +2,9 @@
 //! reset. SIGXFSZ is an error of the write that caused it.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -44,16 +44,29 @@ pub(crate) fn outlive_file_limit() {
 ///
 /// The kernel restarts such a call after a signal handler, and a signal that arrives just before
 /// the call is not noticed at all. The call therefore runs on a thread of its own, which is
-/// abandoned when the command is cancelled and ends with the process.
+/// abandoned when the command is cancelled and ends with the process. Where no thread is allowed, it runs
+/// here, and only ends by itself.
 pub(crate) fn interruptible<T: Send + 'static>(
     cancel: &AtomicBool,
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (send, receive) = channel();
-    thread::Builder::new().name("waiting".to_owned()).spawn(move || {
+    let call = Arc::new(Mutex::new(Some(call)));
+    let make = {
+        let call = Arc::clone(&call);
+        move || {
+            let call = call.lock().unwrap_or_else(PoisonError::into_inner).take();
+            call.map(|call| call())
+        }
+    };
+    let waiting = make.clone();
+    let thread = thread::Builder::new().name("waiting".to_owned()).spawn(move || {
         // After a cancellation there is no receiver.
-        let _ = send.send(call());
-    })?;
+        let _ = waiting().map(|outcome| send.send(outcome));
+    });
+    if let Err(error) = thread {
+        return make().unwrap_or(Err(error));
+    }
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(Errno::INTR.into());

@@ -178,6 +178,49 @@ fn memory_does_not_grow_with_the_file() {
     assert!(peak_kib.iter().all(|kib| (1..48 << 10).contains(kib)), "{peak_kib:?} KiB");
 }
 
+#[test]
+fn without_more_threads_everything_is_still_done() {
+    let Some(stage) = Stage::new() else { return };
+    let at = |name: &str| stage.folder.path().join(name).into_os_string().into_string().unwrap();
+    fs::create_dir(at("tree")).unwrap();
+    for number in 0..50 {
+        fs::write(at(&format!("tree/{number}")), number.to_string()).unwrap();
+    }
+    let serve = |options: &[&str]| {
+        let mut command = rig::underpass();
+        command.args(["serve", "--port", "0"]).args(options).arg(stage.folder.path());
+        Running::listening(command)
+    };
+    let (server, listing) = (serve(&["--allow-upload"]), serve(&["--no-archive"]));
+    let url = |server: &Running, path: &str| format!("{}{path}", server.address);
+    for words in [
+        vec!["cp", "-r", &at("tree"), &at("copied")],
+        vec!["get", "-j", "4", "-o", &at("source2"), &url(&server, "source")],
+        vec!["get", "-r", "-d", &at("archive"), &url(&server, "tree/")],
+        vec!["get", "-r", "-d", &at("listing"), &url(&listing, "tree/")],
+        vec![
+            "get",
+            "-d",
+            &at("some"),
+            &url(&server, "tree/1"),
+            &url(&server, "tree/2"),
+            "--parallel=2",
+        ],
+        vec!["put", "-r", &at("tree"), &url(&server, "put/"), "--create-parents"],
+    ] {
+        let mut command = stage.traced(&["-e", "inject=clone,clone3:error=EAGAIN"]);
+        command.args(&words);
+        Running::start(command).finish().succeeded();
+    }
+    assert_eq!(fs::read(at("source2")).unwrap(), fs::read(&stage.source).unwrap());
+    for tree in ["copied", "archive/tree", "listing/tree", "put/tree"] {
+        assert_eq!(names(Path::new(&at(tree))), names(Path::new(&at("tree"))), "{tree}");
+        assert_eq!(fs::read_to_string(at(&format!("{tree}/49"))).unwrap(), "49");
+    }
+    assert_eq!(names(Path::new(&at("some"))), ["1", "2"]);
+    assert!(stage.log().contains("EAGAIN"));
+}
+
 const OTHERS: [&str; 8] =
     ["read", "pread64", "readv", "write", "send", "sendto", "sendmsg", "writev"];
 

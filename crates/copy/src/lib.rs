@@ -172,10 +172,16 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     totals
 }
 
-/// Does all tasks with several threads, and tells the observer how far they are.
+/// Does all tasks with several threads, and tells the observer how far they are. Where no more threads are
+/// allowed, there are fewer; without any, this one does all.
 fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| CopyWorker::run(context))).collect();
+        let start =
+            |_| thread::Builder::new().spawn_scoped(scope, || CopyWorker::run(context)).ok();
+        let workers: Vec<_> = (0..jobs).map_while(start).collect();
+        if workers.is_empty() {
+            totals.add(&CopyWorker::run(context));
+        }
         // Tasks stay if all threads have panicked.
         while !context.queue.wait(PROGRESS_INTERVAL)
             && !workers.iter().all(|worker| worker.is_finished())

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use console::Term;
@@ -109,7 +109,8 @@ impl ProgressMeter {
         let Some(display) = &self.0 else { return work() };
         let outcome = thread::scope(|scope| {
             let (running, stop) = mpsc::channel::<()>();
-            let shown = scope.spawn(move || {
+            // Without a thread nothing is shown.
+            let shown = thread::Builder::new().spawn_scoped(scope, move || {
                 while stop.recv_timeout(DRAW_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
                     display.show(&position(), Instant::now());
                 }
@@ -117,7 +118,7 @@ impl ProgressMeter {
             let outcome = work();
             drop(running);
             // The thread has nothing to fail at.
-            let _ = shown.join();
+            let _ = shown.map(ScopedJoinHandle::join);
             outcome
         });
         self.clear();

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use underpass_engine::{Progress, Report};
@@ -83,37 +84,48 @@ pub(super) struct OpenSegment<'c> {
 
 impl<'c> Workers<'c> {
     /// Fetches everything with one worker for each flag. The first has an answer already, for a
-    /// piece that is assigned to it.
+    /// piece that is assigned to it. Where no more threads are allowed, there are fewer workers.
     pub(super) fn run(&self, first: OpenSegment<'c>, piece: Range<u64>) {
-        let first = Some((first, piece));
+        let first = Mutex::new(Some((first, piece)));
+        let take_first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
         std::thread::scope(|scope| {
             let (stop, stopped) = channel();
             if let Some(journal) = self.journal {
-                scope.spawn(move || save_at_times(journal, self.file, &stopped));
+                // Without it the next process finds less that is known to be here.
+                let _ = Builder::new()
+                    .spawn_scoped(scope, move || save_at_times(journal, self.file, &stopped));
             }
-            if self.cuts.len() == 1 {
-                self.work(0, first);
-            } else {
-                let others =
-                    (1..self.cuts.len()).map(|me| scope.spawn(move || self.work(me, None)));
-                let mut workers: Vec<_> = others.collect();
-                workers.push(scope.spawn(move || self.work(0, first)));
-                while !self.scheduler.is_empty_of_workers() {
-                    if self.is_cancelled() {
-                        self.end();
-                    }
-                    std::thread::park_timeout(POLL_INTERVAL);
+            let start = |me: usize| {
+                let work = move || {
+                    let first = if me == 0 { take_first() } else { None };
+                    self.work(me, first, true);
+                };
+                Builder::new().spawn_scoped(scope, work).is_ok()
+            };
+            let is_watched = self.cuts.len() > 1 && start(0);
+            for me in 1..self.cuts.len() {
+                if !is_watched || !start(me) {
+                    self.scheduler.leave(me);
                 }
+            }
+            if !is_watched {
+                self.work(0, take_first(), false);
+            }
+            while !self.scheduler.is_empty_of_workers() {
+                if self.is_cancelled() {
+                    self.end();
+                }
+                std::thread::park_timeout(POLL_INTERVAL);
             }
             drop(stop);
         });
     }
 
-    /// Runs one worker, segment after segment.
-    fn work(&self, me: usize, mut first: Option<(OpenSegment<'c>, Range<u64>)>) {
+    /// Runs one worker, segment after segment. One that is watched is stopped by its flag.
+    fn work(&self, me: usize, mut first: Option<(OpenSegment<'c>, Range<u64>)>, is_watched: bool) {
         let _leaving = WorkerGuard { scheduler: &self.scheduler, me };
         let mut client = self.client.clone();
-        if self.cuts.len() > 1 {
+        if is_watched {
             client.cancel = Some(&self.cuts[me]);
             if let Some((first, _)) = &mut first {
                 first.answer.connection.incoming().set_cancel(client.cancel);

@@ -69,11 +69,16 @@ fn resolve(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     }
     // The resolver cannot be stopped, only abandoned.
     let (send, receive) = channel();
-    std::thread::spawn(move || {
-        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    let find = move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    let finding = find.clone();
+    let thread = std::thread::Builder::new().spawn(move || {
         // The caller may have given up.
-        let _ = send.send(found);
+        let _ = send.send(finding());
     });
+    if thread.is_err() {
+        // No more threads are allowed.
+        return find();
+    }
     loop {
         match receive.recv_timeout(limits.moment()?.unwrap_or(POLL_INTERVAL)) {
             Ok(found) => return found,

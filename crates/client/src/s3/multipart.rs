@@ -147,7 +147,9 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let parts = &*self;
         std::thread::scope(|scope| {
             for _ in 1..count {
-                scope.spawn(move || parts.work(None, count));
+                // Where no more threads are allowed, there are fewer.
+                let _ = std::thread::Builder::new()
+                    .spawn_scoped(scope, move || parts.work(None, count));
             }
             parts.work(idle, count);
         });

@@ -38,7 +38,9 @@ pub fn attach(pids: &[u32]) -> Result<Attached, ExplainError> {
     let is_over = Arc::new(AtomicBool::new(false));
     let (over, its_pids) = (Arc::clone(&is_over), pids.to_vec());
     // Only the tracing thread is notified of events.
-    let thread = thread::spawn(move || follow(&its_pids, &over, &sender));
+    let thread = thread::Builder::new()
+        .spawn(move || follow(&its_pids, &over, &sender))
+        .map_err(ExplainError::Io)?;
     let attached = Attached { pids: pids.to_vec(), is_over, thread: Some(thread) };
     match receiver.recv() {
         Ok(Ok(())) => Ok(attached),

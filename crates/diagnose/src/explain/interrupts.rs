@@ -83,8 +83,8 @@ impl Family {
 pub(super) fn pass_on(family: &ProcessTree) {
     let signals = Signals::block(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let family = family.clone();
-    // This thread waits until the process ends.
-    thread::spawn(move || {
+    // This thread waits until the process ends. Without it signals wait for that, too.
+    let _ = thread::Builder::new().spawn(move || {
         while let Ok((number, is_from_terminal)) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
             let mut family = family.lock();

@@ -133,7 +133,13 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
         ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));
     let position = || progress::files(&gauges, finished.load(Ordering::Relaxed) as u64);
     meter.during(position, || {
-        thread::scope(|scope| (0..parallel).for_each(|_| drop(scope.spawn(work))));
+        thread::scope(|scope| {
+            // Where no more threads are allowed, there are fewer.
+            let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
+            if (0..parallel).take_while(start).count() == 0 {
+                work();
+            }
+        });
     });
     if let Some(dir) = new_dir {
         // Only if it is empty: nothing was fetched then.

@@ -79,14 +79,18 @@ struct LogState {
 
 impl AccessLog {
     /// Starts the writing thread. It ends, with everything written, after [`end`](Self::end).
-    pub(crate) fn start(file: LogFile) -> (Self, JoinHandle<()>) {
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if there can be no thread.
+    pub(crate) fn start(file: LogFile) -> io::Result<(Self, JoinHandle<()>)> {
         let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
         let writer = Writer { file, complained: false, is_torn: false };
-        let thread = thread::spawn({
+        let thread = thread::Builder::new().spawn({
             let shared = Arc::clone(&shared);
             move || writer.run(&shared)
-        });
-        (Self(shared), thread)
+        })?;
+        Ok((Self(shared), thread))
     }
 
     /// Adds a line, which ends with a line feed. This costs a lock and a copy.
@@ -240,7 +244,7 @@ mod tests {
     fn every_line_is_in_the_file_when_the_log_has_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap());
+        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap()).unwrap();
         thread::scope(|scope| {
             for worker in 0..4 {
                 let log = log.clone();
@@ -266,7 +270,7 @@ mod tests {
     fn a_log_that_was_moved_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("log"), folder.path().join("log.1"));
-        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap());
+        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap()).unwrap();
         log.line(b"before\n");
         fs::rename(&path, &moved).unwrap();
         log.reopen();

@@ -18,7 +18,7 @@ use super::print::{self, StartupFacts};
 use super::settings::{OpenSites, Opened, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::counted;
 
 /// Serves until a signal ends it.
@@ -126,10 +126,13 @@ fn serve(
     reload: Option<Reload>,
     (is_quiet, share): (bool, Option<&Arc<ShareGoal>>),
 ) -> Result<()> {
-    let (log, writer) = log_file.map(AccessLog::start).unzip();
+    let failed = |source| Failure::System { action: "starting a thread", source };
+    let (log, writer) = log_file.map(AccessLog::start).transpose().map_err(failed)?.unzip();
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
+    let timer = timer.transpose().map_err(failed)?;
     let watch = SignalWatch::start(signals, control.clone(), log.clone(), reload);
+    let watch = watch.map_err(failed)?;
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));

@@ -167,7 +167,9 @@ fn run<'a>(
     let journal = std::sync::Arc::clone(&unpack.journal);
     thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
-        scope.spawn(move || journal.sync_periodically(&stop));
+        // Without it nothing is known to be on the disk.
+        let _ =
+            thread::Builder::new().spawn_scoped(scope, move || journal.sync_periodically(&stop));
         let outcome = unpack.run(answer);
         drop(running);
         outcome

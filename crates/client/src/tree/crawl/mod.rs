@@ -24,12 +24,17 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
         let done = thread::scope(|scope| {
             let (running, stop) = mpsc::channel();
             if let Some(log) = crawl.dest.log() {
-                scope.spawn(move || log.sync_periodically(&stop));
+                // Without it nothing is known to be on the disk.
+                let _ = thread::Builder::new()
+                    .spawn_scoped(scope, move || log.sync_periodically(&stop));
             }
-            let workers: Vec<_> =
-                (0..threads).map(|_| scope.spawn(|| worker::work(&crawl))).collect();
+            // Where no more threads are allowed, there are fewer.
+            let start =
+                |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
+            let workers: Vec<_> = (0..threads).map_while(start).collect();
+            let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeDone::default() };
             let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
-            let done = done.fold(TreeDone::default(), sum);
+            let done = done.fold(alone, sum);
             drop(running);
             done
         });

@@ -3,6 +3,7 @@
 
 mod reload;
 
+use std::io;
 use std::process;
 use std::thread::{self, JoinHandle};
 
@@ -34,14 +35,18 @@ pub(crate) struct SignalWatch {
 
 impl SignalWatch {
     /// Begins to wait for signals, and notifies systemd that the server is ready.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if there can be no thread.
     pub(crate) fn start(
         mut signals: Signals,
         control: Control,
         log: Option<AccessLog>,
         mut reload: Option<Reload>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let handle = signals.handle();
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             let mut ends = 0;
             for signal in signals.forever() {
                 if signal == SIGHUP {
@@ -60,9 +65,9 @@ impl SignalWatch {
                     _ => process::exit(1),
                 }
             }
-        });
+        })?;
         notify(NotifyState::Ready);
-        Self { handle, thread }
+        Ok(Self { handle, thread })
     }
 
     /// Stops waiting.

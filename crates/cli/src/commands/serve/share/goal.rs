@@ -1,6 +1,7 @@
 //! Counts what was fetched or received whole, and ends the server when that was enough.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,7 +96,15 @@ impl ShareGoal {
     }
 
     /// Has the server report its responses, and ends it in time.
-    pub(crate) fn watch(self: &Arc<Self>, server: &mut Server, control: &Control) -> Timer {
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if there can be no thread.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        server: &mut Server,
+        control: &Control,
+    ) -> io::Result<Timer> {
         let (share, ends) = (Arc::clone(self), control.clone());
         server.observe(move |entry| {
             if share.is_enough_with(entry) {
@@ -235,16 +244,16 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    fn start(time: Option<Duration>, control: Control) -> Self {
+    fn start(time: Option<Duration>, control: Control) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let thread = time.map(|time| {
-            thread::spawn(move || {
+        let start = |time| {
+            thread::Builder::new().spawn(move || {
                 if stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
                     control.drain();
                 }
             })
-        });
-        Self { stop, thread }
+        };
+        Ok(Self { stop, thread: time.map(start).transpose()? })
     }
 
     /// Ends the timer.
