@@ -16,6 +16,8 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use rig::{Running, end, folder, has, names, noise, noise_file, until};
 
 const LEN: usize = 24 << 20;
@@ -99,6 +101,22 @@ fn curl_puts_a_file_and_a_stream_into_a_confined_server() {
     // A part of a chunk may be copied with its frame, no more.
     let copied = log.iter().map(|line| &line["mechanisms"]["read_write"]).sum_of();
     assert!(copied < 64 << 10, "{log:?}");
+}
+
+#[test]
+fn an_upload_that_can_be_resumed_arrives_where_renames_have_no_flags() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 64) else { return };
+    let mut command = rig::underpass();
+    command.args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"]).arg(mounted.root());
+    let server = Running::listening(command);
+    let here = folder();
+    noise_file(here.path(), "file", LEN);
+    let mut put = rig::underpass();
+    put.args(["put", "--retries", "1", "file", &server.address]).current_dir(here.path());
+    Running::start(put).finish().succeeded();
+    end(server);
+    assert!(fs::read(mounted.root().join("file")).unwrap() == noise(LEN));
+    assert_eq!(names(&mounted.root()), ["file"]);
 }
 
 #[test]

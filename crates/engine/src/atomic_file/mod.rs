@@ -135,7 +135,7 @@ impl AtomicFile {
         match self.hidden.take() {
             None => hidden::link(&self.file, &self.folder, partial)?,
             Some(hidden) => {
-                renameat_with(&self.folder, &hidden, &self.folder, partial, RenameFlags::NOREPLACE)
+                rename_new(&self.folder, &*hidden, &self.folder, partial)
                     .inspect_err(|_| self.hidden = Some(hidden))?;
             }
         }
