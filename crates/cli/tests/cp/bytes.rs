@@ -129,6 +129,21 @@ fn copies_are_compared() {
 }
 
 #[test]
+fn a_disk_that_cannot_be_read_directly_is_read_through_the_cache() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    let target = noise_file(here.path(), "z", 1);
+    let refused = ["-P", target.to_str().unwrap(), "-e", "inject=pread64:error=EINVAL:when=1"];
+    let words = ["--in-place", "--verify=direct", "--json", "a", "z"];
+    let (finished, log) = traced_in(here.path(), &refused, &words);
+    assert_eq!(finished.succeeded().receipt()["verified_bytes"], 5000);
+    assert!(log.contains("INJECTED"), "{log}");
+}
+
+#[test]
 fn what_is_a_hole_in_both_is_not_read_to_be_compared() {
     let here = folder();
     sparse(here.path(), 64);

@@ -100,16 +100,16 @@ impl CopyWorker<'_> {
     ) -> Result<u64, CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
-        let direct = match how {
-            Verify::Cache => None,
-            Verify::Direct => past_the_cache(copy).at(Action::Reading, to)?,
-        };
-        let copy = direct.as_ref().unwrap_or(copy);
         let half = self.buffer.len() / 2;
         // O_DIRECT wants memory at a multiple of a block.
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
         let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
+        let direct = match how {
+            Verify::Cache => None,
+            Verify::Direct => past_the_cache(copy, &mut mine[..len]).at(Action::Reading, to)?,
+        };
+        let copy = direct.as_ref().unwrap_or(copy);
         let mut at = 0;
         loop {
             if self.context.is_over() {
@@ -164,12 +164,15 @@ fn next_block(file: &File, at: u64) -> u64 {
 
 /// Opens the same file to be read from the disk. Where a file system cannot do that, the page cache
 /// of the file is dropped, so that it has to be read again; returns `None` then.
-fn past_the_cache(copy: &File) -> std::io::Result<Option<File>> {
+fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File>> {
     fdatasync(copy)?;
     fadvise(copy, 0, None, Advice::DontNeed)?;
     let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
     let flags = OFlags::DIRECT.bits() as i32;
-    Ok(File::options().read(true).custom_flags(flags).open(path).ok())
+    let direct = File::options().read(true).custom_flags(flags).open(path).ok();
+    // Some file systems in user space open such a file, and refuse to read it.
+    let first = buffer.len().min(ALIGNMENT);
+    Ok(direct.filter(|direct| rustix::io::pread(direct, &mut buffer[..first], 0).is_ok()))
 }
 
 /// Alignment of addresses, offsets and lengths for O_DIRECT, in bytes.
