@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, underpass, until};
+use rig::{
+    Finished, Running, bytes_by, folder, has, names, noise, noise_file, traced, underpass, until,
+};
 
 const LEN: usize = 40 << 20;
 
@@ -279,6 +281,22 @@ fn a_signal_ends_it_at_once_and_says_how_to_go_on() {
         running.signal(signal);
         running.finish().failed(1, &["file.part keeps", "the same command resumes"]);
         assert_eq!(names(stage.here.path()), ["file.part", "file.part.journal"]);
+    }
+}
+
+#[test]
+fn both_times_of_a_file_are_set_for_file_systems_that_ignore_one_alone() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    let folder = stage.server.address.clone();
+    for words in [&["get", &stage.url()][..], &["get", "-r", "-d", "new", &folder]] {
+        let mut command = traced(&stage.log(), &["-e", "trace=utimensat"]);
+        command.args(words).current_dir(stage.here.path());
+        Running::start(command).finish().succeeded();
+        let log = fs::read_to_string(stage.log()).unwrap();
+        assert!(log.contains("utimensat(") && !log.contains("UTIME_OMIT"), "{words:?}: {log}");
     }
 }
 

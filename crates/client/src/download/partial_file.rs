@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
-    fchmod, flock, futimens, openat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, futimens, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened, take};
 use underpass_engine::hint::Action;
-use underpass_engine::kept_time;
+use underpass_engine::{kept_time, times_of_new};
 
 use super::error::DownloadError;
 use super::interpret::StrongValidator;
@@ -407,11 +407,7 @@ pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
 pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let tv_sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec, tv_nsec: 0 },
-    };
-    Ok(futimens(file, &times)?)
+    Ok(futimens(file, &times_of_new((tv_sec, 0)))?)
 }
 
 /// How the names of partial files and journals end.

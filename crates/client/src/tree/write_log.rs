@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens,
-    openat, syncfs, unlinkat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, fstat, futimens, openat, syncfs,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::session;
@@ -173,10 +173,12 @@ fn parse(line: &[u8]) -> Option<Period> {
 
 /// Returns the time of the file system's clock, which need not be that of this machine.
 fn now(file: &File) -> Result<Timestamp, Errno> {
-    // The time of modification stays: it says when the text was written.
-    let omit = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-    let times = Timestamps { last_access: omit(UTIME_NOW), last_modification: omit(UTIME_OMIT) };
-    futimens(file, &times)?;
+    // The time of modification stays: it says when the text was written. Not all file systems set one
+    // of the two times alone.
+    let (tv_sec, nanoseconds) = modified(&fstat(file)?);
+    let last_modification = Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(file, &Timestamps { last_access, last_modification })?;
     let stat = fstat(file)?;
     Ok((stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0)))
 }

@@ -1,8 +1,9 @@
-//! Times of files on file systems that keep them less precisely than the kernel gives them.
+//! Times of files on file systems that keep them less precisely than the kernel gives them, or ignore
+//! one that is set alone.
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{Stat, fstatfs};
+use rustix::fs::{Stat, Timespec, Timestamps, UTIME_NOW, fstatfs};
 
 /// Returns `time`, in seconds and nanoseconds, as the file system of the file `file` in `folder` keeps it:
 /// futimens(2) rounds it down, on ext3 to a second, on exFAT to 10 ms, on NTFS to 100 ns. The precision
@@ -17,6 +18,14 @@ pub fn kept_time(time: (i64, u64), file: &Stat, folder: impl AsFd) -> (i64, u64)
     let is_fat = || fstatfs(folder).is_ok_and(|found| i64::from(found.f_type) == FAT);
     let is_odd = unit == UNITS[0] && time.0 & 1 == 1 && is_fat();
     (time.0 - i64::from(is_odd), time.1 / unit * unit)
+}
+
+/// Returns the times, for futimens(2), of a new file that was modified at this time, in seconds and
+/// nanoseconds. Many file systems in user space (libfuse 2) ignore one of the two that is set alone.
+#[must_use]
+pub const fn times_of_new((tv_sec, tv_nsec): (i64, i64)) -> Timestamps {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    Timestamps { last_access: now, last_modification: Timespec { tv_sec, tv_nsec } }
 }
 
 /// The precisions of file systems, in nanoseconds.

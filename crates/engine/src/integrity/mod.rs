@@ -17,7 +17,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 
 pub(crate) use guard::Guard;
-pub use kept_time::kept_time;
+pub use kept_time::{kept_time, times_of_new};
 pub(crate) use lease::LeaseState;
 pub use version::Version;
 pub use writers::{WriterCheck, Writers, await_writes};

@@ -15,12 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat,
-    futimens, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timestamps, fchmod, fstat, futimens, mkdirat, openat,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{Report, buffered, kept_time};
+use underpass_engine::{Report, buffered, kept_time, times_of_new};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -451,9 +451,7 @@ fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
 }
 
 fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
-    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let modified = Timespec { tv_sec: seconds as _, tv_nsec: nanoseconds.into() };
-    Timestamps { last_access: omitted, last_modification: modified }
+    times_of_new((seconds, nanoseconds.into()))
 }
 
 /// Returns the errno of an error of std.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fsync, futimens, openat};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, fstat, fsync, futimens, openat};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use underpass_dav::multistatus;
@@ -97,13 +97,8 @@ fn change(
         faults = patches.iter().map(|patch| status.filter(|_| !is_time(patch))).collect();
         return Ok(faults);
     }
-    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let times = Timestamps {
-        last_access: change.accessed.unwrap_or(omitted),
-        last_modification: change.modified.unwrap_or(omitted),
-    };
     if change.has_times()
-        && let Err(_denied) = futimens(&file, &times)
+        && let Err(_denied) = set_times(&file, &change)
     {
         // All is as it was before.
         dead_properties::store(&file, before)?;
@@ -126,6 +121,20 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, ChangeRefusal> {
         Errno::LOOP => ChangeRefusal::new(403, "this is a link; what it leads to can be changed"),
         errno => errno.into(),
     })
+}
+
+/// Sets the times of a file. One that does not change is set to what it is: many file systems in user
+/// space (libfuse 2) ignore one that is set alone.
+fn set_times(file: &OwnedFd, change: &PropertyChange) -> Result<(), Errno> {
+    let stat = fstat(file)?;
+    let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
+    let (accessed, modified) =
+        (time(stat.st_atime, stat.st_atime_nsec), time(stat.st_mtime, stat.st_mtime_nsec));
+    let times = Timestamps {
+        last_access: change.accessed.unwrap_or(accessed),
+        last_modification: change.modified.unwrap_or(modified),
+    };
+    futimens(file, &times)
 }
 
 /// The changes of one request.

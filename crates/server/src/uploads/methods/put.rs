@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, openat};
+use rustix::fs::{Mode, OFlags, fchmod, futimens, openat};
 use rustix::io::Errno;
-use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::{Version, times_of_new};
 
 use crate::changes::dav::dead_properties;
 use crate::files::open_files;
@@ -92,9 +92,7 @@ fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
     let said = upload.request.field("x-oc-mtime");
     let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds else { return Ok(false) };
-    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let modified = Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
-    futimens(file, &Timestamps { last_access: omitted, last_modification: modified })?;
+    futimens(file, &times_of_new((seconds.into(), 0)))?;
     Ok(true)
 }
 
