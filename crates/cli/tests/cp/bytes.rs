@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::cp_in;
 use crate::rig::{
     Finished, Running, bytes_by, folder, has, names, noise, noise_file, traced, underpass,
@@ -111,6 +113,18 @@ fn never_sharing_means_no_call_that_could() {
         finished.failed(1, &["copying a to y", "reflink"]);
         assert_eq!(names(here.path()), ["a", "z"]);
     }
+}
+
+#[test]
+fn a_file_with_holes_is_copied_where_a_snapshot_is_refused() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let here = mounted.root();
+    let blocks = sparse(&here, 64);
+    let done = cp_in(&here, &["--integrity", "snapshot", "a", "z"]).succeeded();
+    assert!(done.stderr.contains("snapshot was refused"), "{}", done.stderr);
+    assert!(fs::read(here.join("a")).unwrap() == fs::read(here.join("z")).unwrap());
+    assert_eq!(fs::metadata(here.join("z")).unwrap().blocks(), blocks);
+    cp_in(&here, &["--integrity", "snapshot", "--reflink=always", "a", "y"]).failed(1, &["a"]);
 }
 
 #[test]

@@ -188,7 +188,9 @@ impl CopyWorker<'_> {
                 Ok(true)
             }
             Err(error) => {
-                let is_declined = matches!(error, Error::Declined { .. });
+                // Without a clone for the guard there is none for the copy.
+                let is_declined =
+                    matches!(error, Error::Declined { .. } | Error::IntegrityDeclined { .. });
                 self.count(original, error.report());
                 if is_declined && settings.reflink != When::Always {
                     return Ok(false);
