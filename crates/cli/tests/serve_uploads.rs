@@ -107,7 +107,9 @@ fn curl_puts_a_file_and_a_stream_into_a_confined_server() {
 fn an_upload_that_can_be_resumed_arrives_where_renames_have_no_flags() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 64) else { return };
     let mut command = rig::underpass();
-    command.args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"]).arg(mounted.root());
+    command
+        .args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"])
+        .arg(mounted.root());
     let server = Running::listening(command);
     let here = folder();
     noise_file(here.path(), "file", LEN);
@@ -117,6 +119,23 @@ fn an_upload_that_can_be_resumed_arrives_where_renames_have_no_flags() {
     end(server);
     assert!(fs::read(mounted.root().join("file")).unwrap() == noise(LEN));
     assert_eq!(names(&mounted.root()), ["file"]);
+}
+
+#[test]
+fn a_file_system_that_can_only_be_read_is_not_called_full() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 1) else { return };
+    assert!(fs::write(mounted.root().join("all"), noise(2 << 20)).is_err());
+    let mut remount = Command::new("mount");
+    remount.args(["-o", "remount,ro"]).arg(mounted.root());
+    assert!(remount.status().unwrap().success());
+    let mut command = rig::underpass();
+    command.args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"]);
+    command.arg(mounted.root());
+    let server = Running::listening(command);
+    let told = stage.upload(&server, &[]);
+    assert!(told.contains("may not write there") && told.ends_with("403"), "{told}");
+    end(server);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use rustix::fs::{fstat, fstatvfs, ftruncate};
+use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, ftruncate};
 
 use crate::server::settings::MinFree;
 use crate::server::sites::site::Site;
@@ -11,8 +11,8 @@ use crate::server::sites::site::Site;
 /// Returns whether this size fits, and leaves the configured space free.
 pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     let Ok(facts) = fstatvfs(&folder) else { return true };
-    // Some file systems have no limit, or do not report it.
-    if facts.f_blocks == 0 {
+    // Some file systems have no limit, or do not report it. Those that can only be read say so later.
+    if facts.f_blocks == 0 || facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return true;
     }
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
