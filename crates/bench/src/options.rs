@@ -76,18 +76,6 @@ pub(crate) struct StepArgs {
     pub(crate) to: Option<PathBuf>,
 }
 
-/// What scenarios that copy have in common.
-#[derive(Debug, Args)]
-pub(crate) struct TargetArgs {
-    /// Create the target in DIR instead of --dir
-    #[arg(long, value_name = "DIR")]
-    pub(crate) to: Option<PathBuf>,
-
-    /// Do not count system calls in a separate pass
-    #[arg(long)]
-    pub(crate) no_count: bool,
-}
-
 pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
     let names = ["all", "auto"].into_iter().chain(Mechanism::ALL.map(Mechanism::name));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())

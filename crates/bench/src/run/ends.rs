@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::context::{Context, Start};
 use super::files::{Noise, RunFolder, digest, drop_cached, largest};
-use super::process::{Cores, Finished, Placement, Running};
+use super::process::Cores;
 use super::schedule::{RunPlan, Verification};
 use super::survey::survey;
-use super::tracer::{CallTracer, traced};
+use super::tracer::CallTracer;
 use crate::error::Result;
-use crate::record::Role;
 
 /// The folders of source and target, and what samples need.
 #[derive(Debug)]
@@ -80,17 +78,5 @@ impl<'a> SampleEnds<'a> {
         let arrived = digest(&self.to())?;
         self.target.clear(&self.to())?;
         Verification::compare(arrived, &self.sha256, what)
-    }
-
-    /// Runs a command to its end; its system calls are counted if there is a tracer.
-    pub(crate) fn run<'p>(
-        &self,
-        command: Command,
-        role: Role,
-        tracer: Option<&CallTracer>,
-        place: impl Into<Placement<'p>>,
-    ) -> Result<Finished> {
-        let command = traced(tracer, command, role);
-        Running::start(command, place)?.finish(None, self.context.cancel)
     }
 }

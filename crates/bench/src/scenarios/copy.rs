@@ -8,15 +8,15 @@ use underpass_engine::Mechanism;
 
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
-use crate::options::{Measure, StepArgs, TargetArgs, bytes, mechanisms};
+use crate::options::{Measure, StepArgs, bytes};
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
-    CALLS, CPU, Cell, Choice, Contender, Counted, Cpu, Description, FAULTS, Record, Role, SPEED,
-    SWITCHES, Side, Step, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
+    CALLS, CPU, Cell, Contender, Counted, Cpu, Description, FAULTS, Record, Role, SPEED, SWITCHES,
+    Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{
-    CallTracer, Finished, Measured, RunPlan, SampleEnds, Scenario, Start, Verification,
-    file_system, find, version,
+    CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
+    file_system, find, traced, version,
 };
 
 /// What can be typed after `bench copy`.
@@ -37,27 +37,13 @@ pub struct CopyArgs {
 
 /// What can be typed after `bench article-copy`.
 #[derive(Debug, Args)]
+#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0)
+    .help("Copy through a buffer of this many bytes, or ask for as many in one system call")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile,read_write").help(
+    "Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step")))]
 pub struct SmallCopyArgs {
-    /// Measure files of these sizes
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
-    #[arg(default_value = "1G")]
-    sizes: Vec<u64>,
-
-    /// Copy through a buffer of this many bytes, or ask for as many in one system call
-    #[arg(long, value_name = "LIST", default_value = "4K", value_delimiter = ',')]
-    step: Vec<Step>,
-
-    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(default_value = "auto,sendfile,read_write", value_parser = mechanisms())]
-    mechanism: Vec<Choice>,
-
-    /// Drop the source from the page cache before each sample
-    #[arg(long)]
-    cold: bool,
-
     #[command(flatten)]
-    target: TargetArgs,
+    copy: CopyArgs,
 }
 
 impl Measure for CopyArgs {
@@ -66,55 +52,56 @@ impl Measure for CopyArgs {
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
-        let (to, cold) = (self.steps.to.as_deref(), self.steps.cold);
-        let opened = SampleEnds::open(start, to, &self.sizes, cold, self.no_count)?;
-        measure(&COPY, opened, &contenders, &self.steps.step, variants)
+        self.measure_variants(start, &COPY, &contenders, variants)
     }
 }
 
 impl Measure for SmallCopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
+        let StepArgs { mechanism, step, .. } = &self.copy.steps;
         let peers = [Contender::CReadWrite, Contender::CSendfile];
-        let peers = peers.into_iter().flat_map(|peer| without(peer, &self.step));
-        let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
-        let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
-        let (to, no_count) = (self.target.to.as_deref(), self.target.no_count);
-        let opened = SampleEnds::open(start, to, &self.sizes, self.cold, no_count)?;
-        measure(&ARTICLE_COPY, opened, &[], &self.step, variants)
+        let peers = peers.into_iter().flat_map(|peer| without(peer, step));
+        let ours = at_steps(&chosen(mechanism, TO_FILE), step);
+        let variants = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
+        self.copy.measure_variants(start, &ARTICLE_COPY, &[], variants)
     }
 }
 
-/// Measures those variants that can be, the first of which is the baseline. The record names the
-/// requested contenders, or those that were measured if none was requested.
-fn measure(
-    about: &'static Description,
-    (ends, mut plan): (SampleEnds<'_>, RunPlan<'_>),
-    requested: &[Contender],
-    steps: &[Step],
-    mut variants: Vec<Variant>,
-) -> Result<Record> {
-    let contenders = variants.iter().map(|variant| variant.contender);
-    let programs = PeerPrograms::open(&ends.source, contenders)?;
-    let cp = find("cp").and_then(|cp| version(&cp));
-    if cp.is_none() && about.expected.is_empty() {
-        plan.lacks(["cp"], "not installed");
+impl CopyArgs {
+    /// Measures those variants that can be, the first of which is the baseline. The record names the
+    /// requested contenders, or those that were measured if none was requested.
+    fn measure_variants(
+        &self,
+        start: Start<'_>,
+        about: &'static Description,
+        requested: &[Contender],
+        mut variants: Vec<Variant>,
+    ) -> Result<Record> {
+        let Self { sizes, steps: StepArgs { step, cold, to, .. }, no_count } = self;
+        let (ends, mut plan) = SampleEnds::open(start, to.as_deref(), sizes, *cold, *no_count)?;
+        let contenders = variants.iter().map(|variant| variant.contender);
+        let programs = PeerPrograms::open(&ends.source, contenders)?;
+        let cp = find("cp").and_then(|cp| version(&cp));
+        if cp.is_none() && about.expected.is_empty() {
+            plan.lacks(["cp"], "not installed");
+        }
+        plan.missing.extend(programs.missing.iter().cloned());
+        variants.retain(|Variant { contender, .. }| {
+            programs.has(*contender) && (cp.is_some() || *contender != Contender::Cp)
+        });
+        let baseline = first(&variants)?;
+        plan.arguments.mechanisms = match requested {
+            [] => once(variants.iter().map(|variant| variant.contender)),
+            requested => requested.to_vec(),
+        };
+        plan.arguments.steps.clone_from(step);
+        plan.arguments.side = Role::Copier;
+        plan.environment.cp = cp;
+        plan.environment.programs.clone_from(&programs.versions);
+        plan.environment.target_file_system = Some(file_system(ends.target.path()));
+        plan.for_sizes(&variants);
+        plan.measure(about, &mut Copy { ends, programs }, baseline)
     }
-    plan.missing.extend(programs.missing.iter().cloned());
-    variants.retain(|Variant { contender, .. }| {
-        programs.has(*contender) && (cp.is_some() || *contender != Contender::Cp)
-    });
-    let baseline = first(&variants)?;
-    plan.arguments.mechanisms = match requested {
-        [] => once(variants.iter().map(|variant| variant.contender)),
-        requested => requested.to_vec(),
-    };
-    plan.arguments.steps = steps.to_vec();
-    plan.arguments.side = Role::Copier;
-    plan.environment.cp = cp;
-    plan.environment.programs.clone_from(&programs.versions);
-    plan.environment.target_file_system = Some(file_system(ends.target.path()));
-    plan.for_sizes(&variants);
-    plan.measure(about, &mut Copy { ends, programs }, baseline)
 }
 
 #[derive(Debug)]
@@ -181,7 +168,8 @@ impl Copy<'_> {
             command.arg(&source).arg(&target);
             command
         });
-        self.ends.run(command, Role::Copier, tracer, self.ends.cores.first)
+        let command = traced(tracer, command, Role::Copier);
+        Running::start(command, Some(self.ends.cores.first))?.finish(None, self.ends.context.cancel)
     }
 }
 

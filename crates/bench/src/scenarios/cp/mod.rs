@@ -14,7 +14,7 @@ use self::copiers::copy;
 use self::original::CopyOriginal;
 use super::installed;
 use crate::error::{BenchError, Result, WithPath};
-use crate::options::{Measure, Named, TargetArgs, among, bytes, number};
+use crate::options::{Measure, Named, among, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description, Dropped,
     EarlierCopies, Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED, SWITCHES,
@@ -60,8 +60,13 @@ pub struct CpArgs {
     #[arg(long)]
     cold: bool,
 
-    #[command(flatten)]
-    target: TargetArgs,
+    /// Create the target in DIR instead of --dir
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+
+    /// Do not count system calls in a separate pass
+    #[arg(long)]
+    no_count: bool,
 }
 
 const COPIERS: &[Named] = &[
@@ -98,9 +103,9 @@ impl Measure for CpArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let original = self.original();
         let (contenders, missing) = installed(self.contenders(), |name| find(name).is_some())?;
-        let (Start { context, run }, TargetArgs { to, no_count }) = (start, &self.target);
+        let Start { context, run } = start;
         let place = RunFolder::create(&run.dir)?;
-        let target = RunFolder::create(to.as_deref().unwrap_or(&run.dir))?;
+        let target = RunFolder::create(self.to.as_deref().unwrap_or(&run.dir))?;
         place.require_space(original.room())?;
         let content = begin(&original, &place)?;
         let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
@@ -123,7 +128,7 @@ impl Measure for CpArgs {
         };
         let environment = environment(&contenders, &original.path(&place), target.path());
         let mut plan = RunPlan::new(start, &sizes, environment);
-        let tracer = CallTracer::unless(*no_count, &target, &mut plan);
+        let tracer = CallTracer::unless(self.no_count, &target, &mut plan);
         plan.arguments.mechanisms.clone_from(&contenders);
         (plan.arguments.cold, plan.arguments.side) = (self.cold, Role::Copier);
         plan.copies = Some(Copies {
