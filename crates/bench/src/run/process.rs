@@ -118,12 +118,6 @@ pub(crate) struct Placement<'a> {
     pub(crate) network: Option<&'a File>,
 }
 
-impl From<usize> for Placement<'_> {
-    fn from(core: usize) -> Self {
-        Self { core: Some(core), network: None }
-    }
-}
-
 impl From<Option<usize>> for Placement<'_> {
     fn from(core: Option<usize>) -> Self {
         Self { core, network: None }
@@ -372,7 +366,7 @@ mod tests {
     fn shell(script: &str) -> Running {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Running::start(command, Cores::available().first).unwrap()
+        Running::start(command, Some(Cores::available().first)).unwrap()
     }
 
     #[test]

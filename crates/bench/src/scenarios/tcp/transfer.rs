@@ -62,7 +62,7 @@ impl Scenario for TcpTransfer<'_> {
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         match (cell.variant.contender, &self.programs) {
             (Contender::MemoryCopy, _) => {
-                let done = copy_memory(self.ends.cores.first.into(), cell.size);
+                let done = copy_memory(Some(self.ends.cores.first).into(), cell.size);
                 let side = thread_side(done.map_err(|error| failed(cell, &error))?);
                 Ok(Measured::new(side.elapsed_s, side, None))
             }
