@@ -9,9 +9,9 @@ use clap::Args;
 use super::clients::{download, upload};
 use super::{ClientArgs, ClientFixture, GET, PUT, Programs};
 use crate::error::{BenchError, Result, WithPath};
-use crate::load::{DUFS, NGINX_DAV, ServedSite, ServerKind};
+use crate::load::{DUFS, NGINX_DAV, ServerKind};
 use crate::options::{Measure, Named, among, bytes};
-use crate::record::{Cell, Contender, Counted, Description, Record, Transfers, Variant};
+use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
 use crate::run::{CommandWords, Measured, Scenario, Start, Verification, digest, largest};
 
 /// What can be typed after `bench get`.
@@ -93,127 +93,114 @@ const UPLOADS: &[Named] = &[
 impl Measure for GetArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(None, &self.client, Some(self.from))?;
-        let server = ServerKind::from(self.from);
-        let direction = FileDirection {
-            about: &GET,
-            baseline: Contender::Curl,
-            example: "FOLDER/TARGET",
-            words: |contender, url, file| download(contender, &format!("{url}file"), file),
-            places: |site| {
-                let own = site.folder.file("target");
-                FilePlaces { source: site.file("file"), target: own.clone(), own }
-            },
-            server: Box::new(move |_| server.clone()),
-        };
-        let transfers = Transfers { server: Some(self.from), ..Transfers::default() };
-        direction.measure(&self.sizes, transfers, programs, &self.common, start)
+        measure(Some(self.from), &self.sizes, programs, &self.common, start)
     }
 }
 
 impl Measure for PutArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
-        let dufs = programs.dufs.clone();
-        let direction = FileDirection {
-            about: &PUT,
-            baseline: Contender::CurlToNginx,
-            example: "SOURCE",
-            words: |contender, url, file| upload(contender, file, &format!("{url}target")),
-            places: |site| {
-                let own = site.folder.file("source");
-                FilePlaces { source: own.clone(), target: site.file("target"), own }
-            },
-            server: Box::new(move |contender| server(contender, dufs.as_deref())),
-        };
-        let transfers = Transfers::default();
-        direction.measure(&self.sizes, transfers, programs, &self.common, start)
+        measure(None, &self.sizes, programs, &self.common, start)
     }
 }
 
-/// Which way a file goes.
-struct FileDirection {
-    about: &'static Description,
-    baseline: Contender,
-    /// The client's own file, as records name it.
-    example: &'static str,
-    /// The command of a client for the server at a URL; the file is the client's own.
-    words: fn(Contender, &str, &Path) -> CommandWords,
-    /// Where the files are.
-    places: fn(&ServedSite<'_>) -> FilePlaces,
-    /// The server of a contender.
-    server: Box<dyn Fn(Contender) -> ServerKind>,
+/// Measures downloads from a server, or uploads if none is given.
+fn measure(
+    from: Option<Contender>,
+    sizes: &[u64],
+    programs: Programs,
+    common: &ClientArgs,
+    start: Start<'_>,
+) -> Result<Record> {
+    let (about, baseline, example) = match from {
+        Some(_) => (&GET, Contender::Curl, "FOLDER/TARGET"),
+        None => (&PUT, Contender::CurlToNginx, "SOURCE"),
+    };
+    let way = FileWay { from, dufs: programs.dufs.clone() };
+    let client = |contender| way.words(contender, "http://SERVER/", example.as_ref());
+    let commands = programs.commands(client, |contender| way.server(contender));
+    let transfers = Transfers { server: from, commands, ..Transfers::default() };
+    // Source and target.
+    let room = largest(sizes).saturating_mul(2);
+    let (plan, fixture) = common.open(start, sizes, room, transfers, programs)?;
+    let site = &fixture.site;
+    let (source, target) = match from {
+        Some(_) => (site.file("file"), site.folder.file("target")),
+        None => (site.folder.file("source"), site.file("target")),
+    };
+    plan.measure(about, &mut Moved { fixture, way, source, target }, Variant::plain(baseline))
 }
 
-impl FileDirection {
-    fn measure(
-        self,
-        sizes: &[u64],
-        mut transfers: Transfers,
-        programs: Programs,
-        common: &ClientArgs,
-        start: Start<'_>,
-    ) -> Result<Record> {
-        let words = |contender| (self.words)(contender, "http://SERVER/", self.example.as_ref());
-        transfers.commands = programs.commands(words, &self.server);
-        // Source and target.
-        let room = largest(sizes).saturating_mul(2);
-        let (plan, fixture) = common.open(start, sizes, room, transfers, programs)?;
-        let (about, baseline) = (self.about, Variant::plain(self.baseline));
-        let places = (self.places)(&fixture.site);
-        plan.measure(about, &mut Moved { fixture, direction: self, places }, baseline)
+#[derive(Debug)]
+struct FileWay {
+    /// The server of downloads; none for uploads.
+    from: Option<Contender>,
+    dufs: Option<PathBuf>,
+}
+
+impl FileWay {
+    /// Returns the command of a client for the server at a URL; the file is the client's own.
+    fn words(&self, contender: Contender, url: &str, file: &Path) -> CommandWords {
+        match self.from {
+            Some(_) => download(contender, &format!("{url}file"), file),
+            None => upload(contender, file, &format!("{url}target")),
+        }
+    }
+
+    fn server(&self, contender: Contender) -> ServerKind {
+        self.from.map_or_else(|| server(contender, self.dufs.as_deref()), ServerKind::from)
     }
 }
 
-struct FilePlaces {
+#[derive(Debug)]
+struct Moved<'a> {
+    fixture: ClientFixture<'a>,
+    way: FileWay,
     source: PathBuf,
     /// The file that is made anew for each sample.
     target: PathBuf,
-    /// The one of them that is the client's.
-    own: PathBuf,
-}
-
-struct Moved<'a> {
-    fixture: ClientFixture<'a>,
-    direction: FileDirection,
-    places: FilePlaces,
 }
 
 impl Scenario for Moved<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        self.fixture.sha256 = self.fixture.noise.write(&self.places.source, cell.size)?;
+        self.fixture.sha256 = self.fixture.noise.write(&self.source, cell.size)?;
         Ok(())
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.moved(cell)?;
-        let arrived = digest(&self.places.target)?;
-        self.fixture.site.folder.clear(&self.places.target)?;
+        let arrived = digest(&self.target)?;
+        self.fixture.site.folder.clear(&self.target)?;
         Verification::compare(arrived, &self.fixture.sha256, cell.variant)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.fixture.site.folder.clear(&self.places.target)?;
+        self.fixture.site.folder.clear(&self.target)?;
         self.fixture.even_memory(cell.size)?;
         let measured = self.moved(cell)?;
-        let found =
-            fs::metadata(&self.places.target).with_path("looking at", &self.places.target)?.len();
+        let found = fs::metadata(&self.target).with_path("looking at", &self.target)?.len();
         if found == cell.size { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.places.target)?;
-        let words = |url: &str| (self.direction.words)(contender, url, &self.places.own);
-        self.fixture.count(contender, &(self.direction.server)(contender), words)
+        self.fixture.site.folder.clear(&self.target)?;
+        let words = |url: &str| self.way.words(contender, url, self.own());
+        self.fixture.count(contender, &self.way.server(contender), words)
     }
 }
 
 impl Moved<'_> {
     fn moved(&self, cell: &Cell) -> Result<Measured> {
         let contender = cell.variant.contender;
-        self.fixture.site.folder.clear(&self.places.target)?;
-        let words = |url: &str| (self.direction.words)(contender, url, &self.places.own);
-        self.fixture.run(contender, &(self.direction.server)(contender), words)
+        self.fixture.site.folder.clear(&self.target)?;
+        let words = |url: &str| self.way.words(contender, url, self.own());
+        self.fixture.run(contender, &self.way.server(contender), words)
+    }
+
+    /// Returns the file that is the client's.
+    fn own(&self) -> &Path {
+        if self.way.from.is_some() { &self.target } else { &self.source }
     }
 }
 
