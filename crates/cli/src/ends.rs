@@ -326,10 +326,7 @@ fn blocking(file: File) -> io::Result<File> {
 /// Opens a standard stream; one that was closed when the program began is an error, as it is /dev/null
 /// now.
 fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
-    match was_closed(stream) {
-        true => Err(Errno::BADF.into()),
-        false => private(stream.as_fd(), how),
-    }
+    if was_closed(stream) { Err(Errno::BADF.into()) } else { private(stream.as_fd(), how) }
 }
 
 /// Returns standard input, for lists; one that was closed when the program began is an error.

@@ -56,10 +56,7 @@ impl Description {
 
     /// Returns a size as it was typed; of a folder, as it is.
     pub(crate) fn size_label(&self, size: u64) -> String {
-        match self.whole_folders {
-            true => super::Unit::Bytes.show(size as f64),
-            false => short_size(size),
-        }
+        if self.whole_folders { super::Unit::Bytes.show(size as f64) } else { short_size(size) }
     }
 }
 

@@ -69,10 +69,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn interrupted(&self) -> Result<()> {
-        match self.cancel.load(Ordering::Relaxed) {
-            true => Err(BenchError::Interrupted),
-            false => Ok(()),
-        }
+        if self.cancel.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -79,10 +79,7 @@ impl Record {
 /// not allowed in XML: the file may come from anywhere.
 fn tamed(record: Record) -> serde_json::Result<Record> {
     let mut value = serde_json::to_value(&record)?;
-    if !tame(&mut value) {
-        return Ok(record);
-    }
-    serde_json::from_value(value)
+    if tame(&mut value) { serde_json::from_value(value) } else { Ok(record) }
 }
 
 /// Replaces what is not harmless in all texts; returns whether there was any.

@@ -36,10 +36,7 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
         }
         out.extend_from_slice(part);
     }
-    if out.len() > MAX_PATH {
-        return Err(EntryRefusal::TooLong);
-    }
-    Ok(out)
+    if out.len() > MAX_PATH { Err(EntryRefusal::TooLong) } else { Ok(out) }
 }
 
 /// Checks whether a symbolic link of this relative path may have that target.

@@ -193,10 +193,7 @@ impl UnlistedWalk<'_, '_, '_> {
         }
         // Some file systems that ignore case give out other numbers when memory is short.
         let here: HashSet<(u64, u64)> = found.iter().map(|(_, stat)| identity(stat)).collect();
-        match others.keys().all(|own| here.contains(own)) {
-            true => Ok(others),
-            false => Err(Errno::STALE),
-        }
+        if others.keys().all(|own| here.contains(own)) { Ok(others) } else { Err(Errno::STALE) }
     }
 
     /// Looks at an entry of a folder; returns whether it does not stay.

@@ -72,10 +72,7 @@ impl Describer<'_> {
             modified: is_readable.then(|| modified(&version)),
             created: wants(Live::CreationDate).then(|| created(&file)).flatten(),
             etag: (!is_folder && wants(Live::Etag)).then(|| stored::etag(&file, &version)),
-            media_type: match is_folder {
-                true => Cow::default(),
-                false => root.media_type(name),
-            },
+            media_type: if is_folder { Cow::default() } else { root.media_type(name) },
             is_lockable: self.site.settings.changes.upload
                 && access.can(self.user, path, Right::Write),
             locks: if wants(Live::LockDiscovery) { self.locks(path) } else { Vec::new() },

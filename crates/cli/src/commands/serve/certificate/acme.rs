@@ -163,10 +163,7 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
         let site = site.filter(|site| site.is_ordered)?;
         underpass_acme::name(site.names.first()?.exact()?).ok()
     };
-    let default = match has_default {
-        true => None,
-        false => args.tls.acme.first().cloned().or_else(of_sites),
-    };
+    let default = if has_default { None } else { args.tls.acme.first().cloned().or_else(of_sites) };
     Ok(Names { all: names, default })
 }
 

@@ -80,10 +80,7 @@ impl Reload {
         if args.is_acme() && self.orders.is_none() {
             return Err(OptionsError::AcmeLater.into());
         }
-        match args.each_site().any(lacks) {
-            true => Err(OptionsError::TlsLater.into()),
-            false => Ok(()),
-        }
+        if args.each_site().any(lacks) { Err(OptionsError::TlsLater.into()) } else { Ok(()) }
     }
 
     /// Warns of changes that need a restart.
