@@ -4,8 +4,6 @@
 mod cold;
 mod origin;
 
-use std::path::Path;
-
 use clap::{Args, Subcommand};
 
 use super::fairness::FairnessArgs;
@@ -15,10 +13,10 @@ use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
 use crate::options::{Benchmark, Run, ServerArgs};
-use crate::record::{Description, Record, Role, Setting, Variant};
+use crate::record::{Description, Role, Setting, Variant};
 use crate::run::{
-    CallTracer, Context, Cores, Noise, RunPlan, Start, SystemCongestion, find, largest,
-    nginx_version, survey, version,
+    CallTracer, Cores, Noise, RunPlan, Start, SystemCongestion, find, largest, nginx_version,
+    survey, version,
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
@@ -54,7 +52,9 @@ enum ServeScenario {
 }
 
 impl ServeArgs {
-    fn chosen(&self) -> &dyn Benchmark {
+    /// Returns the scenario that was typed.
+    #[must_use]
+    pub fn chosen(&self) -> &dyn Benchmark {
         match &self.scenario {
             None => &self.requests,
             Some(ServeScenario::Requests(args)) => args,
@@ -63,16 +63,6 @@ impl ServeArgs {
             Some(ServeScenario::Handshakes(args)) => args,
             Some(ServeScenario::Idle(args)) => args,
         }
-    }
-}
-
-impl Benchmark for ServeArgs {
-    fn json(&self) -> Option<&Path> {
-        self.chosen().json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        self.chosen().measure(context)
     }
 }
 

@@ -75,7 +75,7 @@ impl ScenarioArgs {
             Self::Limit(args) => args,
             Self::Cp(args) => args,
             Self::Chain(args) => args,
-            Self::Serve(args) => &**args,
+            Self::Serve(args) => args.chosen(),
             Self::Hostile(args) => &**args,
             Self::Origin(args) => args,
             Self::Scale(args) => args,
