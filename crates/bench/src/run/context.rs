@@ -1,5 +1,6 @@
 //! The inputs of a run from the program.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use clap::Args;
 use crate::error::{BenchError, Result};
 
 /// What a run needs of the program that starts it.
+#[derive(Debug)]
 pub struct Context<'a> {
     /// The file of `underpass`, which is started as the processes that are measured.
     pub program: PathBuf,
@@ -49,7 +51,7 @@ pub struct Start<'a> {
 }
 
 /// Learns how far a run is. It is called between samples, so that it does not disturb them.
-pub trait RunObserver: Sync {
+pub trait RunObserver: Debug + Sync {
     /// Begins a run with `total` units of work.
     fn begin(&self, total: u64);
 
@@ -70,11 +72,5 @@ impl Context<'_> {
 
     pub(crate) fn interrupted(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
-    }
-}
-
-impl std::fmt::Debug for Context<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("program", &self.program).finish_non_exhaustive()
     }
 }

@@ -285,6 +285,7 @@ mod tests {
         }
     }
 
+    #[derive(Debug)]
     struct Silent;
 
     impl RunObserver for Silent {
