@@ -65,7 +65,8 @@ impl Measure for FairnessArgs {
         fixture.noise = Noise::new(stream_bytes.max(self.size))?;
         plan.arguments.cold = !self.warm;
         plan.for_sizes(&variants);
-        let mut scenario = Fairness { fixture, is_warm: self.warm };
+        let (streams, is_warm) = (self.streams, self.warm);
+        let mut scenario = Fairness { fixture, streams, stream_bytes, is_warm };
         plan.measure(&FAIRNESS, &mut scenario, super::NGINX)
     }
 }
@@ -74,14 +75,15 @@ impl Measure for FairnessArgs {
 #[derive(Debug)]
 struct Fairness<'a> {
     fixture: ServerFixture<'a>,
+    streams: u32,
+    stream_bytes: u64,
     is_warm: bool,
 }
 
 impl Scenario for Fairness<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        for index in 0..self.streams() {
-            let size = self.stream_bytes();
-            self.fixture.create_file(&cold(index), size)?;
+        for index in 0..self.streams {
+            self.fixture.create_file(&cold(index), self.stream_bytes)?;
         }
         self.fixture.sha256 = self.fixture.create_file(HOT, cell.size)?;
         Ok(())
@@ -112,20 +114,12 @@ impl Scenario for Fairness<'_> {
 }
 
 impl Fairness<'_> {
-    fn streams(&self) -> u32 {
-        self.fixture.setting.streams.unwrap_or(0)
-    }
-
-    fn stream_bytes(&self) -> u64 {
-        self.fixture.setting.stream_bytes.unwrap_or(0)
-    }
-
     /// Drops the large files from the page cache, unless they are to be there.
     fn drop_cached(&self) -> Result<()> {
         if self.is_warm {
             return Ok(());
         }
-        (0..self.streams()).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
+        (0..self.streams).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
     }
 
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
@@ -139,8 +133,8 @@ impl Fairness<'_> {
 
     /// Adds the connections that stream a large file each.
     fn join_streams(&self, generator: &mut LoadGenerator<'_>, host: &Host) -> io::Result<()> {
-        for index in 0..self.streams() {
-            let (name, size) = (cold(index), self.stream_bytes());
+        for index in 0..self.streams {
+            let (name, size) = (cold(index), self.stream_bytes);
             let file = File::open(self.fixture.site.file(&name))?;
             let follower = (!self.is_warm).then(|| DropBehind::new(file, size));
             let spec = RequestSpec::of(&name, size, Class::Stream);

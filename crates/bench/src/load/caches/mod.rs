@@ -49,12 +49,7 @@ impl CacheSetup {
 
     /// Returns whether it fetches no more than a range of an object of which it has nothing.
     pub(crate) fn fetches_ranges(contender: Contender) -> bool {
-        matches!(
-            contender,
-            Contender::NginxSlice
-                | Contender::Squid
-                | Contender::TrafficServer
-                | Contender::Underpass
-        )
+        use Contender::{NginxSlice, Squid, TrafficServer, Underpass};
+        matches!(contender, NginxSlice | Squid | TrafficServer | Underpass)
     }
 }
