@@ -17,7 +17,8 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     }
     let asks_to_log_out = access.has_users() && target.query.has("logout");
     if asks_to_log_out && !is_foreign(&ctx.request, ctx.peer.is_secure()) {
-        return Some(ctx.logged_out());
+        // It makes a browser forget the name and the password that it has sent.
+        return Some(ctx.challenged("you are logged out"));
     }
     let passwords = &ctx.shared().passwords;
     let verdict = match verdict(ctx, target) {
@@ -38,7 +39,7 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
         }
         AccessDecision::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
         AccessDecision::Forbidden => Some(ctx.error(403, "")),
-        AccessDecision::Wrong => Some(ctx.wrong_password()),
+        AccessDecision::Wrong => Some(ctx.challenged("the name or the password is wrong")),
         AccessDecision::Challenge | AccessDecision::Verify(_) => Some(ctx.challenge()),
     }
 }

@@ -125,17 +125,7 @@ impl<'a> RequestContext<'a> {
         self.challenged("a name and a password are needed")
     }
 
-    /// Returns the error for a name and a password that are not accepted.
-    pub(crate) fn wrong_password(&self) -> Response {
-        self.challenged("the name or the password is wrong")
-    }
-
-    /// Returns the error that makes a browser forget the name and the password that it has sent.
-    pub(crate) fn logged_out(&self) -> Response {
-        self.challenged("you are logged out")
-    }
-
-    fn challenged(&self, detail: &str) -> Response {
+    pub(crate) fn challenged(&self, detail: &str) -> Response {
         let mut response = self.error(401, detail);
         response.add_field("WWW-Authenticate", CHALLENGE);
         response
