@@ -50,36 +50,35 @@ impl CacheErrorKind {
     /// Returns the status for a client that has nothing of the response yet.
     #[must_use]
     pub fn status(self) -> u16 {
-        match self {
-            Self::InvalidResponse
-            | Self::Changed
-            | Self::AccessDenied
-            | Self::ServerError
-            | Self::Redirected
-            | Self::Tls => 502,
-            Self::Busy | Self::Disk => 503,
-            Self::NoRoom | Self::TooManyEntries => 507,
-            Self::CutOff | Self::TimedOut | Self::Unreachable => 504,
-        }
+        self.facts().0
     }
 
     /// Returns one word for `Cache-Status` and the log.
     #[must_use]
     pub fn label(self) -> &'static str {
+        self.facts().1
+    }
+
+    /// Returns the status, the label, and the text.
+    fn facts(self) -> (u16, &'static str, &'static str) {
         match self {
-            Self::InvalidResponse => "origin-invalid",
-            Self::Busy => "busy",
-            Self::Changed => "origin-changed",
-            Self::CutOff => "origin-cut-off",
-            Self::AccessDenied => "origin-denied",
-            Self::Disk => "disk",
-            Self::NoRoom => "no-room",
-            Self::ServerError => "origin-failed",
-            Self::Redirected => "origin-redirects",
-            Self::TimedOut => "origin-timeout",
-            Self::Tls => "origin-tls",
-            Self::TooManyEntries => "too-many-entries",
-            Self::Unreachable => "origin-unreachable",
+            Self::InvalidResponse => (502, "origin-invalid", "the origin's answer cannot be used"),
+            Self::Busy => {
+                (503, "busy", "too many requests to the origin are under way; try again soon")
+            }
+            Self::Changed => (502, "origin-changed", "the file has changed at the origin"),
+            Self::CutOff => (504, "origin-cut-off", "the connection to the origin broke off"),
+            Self::AccessDenied => (502, "origin-denied", "the origin does not let this server in"),
+            Self::Disk => (503, "disk", "the disk of the cache failed"),
+            Self::NoRoom => (507, "no-room", "there is no room for it in the cache"),
+            Self::ServerError => (502, "origin-failed", "the origin failed"),
+            Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
+            Self::TimedOut => (504, "origin-timeout", "the origin did not answer in time"),
+            Self::Tls => (502, "origin-tls", "there is no secure connection to the origin"),
+            Self::TooManyEntries => {
+                (507, "too-many-entries", "this folder has more entries than this server lists")
+            }
+            Self::Unreachable => (504, "origin-unreachable", "the origin cannot be reached"),
         }
     }
 
@@ -94,21 +93,7 @@ impl CacheErrorKind {
 
 impl fmt::Display for CacheErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InvalidResponse => "the origin's answer cannot be used",
-            Self::Busy => "too many requests to the origin are under way; try again soon",
-            Self::Changed => "the file has changed at the origin",
-            Self::CutOff => "the connection to the origin broke off",
-            Self::AccessDenied => "the origin does not let this server in",
-            Self::Disk => "the disk of the cache failed",
-            Self::ServerError => "the origin failed",
-            Self::NoRoom => "there is no room for it in the cache",
-            Self::Redirected => "the origin redirects elsewhere",
-            Self::TimedOut => "the origin did not answer in time",
-            Self::Tls => "there is no secure connection to the origin",
-            Self::TooManyEntries => "this folder has more entries than this server lists",
-            Self::Unreachable => "the origin cannot be reached",
-        })
+        f.write_str(self.facts().2)
     }
 }
 
