@@ -80,14 +80,14 @@ pub(crate) enum ReadStep {
 
 impl Generation {
     pub(crate) fn new(
-        file: File,
+        file: Arc<OwnedFd>,
         head: StoredHead,
         journal: Option<Journal<StoredHead>>,
         present: RangeSet,
     ) -> Self {
         let state = GenerationState { len: head.size, present, ..GenerationState::default() };
         Self {
-            file: Arc::new(file.into()),
+            file,
             version: head.version.clone(),
             head: Mutex::new(Arc::new(head)),
             journal: Mutex::new(journal),
@@ -99,17 +99,9 @@ impl Generation {
 
     /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: StoredHead) -> Self {
-        let mut state = GenerationState { len: head.size, ..GenerationState::default() };
-        state.failures = (1, Some(CacheErrorKind::NoRoom.into()));
-        Self {
-            file,
-            version: head.version.clone(),
-            head: Mutex::new(Arc::new(head)),
-            journal: Mutex::new(None),
-            state: Mutex::new(state),
-            is_dirty: AtomicBool::new(false),
-            is_relayed: true,
-        }
+        let generation = Self::new(file, head, None, RangeSet::default());
+        generation.state().failures = (1, Some(CacheErrorKind::NoRoom.into()));
+        Self { is_relayed: true, ..generation }
     }
 
     /// Returns the validator of the version.

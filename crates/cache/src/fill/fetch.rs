@@ -38,7 +38,12 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         let mut units = units(digest, contents.subject.size, present.iter());
         units.push(journal_unit(digest, &contents.subject));
         shared.quota.add_existing(digest, &units);
-        let generation = Generation::new(kept.file, contents.subject, Some(kept.journal), present);
+        let generation = Generation::new(
+            Arc::new(kept.file.into()),
+            contents.subject,
+            Some(kept.journal),
+            present,
+        );
         let mut state = object.state();
         if state.purges == purges {
             state.current = Some(Arc::new(generation));
@@ -436,11 +441,11 @@ impl Fetch<'_> {
         let nothing = RangeSet::default();
         if !is_stored {
             let file = self.shared.folder.create_unnamed(digest, &mut head)?;
-            return Ok(Generation::new(file, head, None, nothing));
+            return Ok(Generation::new(Arc::new(file.into()), head, None, nothing));
         }
         let kept = self.shared.folder.create(digest, head)?;
         let head = kept.journal.subject().clone();
-        Ok(Generation::new(kept.file, head, Some(kept.journal), nothing))
+        Ok(Generation::new(Arc::new(kept.file.into()), head, Some(kept.journal), nothing))
     }
 }
 
