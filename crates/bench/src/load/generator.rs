@@ -32,7 +32,7 @@ pub(crate) struct LoadGenerator<'a> {
     /// A buffer as long as what the kernel may drop at once. Nothing is ever written into it.
     dropped: Vec<u8>,
     /// The server that requesters connect to for each of their requests, if they do.
-    reconnects: Option<Host>,
+    pub(crate) reconnects: Option<Host>,
     cancel: &'a AtomicBool,
 }
 
@@ -108,11 +108,6 @@ impl<'a> LoadGenerator<'a> {
         requester.ask()?;
         self.requesters.push(requester);
         Ok(())
-    }
-
-    /// Makes every requester close its connection after each response and open a new one.
-    pub(crate) fn reconnect(&mut self, host: &Host) {
-        self.reconnects = Some(host.clone());
     }
 
     /// Sends requests for this time, and on a busy machine until the server has sent something; drops

@@ -158,7 +158,7 @@ impl Requests<'_> {
             generator.join(host, &spec, None)?;
         }
         if self.kind == RequestsKind::Reconnecting {
-            generator.reconnect(host);
+            generator.reconnects = Some(host.clone());
         }
         generator.run_for(self.fixture.warm_up())?;
         Ok(generator)

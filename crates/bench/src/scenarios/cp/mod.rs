@@ -287,7 +287,7 @@ impl Copying<'_> {
         match self.chilled {
             None => Ok(()),
             Some(Dropped::AllCaches) => drop_all_caches(),
-            Some(Dropped::PageCache) if is_dense_path(from, &self.place) => {
+            Some(Dropped::PageCache) if from == CopyOriginal::dense_path(&self.place) => {
                 Content::survey(from)?.drop_cached()
             }
             Some(Dropped::PageCache) => self.content.drop_cached(),
@@ -326,10 +326,6 @@ fn begin(original: &CopyOriginal, place: &RunFolder) -> Result<Content> {
 
 const fn is_dense(contender: Contender) -> bool {
     matches!(contender, Contender::UnderpassDense)
-}
-
-fn is_dense_path(path: &Path, place: &RunFolder) -> bool {
-    path == CopyOriginal::dense_path(place)
 }
 
 /// Returns the processor seconds of all children that have ended and were waited for, and of their

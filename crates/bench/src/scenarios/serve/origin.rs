@@ -283,10 +283,6 @@ fn found(sample: &Sample) -> Option<OriginFound> {
     }
 }
 
-fn cell_bytes(record: &Record, sample: &Sample) -> f64 {
-    record.cells[sample.cell].size as f64
-}
-
 pub(in crate::scenarios) const ORIGIN: Description = Description {
     name: "origin",
     command: "origin",
@@ -307,7 +303,8 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
             "crowd-bytes": "Bytes of the origin for the crowd, as a multiple of the object",
             "origin bytes", Times, Main;
             |record, sample| {
-                Some(found(sample)?.crowd_origin_bytes as f64 / cell_bytes(record, sample))
+                let size = record.cells[sample.cell].size;
+                Some(found(sample)?.crowd_origin_bytes as f64 / size as f64)
             }
         },
         &metric!("crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
