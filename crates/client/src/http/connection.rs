@@ -76,7 +76,7 @@ impl<'a> Connection<'a> {
         let has_identified = Cell::new(false);
         let signed = RefCell::default();
         let mut connection = Self { incoming, route, has_identified, signed, refusal: None };
-        if connection.route.is_secured() {
+        if connection.route.secured.is_some() {
             if let Some(proxy) = proxy {
                 connection.open_tunnel(client, proxy, url).map_err(|error| match error {
                     // There is no other limit yet.

@@ -11,7 +11,7 @@ pub(super) struct Route {
     /// Host and port that the socket is connected to.
     hop: String,
     /// Host and port of the server at the other end of TLS.
-    secured: Option<String>,
+    pub(super) secured: Option<String>,
     /// Whether the socket is connected to a proxy.
     pub(super) is_proxied: bool,
 }
@@ -35,10 +35,5 @@ impl Route {
     /// Checks whether a proxy reads the requests and has to know where they go.
     pub(super) fn is_read_on_the_way(&self) -> bool {
         self.is_proxied && self.secured.is_none()
-    }
-
-    /// Checks whether the route uses TLS.
-    pub(super) fn is_secured(&self) -> bool {
-        self.secured.is_some()
     }
 }

@@ -176,7 +176,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.idle = connection.finish(&response);
             return Ok(AttemptEnd::Again);
         }
-        if let Some(next) = response.redirect_of_body(&url)? {
+        // The target of 303 only has a description of the result (RFC 9110 15.4).
+        if response.status != 303
+            && let Some(next) = response.redirect(&url)?
+        {
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() }.into());
             }
@@ -340,14 +343,6 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let is_kept = self.kept.is_written();
         UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls.map(Box::new) }
-    }
-}
-
-impl Response {
-    /// Returns the target of a redirect for a request with a body (RFC 9110 15.4): not that of 303,
-    /// which only has a description of the result.
-    fn redirect_of_body(&self, base: &Url) -> Result<Option<Url>, ClientError> {
-        if self.status == 303 { Ok(None) } else { self.redirect(base) }
     }
 }
 

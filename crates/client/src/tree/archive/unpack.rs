@@ -5,6 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use underpass_engine::PipePool;
 use underpass_engine::hint::Action;
@@ -447,12 +448,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         };
         let settle = |destination: &ArchiveDest, tree: &mut TreeFetch<'_, '_>| {
             for facts in &folders {
-                if let Err(errno) = destination.dest.set_folder_attributes(facts) {
+                let FolderAttrs { path, mode, modified } = facts;
+                let (how, mode, modified) = (OFlags::DIRECTORY, Some(*mode), Some(*modified));
+                if let Err(errno) =
+                    destination.dest.set_opened_attributes(path, how, mode, modified)
+                {
                     tree.done.left_out += 1;
-                    (tree.on_event)(&TreeEvent::LeftOut {
-                        path: &facts.path,
-                        reason: &explain(errno),
-                    });
+                    (tree.on_event)(&TreeEvent::LeftOut { path, reason: &explain(errno) });
                 }
             }
         };

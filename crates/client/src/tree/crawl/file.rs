@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use percent_encoding::percent_decode_str;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
@@ -115,7 +116,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
-        dest.set_named_attributes(path, facts.mode, facts.modified).map_err(failed)?;
+        dest.set_opened_attributes(path, OFlags::NONBLOCK, facts.mode, facts.modified)
+            .map_err(failed)?;
         if let Ok(file) = dest.open_file(path) {
             record_version(task, &file, done.version.as_ref());
         }

@@ -90,7 +90,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
         });
         for (path, facts) in folders {
-            if let Err(errno) = self.dest.set_known_attributes(&path, facts.mode, facts.modified) {
+            let (how, mode, modified) = (OFlags::DIRECTORY, facts.mode, facts.modified);
+            if let Err(errno) = self.dest.set_opened_attributes(&path, how, mode, modified) {
                 done.left_out += 1;
                 (self.tree.on_event)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }

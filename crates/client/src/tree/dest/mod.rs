@@ -264,18 +264,9 @@ impl DestFolder {
         Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
     }
 
-    /// Sets permissions and time of a file that has its name already.
-    pub(super) fn set_named_attributes(
-        &self,
-        path: &[u8],
-        mode: Option<u32>,
-        modified: Option<(i64, u32)>,
-    ) -> Result<(), Errno> {
-        self.set_opened_attributes(path, OFlags::NONBLOCK, mode, modified)
-    }
-
-    /// Sets permissions and time of what is opened with these flags.
-    fn set_opened_attributes(
+    /// Sets permissions and time of a file that has its name already, or of a folder in which nothing
+    /// is made any more. It is opened with these flags.
+    pub(super) fn set_opened_attributes(
         &self,
         path: &[u8],
         how: OFlags,
@@ -420,21 +411,6 @@ impl DestFolder {
             // fchmodat(2) would follow a link that was put there meanwhile.
             fchmod(open_beneath(parent.as_fd(), name, flags)?, Mode::from_raw_mode(mode))
         })
-    }
-
-    /// Sets what is known of a folder in which nothing is made any more.
-    pub(super) fn set_known_attributes(
-        &self,
-        path: &[u8],
-        mode: Option<u32>,
-        modified: Option<(i64, u32)>,
-    ) -> Result<(), Errno> {
-        self.set_opened_attributes(path, OFlags::DIRECTORY, mode, modified)
-    }
-
-    /// Sets the permissions and time of a folder in which nothing is made any more.
-    pub(super) fn set_folder_attributes(&self, facts: &FolderAttrs) -> Result<(), Errno> {
-        self.set_known_attributes(&facts.path, Some(facts.mode), Some(facts.modified))
     }
 }
 
