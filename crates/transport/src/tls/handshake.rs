@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -309,8 +309,8 @@ impl Handshake {
     }
 
     fn session(&self, facts: SessionFacts, records: Records, by_reference: bool) -> Session {
-        let sni = self.sni.as_ref().and_then(|sni| sni.name());
-        Session::new(facts, records, by_reference).with_server_name(sni)
+        let server_name = self.sni.as_ref().and_then(|sni| sni.name());
+        Session { facts, records: Mutex::new(records), by_reference, server_name }
     }
 }
 

@@ -16,12 +16,12 @@ use crate::session_facts::{EncryptedBy, SessionFacts};
 /// threads may use it at once: one that sends and one that receives.
 #[derive(Debug)]
 pub struct Session {
-    facts: SessionFacts,
+    pub(super) facts: SessionFacts,
     /// Whether a network card may read the pages of files after they were taken.
-    by_reference: bool,
+    pub(super) by_reference: bool,
     /// The name that the client asked for, if it matters.
-    server_name: Option<Box<str>>,
-    records: Mutex<Records>,
+    pub(super) server_name: Option<Box<str>>,
+    pub(super) records: Mutex<Records>,
 }
 
 /// The part that makes and reads the records.
@@ -32,14 +32,6 @@ pub(super) enum Records {
 }
 
 impl Session {
-    pub(super) fn new(facts: SessionFacts, records: Records, by_reference: bool) -> Self {
-        Self { facts, by_reference, server_name: None, records: Mutex::new(records) }
-    }
-
-    pub(super) fn with_server_name(self, server_name: Option<Box<str>>) -> Self {
-        Self { server_name, ..self }
-    }
-
     /// Returns the name that the client asked for, if there are
     /// [sites](super::Identities::set_sites).
     #[must_use]
