@@ -14,7 +14,7 @@ use underpass_engine::hint::Action;
 use underpass_transport::tls;
 
 use crate::failure::{Result, WithPath};
-use sections::Sections;
+use sections::sections;
 
 /// Writes the pages of a command and of all commands below it, one after another.
 pub(crate) fn print(command: &Command, text: &mut dyn Write) -> io::Result<()> {
@@ -70,7 +70,7 @@ impl ManualPage<'_> {
 
     /// Returns what clap does not know: examples, exit status, files and related pages.
     fn sections(&self) -> Roff {
-        let Sections { examples, exit_status, files } = Sections::of(self.name());
+        let (examples, exit_status, files) = sections(self.name());
         let needs_tls = |typed: &str| typed.contains("https:") || typed.contains("--tls");
         let examples =
             examples.iter().filter(|(_, typed)| tls::MISSING.is_none() || !needs_tls(typed));

@@ -1,39 +1,27 @@
 //! What the manual pages say beyond the options: examples, exit status and files.
 
-/// The sections of one page that clap knows nothing about.
-pub(super) struct Sections {
-    /// What a command line is for, and the command line.
-    pub(super) examples: &'static [(&'static str, &'static str)],
-    /// A status, and what it means.
-    pub(super) exit_status: &'static [(&'static str, &'static str)],
-    /// The path of a file, and what is in it.
-    pub(super) files: &'static [(&'static str, &'static str)],
-}
+/// Terms with their meanings.
+type ManualEntries = &'static [(&'static str, &'static str)];
 
-impl Sections {
-    /// Returns the sections of a page, by its name.
-    pub(super) fn of(page: &str) -> Self {
-        let (examples, exit_status, files): (_, _, &[_]) = match page {
-            "underpass" => (PROGRAM, TRANSFER, PROGRAM_FILES),
-            "underpass-serve" => (SERVE, SERVER, SERVE_FILES),
-            "underpass-share" => (SHARE, SHARED, SHARE_FILES),
-            "underpass-get" => (GET, TRANSFER, GET_FILES),
-            "underpass-put" => (PUT, TRANSFER, PUT_FILES),
-            "underpass-send" => (SEND, TRANSFER, SEND_FILES),
-            "underpass-recv" => (RECV, TRANSFER, RECV_FILES),
-            "underpass-cp" => (CP, COPY, CP_FILES),
-            "underpass-fill" => (FILL, FILLED, FILL_FILES),
-            "underpass-doctor" => (DOCTOR, FINDINGS, DOCTOR_FILES),
-            "underpass-explain" => (EXPLAIN, TRACED, EXPLAIN_FILES),
-            "underpass-bench" => (BENCH, BENCHED, BENCH_FILES),
-            "underpass-bench-compare" => (&[], COMPARED, &[]),
-            _ => (&[], BENCHED, &[]),
-        };
-        Self { examples, exit_status, files }
+/// Returns what clap knows nothing about a page: examples with what each is for, statuses, files.
+pub(super) fn sections(page: &str) -> (ManualEntries, ManualEntries, ManualEntries) {
+    match page {
+        "underpass" => (PROGRAM, TRANSFER, PROGRAM_FILES),
+        "underpass-serve" => (SERVE, SERVER, SERVE_FILES),
+        "underpass-share" => (SHARE, SHARED, SHARE_FILES),
+        "underpass-get" => (GET, TRANSFER, GET_FILES),
+        "underpass-put" => (PUT, TRANSFER, PUT_FILES),
+        "underpass-send" => (SEND, TRANSFER, SEND_FILES),
+        "underpass-recv" => (RECV, TRANSFER, RECV_FILES),
+        "underpass-cp" => (CP, COPY, CP_FILES),
+        "underpass-fill" => (FILL, FILLED, FILL_FILES),
+        "underpass-doctor" => (DOCTOR, FINDINGS, DOCTOR_FILES),
+        "underpass-explain" => (EXPLAIN, TRACED, EXPLAIN_FILES),
+        "underpass-bench" => (BENCH, BENCHED, BENCH_FILES),
+        "underpass-bench-compare" => (&[], COMPARED, &[]),
+        _ => (&[], BENCHED, &[]),
     }
 }
-
-type ManualEntries = &'static [(&'static str, &'static str)];
 
 const PROGRAM: ManualEntries = &[
     ("Serve this folder to this machine:", "underpass serve"),
