@@ -35,48 +35,34 @@ impl Orders {
         match self.0 {}
     }
 
-    /// Checks that this process can keep certificates.
     pub(crate) fn check(&self) -> Result<()> {
         match self.0 {}
     }
 
-    /// Returns the value by which other names are given later.
     pub(crate) fn control(&self) -> OrdersControl {
         match self.0 {}
     }
 
-    /// Prints which certificates are still missing.
     pub(crate) fn announce(&self) {
         match self.0 {}
     }
 
-    /// Orders and renews certificates from now on.
     pub(crate) fn start(self, _has_http: bool, _is_quiet: bool) -> Result<()> {
         match self.0 {}
     }
-}
 
-/// Has certificates ordered for other names while the server runs.
-#[derive(Debug)]
-pub(crate) struct OrdersControl(Infallible);
-
-/// The names with certificates from an authority.
-#[derive(Debug)]
-pub(crate) struct OrderedNames(Infallible);
-
-impl OrdersControl {
-    /// Returns the names in these options.
     pub(crate) fn names(&self, _args: &ServeArgs) -> Result<OrderedNames> {
         match self.0 {}
     }
 
-    /// Checks that the keys are not in this served folder.
     pub(crate) fn check_root(&self, _root: &Path) -> Result<()> {
         match self.0 {}
     }
 
-    /// Orders and renews certificates for these names from now on.
     pub(crate) fn replace(&self, names: OrderedNames) {
         match names.0 {}
     }
 }
+
+pub(crate) type OrdersControl = Orders;
+pub(crate) type OrderedNames = Orders;
