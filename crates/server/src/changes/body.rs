@@ -10,54 +10,38 @@ use crate::uploads::{BodyState, CONTINUE, ReceivedUpload, write_interim};
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
 
-/// A kind of body.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum BodyKind {
-    Xml,
-    /// Names of entries.
-    Names,
+#[derive(Debug)]
+pub(crate) struct BodyKind {
+    max_len: usize,
+    /// How many bytes are held for each byte of a body: itself while it grows, and what is read from it.
+    weight: usize,
+    too_long: &'static str,
 }
 
-impl BodyKind {
-    /// Returns the maximum length.
-    fn max_len(self) -> usize {
-        match self {
-            Self::Xml => 64 << 10,
-            // 2,000 names of 255 bytes, each of which is escaped, are less.
-            Self::Names => 2 << 20,
-        }
-    }
+pub(crate) const XML: BodyKind =
+    BodyKind { max_len: 64 << 10, weight: 2, too_long: "the XML of a request has at most 64 KiB" };
 
-    /// Returns how many bytes are held for each byte of a body: itself while it grows, and what is read
-    /// from it.
-    fn weight(self) -> usize {
-        match self {
-            Self::Xml => 2,
-            // Each name is a vector of its own, and `entry=a` a short line.
-            Self::Names => 7,
-        }
-    }
-
-    /// Returns the response to a body that is longer.
-    fn too_long(self, ctx: &RequestContext<'_>) -> Response {
-        let detail = match self {
-            Self::Xml => "the XML of a request has at most 64 KiB",
-            Self::Names => "the names of a request have at most 2 MiB",
-        };
-        ctx.error(413, detail)
-    }
-}
+/// The names of entries.
+pub(crate) const NAMES: BodyKind = BodyKind {
+    // 2,000 names of 255 bytes, each of which is escaped, are less.
+    max_len: 2 << 20,
+    // Each name is a vector of its own, and `entry=a` a short line.
+    weight: 7,
+    too_long: "the names of a request have at most 2 MiB",
+};
 
 /// Reads the body of a request; empty if it has none.
 ///
 /// # Errors
 ///
 /// The refusal, if it is too long, malformed or does not come.
-pub(crate) async fn read(ctx: &RequestContext<'_>, kind: BodyKind) -> Result<Vec<u8>, Response> {
+pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Vec<u8>, Response> {
     let length = ctx.request.body().map_err(|fault| ctx.error(400, &fault.to_string()))?;
     match length {
         BodyLength::None | BodyLength::Length(0) => return Ok(Vec::new()),
-        BodyLength::Length(len) if len > kind.max_len() as u64 => return Err(kind.too_long(ctx)),
+        BodyLength::Length(len) if len > kind.max_len as u64 => {
+            return Err(ctx.error(413, kind.too_long));
+        }
         _ => {}
     }
     ctx.peer.set_activity(Activity::Discarding, Instant::now());
@@ -89,9 +73,9 @@ fn invite(ctx: &RequestContext<'_>, received: &mut ReceivedUpload) -> Result<(),
 async fn receive(
     ctx: &RequestContext<'_>,
     length: BodyLength,
-    kind: BodyKind,
+    kind: &BodyKind,
 ) -> Result<Vec<u8>, Response> {
-    let max_len = kind.max_len();
+    let max_len = kind.max_len;
     let mut buffer = ctx.ahead.take();
     let mut body = Vec::new();
     let mut chunks = Chunked::default();
@@ -110,13 +94,13 @@ async fn receive(
         };
         buffer.drain(..consumed);
         if body.len() > max_len {
-            return Err(kind.too_long(ctx));
+            return Err(ctx.error(413, kind.too_long));
         }
         if is_all {
             ctx.ahead.set(buffer);
             return Ok(body);
         }
-        let held = kind.weight() * body.len() + READ_LEN;
+        let held = kind.weight * body.len() + READ_LEN;
         if !ctx.shared().requests.hold(&ctx.peer.requests, held) {
             return Err(ctx.busy(503, "too many large requests at once; try again soon"));
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::auth::{Right, access};
-use crate::changes::body::{self, BodyKind};
+use crate::changes::body;
 use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
 use crate::files::file;
@@ -232,7 +232,7 @@ async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Resp
         Ok(_) => return ctx.error(404, ""),
         Err(errno) => return ctx.refused(errno),
     };
-    match body::read(ctx, BodyKind::Names).await {
+    match body::read(ctx, &body::NAMES).await {
         Ok(body) => folder::respond_to_names(ctx, target, folder, body).await,
         Err(refusal) => refusal,
     }

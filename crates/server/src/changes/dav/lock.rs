@@ -12,7 +12,7 @@ use underpass_dav::property::Resource as Properties;
 use underpass_dav::request::LockInfo;
 
 use crate::auth::Right;
-use crate::changes::body::{self, BodyKind};
+use crate::changes::body;
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked};
 use crate::changes::dav::propfind::{rule, xml};
@@ -30,7 +30,7 @@ use underpass_protocol::request::target::Target;
 
 /// Answers a LOCK. The caller must have checked the right to write.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let body = match body::read(ctx, BodyKind::Xml).await {
+    let body = match body::read(ctx, &body::XML).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

@@ -9,7 +9,7 @@ use underpass_dav::request::Propfind;
 use underpass_listing::{Describe, Format, ListingQuery};
 
 use crate::auth::access;
-use crate::changes::body::{self, BodyKind};
+use crate::changes::body;
 use crate::changes::dav::describe::{Describer, link};
 use crate::files::folder;
 use crate::files::lookup::{ServedEntry, find_current};
@@ -24,7 +24,7 @@ use underpass_protocol::request::target::Target;
 /// Answers a PROPFIND. The caller must have checked the right to read, or that something below the
 /// path may be read.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let request = match body::read(ctx, BodyKind::Xml).await {
+    let request = match body::read(ctx, &body::XML).await {
         Ok(body) => Propfind::parse(&body),
         Err(refusal) => return refusal,
     };

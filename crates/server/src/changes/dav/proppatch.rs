@@ -13,7 +13,7 @@ use underpass_dav::request::Patch;
 use underpass_dav::xml::Element;
 use underpass_engine::Version;
 
-use crate::changes::body::{self, BodyKind};
+use crate::changes::body;
 use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
@@ -36,7 +36,7 @@ pub(crate) async fn respond(
     target: &Target<'_>,
     expected: Expected,
 ) -> Response {
-    let patches = match body::read(ctx, BodyKind::Xml).await {
+    let patches = match body::read(ctx, &body::XML).await {
         Ok(body) => Patch::parse(&body),
         Err(refusal) => return refusal,
     };
