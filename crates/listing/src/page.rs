@@ -241,12 +241,12 @@ impl Unsorted {
 fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> Box<dyn Form + 'l> {
     match listing.query.format {
         Format::Html => Box::new(HtmlForm::new(listing, outline)),
-        Format::Index => Box::new(IndexForm::new(listing, outline)),
+        Format::Index => Box::new(IndexForm { listing, outline }),
         Format::Json => Box::new(JsonForm::array(is_first)),
         Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),
-        Format::Size => Box::new(SizeForm::new(outline)),
-        Format::Multistatus => Box::new(MultistatusForm::new(listing)),
+        Format::Size => Box::new(SizeForm(outline)),
+        Format::Multistatus => Box::new(MultistatusForm(listing)),
     }
 }
 

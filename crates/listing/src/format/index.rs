@@ -12,17 +12,9 @@ use crate::text::{autoindex_time, visible};
 
 /// Writes the page.
 pub(crate) struct IndexForm<'l> {
-    /// The requested listing.
-    listing: &'l Listing<'l>,
+    pub(crate) listing: &'l Listing<'l>,
     /// The counts and links of the page.
-    outline: &'l Outline,
-}
-
-impl<'l> IndexForm<'l> {
-    /// Creates the page of a listing.
-    pub(crate) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
-        Self { listing, outline }
-    }
+    pub(crate) outline: &'l Outline,
 }
 
 impl Form for IndexForm<'_> {

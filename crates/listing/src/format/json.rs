@@ -98,17 +98,7 @@ impl Form for JsonForm {
 }
 
 /// Writes the size of a folder as one object.
-pub(crate) struct SizeForm<'l> {
-    /// What the walk has found.
-    outline: &'l Outline,
-}
-
-impl<'l> SizeForm<'l> {
-    /// Creates the value for the size in this outline.
-    pub(crate) fn new(outline: &'l Outline) -> Self {
-        Self { outline }
-    }
-}
+pub(crate) struct SizeForm<'l>(pub(crate) &'l Outline);
 
 impl Form for SizeForm<'_> {
     fn begin(&mut self, _: &mut Vec<u8>) {}
@@ -117,7 +107,7 @@ impl Form for SizeForm<'_> {
 
     fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>) {
         let PageCounts { folders, files, bytes, .. } = tally;
-        let is_whole = self.outline.incomplete.is_none();
+        let is_whole = self.0.incomplete.is_none();
         let object = format!(
             "{{\"bytes\":{bytes},\"files\":{files},\"folders\":{folders},\"complete\":{is_whole}}}\n"
         );

@@ -16,32 +16,24 @@ pub trait Describe {
 }
 
 /// Writes the properties of the folder itself, and then those of its entries.
-pub(crate) struct MultistatusForm<'l> {
-    listing: &'l Listing<'l>,
-}
-
-impl<'l> MultistatusForm<'l> {
-    pub(crate) fn new(listing: &'l Listing<'_>) -> Self {
-        Self { listing }
-    }
-}
+pub(crate) struct MultistatusForm<'l>(pub(crate) &'l Listing<'l>);
 
 impl Form for MultistatusForm<'_> {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Some(describe) = self.listing.describe {
+        if let Some(describe) = self.0.describe {
             describe.begin(out);
-            describe.describe(self.listing.path, true, out);
+            describe.describe(self.0.path, true, out);
         }
     }
 
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        if let Some(describe) = self.listing.describe {
-            let path = self.listing.path_of(&entry.name);
+        if let Some(describe) = self.0.describe {
+            let path = self.0.path_of(&entry.name);
             describe.describe(&path, entry.attributes.is_folder(), out);
         }
     }
 
     fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
-        self.listing.describe.into_iter().for_each(|describe| describe.end(out));
+        self.0.describe.into_iter().for_each(|describe| describe.end(out));
     }
 }

@@ -91,7 +91,7 @@ impl Server {
     /// Returns a handle that replaces the sites while the server runs.
     #[must_use]
     pub fn sites(&self) -> SiteControl {
-        SiteControl::new(&self.shared, &self.published)
+        SiteControl { shared: Arc::clone(&self.shared), published: Arc::clone(&self.published) }
     }
 
     /// Serves until `control` ends it. `log` takes the lines of the access log, `on_event` all other

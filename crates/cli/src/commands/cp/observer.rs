@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 
 use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
 
-use super::args::CpArgs;
 use super::quote::quoted;
 use crate::args::ShowArgs;
 use crate::output::{self, ProgressMeter, ProgressPosition, plain_path};
@@ -16,22 +15,11 @@ use crate::signals::interruptible;
 
 /// Shows a copy on the terminal.
 pub(super) struct CpObserver<'a> {
-    meter: &'a ProgressMeter,
-    show: ShowArgs,
-    cancel: &'a Arc<AtomicBool>,
+    pub(super) meter: &'a ProgressMeter,
+    pub(super) show: ShowArgs,
+    pub(super) cancel: &'a Arc<AtomicBool>,
     /// Whether each thing that is copied is printed.
-    lists: bool,
-}
-
-impl<'a> CpObserver<'a> {
-    /// Creates an observer that shows what these arguments request.
-    pub(super) fn new(
-        meter: &'a ProgressMeter,
-        args: &CpArgs,
-        cancel: &'a Arc<AtomicBool>,
-    ) -> Self {
-        Self { meter, show: args.movement.show, cancel, lists: args.verbose }
-    }
+    pub(super) lists: bool,
 }
 
 impl CopyObserver for CpObserver<'_> {

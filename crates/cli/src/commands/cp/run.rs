@@ -56,7 +56,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         _ => target_path,
     };
     let meter = ProgressMeter::new(show, &short_path(named));
-    let observer = CpObserver::new(&meter, args, &cancel);
+    let observer = CpObserver { meter: &meter, show, cancel: &cancel, lists: args.verbose };
     let started = Instant::now();
     let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
     let elapsed_s = started.elapsed().as_secs_f64();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::hint::Plain;
-use underpass_engine::ktls::{Cipher, SelfTest, Support, TlsVersion, probe, self_test};
+use underpass_engine::ktls::{Cipher, Support, TlsVersion, probe, self_test};
 use underpass_engine::{Report, errno};
 
 use super::place::{KernelOrigin, Module};
@@ -46,22 +46,16 @@ impl TlsInfo {
         let suite = support.as_ref().ok().and_then(|support| suites(support, true).next());
         let proof = suite.map(|(version, cipher)| {
             let proof = self_test(version, cipher).map_err(|error| error.to_string())?;
-            Ok(SelfTestResult::new(suite_name((version, cipher)), &proof))
+            Ok(SelfTestResult {
+                suite: suite_name((version, cipher)),
+                bytes: proof.received.bytes(),
+                sent_by: movers(&proof.sent),
+                received_by: movers(&proof.received),
+                elapsed: proof.elapsed,
+            })
         });
         let counters = fs::read_to_string("/proc/net/tls_stat").ok();
         Self { support, proof, counters, place: KernelOrigin::detect() }
-    }
-}
-
-impl SelfTestResult {
-    fn new(suite: String, proof: &SelfTest) -> Self {
-        Self {
-            suite,
-            bytes: proof.received.bytes(),
-            sent_by: movers(&proof.sent),
-            received_by: movers(&proof.received),
-            elapsed: proof.elapsed,
-        }
     }
 }
 

@@ -110,15 +110,11 @@ impl Published {
 /// Replaces the sites of a server while it runs. All clones belong to the same server.
 #[derive(Clone, Debug)]
 pub struct SiteControl {
-    shared: Arc<Shared>,
-    published: Arc<Published>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) published: Arc<Published>,
 }
 
 impl SiteControl {
-    pub(crate) fn new(shared: &Arc<Shared>, published: &Arc<Published>) -> Self {
-        Self { shared: Arc::clone(shared), published: Arc::clone(published) }
-    }
-
     /// Serves these sites from the next request of each connection on. Requests that were begun end
     /// with the previous sites.
     ///
