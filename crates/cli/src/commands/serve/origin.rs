@@ -63,8 +63,7 @@ impl OriginArgs {
     pub(super) fn open(
         &self,
         args: &ServeArgs,
-        before: &[CacheOfOrigin],
-        max_in_memory: usize,
+        (before, max_in_memory): (&[CacheOfOrigin], usize),
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
