@@ -158,6 +158,25 @@ fn a_disk_that_cannot_be_read_directly_is_read_through_the_cache() {
 }
 
 #[test]
+fn what_is_written_in_place_is_opened_as_it_is() {
+    if !has("strace") {
+        return;
+    }
+    // The kernel may refuse O_CREAT for a file of another user that everybody may write to.
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    noise_file(here.path(), "z", 1);
+    let (finished, log) =
+        traced_in(here.path(), &["-e", "trace=openat"], &["--in-place", "a", "z"]);
+    finished.succeeded();
+    let opened: Vec<_> = log.lines().filter(|line| line.contains("\"z\"")).collect();
+    assert!(opened.iter().any(|line| line.contains("O_RDWR")), "{log}");
+    assert!(!opened.iter().any(|line| line.contains("O_CREAT")), "{log}");
+    cp_in(here.path(), &["--in-place", "a", "new"]).succeeded();
+    assert_eq!(fs::read(here.path().join("new")).unwrap(), noise(5000));
+}
+
+#[test]
 fn what_is_a_hole_in_both_is_not_read_to_be_compared() {
     let here = folder();
     sparse(here.path(), 64);

@@ -88,9 +88,14 @@ impl<'a> DestFile<'a> {
         force: bool,
         original: &File,
     ) -> Result<Self, Errno> {
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let open = || openat(&folder.target, name, flags, Mode::from_raw_mode(mode));
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open_as = |flags| openat(&folder.target, name, flags, Mode::from_raw_mode(mode));
+        let open = || match open_as(flags) {
+            // Not at once: in a folder as /tmp, O_CREAT is refused for a file of another user
+            // (protected_regular in proc_sys_fs(5)).
+            Err(Errno::NOENT) => open_as(flags | OFlags::CREATE),
+            opened => opened,
+        };
         let file = match open() {
             // What cannot be written to can perhaps be removed, as coreutils does.
             Err(Errno::ACCESS | Errno::TXTBSY | Errno::PERM) if force => {
