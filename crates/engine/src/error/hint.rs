@@ -93,7 +93,9 @@ impl Action {
             (Self::Creating, Errno::PERM) => {
                 "the folder may be immutable (see lsattr), or was removed meanwhile"
             }
-            (Self::Replacing | Self::Writing, Errno::PERM) => "it may be immutable: see lsattr",
+            (Self::Replacing | Self::Writing, Errno::PERM) => {
+                "it may be immutable (see lsattr), or be another user's in a folder like /tmp"
+            }
             (Self::Creating, Errno::EXIST) => "something else has that name: choose another one",
             (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",
