@@ -135,6 +135,22 @@ fn names_that_differ_in_case_only_never_replace_each_other() {
     }
 }
 
+#[test]
+fn names_that_differ_in_case_only_are_not_written_in_place_of_each_other_in_a_new_folder() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    for file in ["a/README", "a/readme"] {
+        fs::write(here.path().join(file), file).unwrap();
+    }
+    let target = mounted.root().join("new");
+    let words = ["-rT", "--in-place", "a", target.to_str().unwrap()];
+    let finished = cp_in(here.path(), &words);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+    assert_eq!(names(&target), ["readme"]);
+}
+
 /// A file that somebody reads has two links for a while after it got its name there.
 #[test]
 fn a_twin_that_somebody_reads_is_not_replaced_either() {

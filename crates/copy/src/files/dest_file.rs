@@ -80,21 +80,25 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Opens and truncates the file of this name, or creates one.
+    /// Opens and truncates the file of this name, or creates one; `existing` is whether there may be one.
     pub(crate) fn in_place(
         folder: &DirPair,
         name: &CStr,
         mode: u32,
-        force: bool,
+        (existing, force): (Existing, bool),
         original: &File,
     ) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let open_as = |flags| openat(&folder.target, name, flags, Mode::from_raw_mode(mode));
-        let open = || match open_as(flags) {
-            // Not at once: in a folder as /tmp, O_CREAT is refused for a file of another user
-            // (protected_regular in proc_sys_fs(5)).
-            Err(Errno::NOENT) => open_as(flags | OFlags::CREATE),
-            opened => opened,
+        let open_as = |more| openat(&folder.target, name, flags | more, Mode::from_raw_mode(mode));
+        let open = || match existing {
+            // What has the name meanwhile may be the copy of another name in another case.
+            Existing::Keep => open_as(OFlags::CREATE | OFlags::EXCL),
+            // In a folder like /tmp, O_CREAT is refused for a file of another user (protected_regular in
+            // proc_sys_fs(5)).
+            Existing::Replace => match open_as(OFlags::empty()) {
+                Err(Errno::NOENT) => open_as(OFlags::CREATE),
+                opened => opened,
+            },
         };
         let file = match open() {
             // What cannot be written to can perhaps be removed, as coreutils does.

@@ -155,8 +155,8 @@ impl CopyWorker<'_> {
         }
         // Bytes that were written into a device or FIFO would be gone, and a link is replaced.
         if in_place && (verdict != EntryVerdict::Replace || self.is_file_there(original)) {
-            return DestFile::in_place(folder, name, mode, settings.force, &original.file)
-                .at("opening", path);
+            let how = (existing, settings.force);
+            return DestFile::in_place(folder, name, mode, how, &original.file).at("opening", path);
         }
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
             let partial = partial_name(name, &original.stat);
