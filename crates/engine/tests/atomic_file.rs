@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use scratch::{Scratch, Shell, pattern};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
-use underpass_engine::atomic_file::{AtomicFile, Existing, hidden_name};
+use underpass_engine::atomic_file::{AtomicFile, Existing, hidden_name, ignores_case};
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
     assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
@@ -387,4 +388,15 @@ fn a_file_that_took_the_place_of_a_partial_one_keeps_it() {
         assert_eq!(names(root), [Path::new("file.part")]);
         fs::remove_file(&partial).unwrap();
     }
+}
+
+#[test]
+fn case_is_told_from_what_a_folder_lists_also_if_it_is_only_a_path() {
+    let scratch = Scratch::new();
+    for name in ["name", "NAME"] {
+        fs::write(scratch.path(name), name).unwrap();
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, scratch.folder(), flags, Mode::empty()).unwrap();
+    assert_eq!(ignores_case(folder, b"name"), Some(false));
 }

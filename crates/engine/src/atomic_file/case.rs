@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, Dir, statat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 /// Returns whether what has this name in a folder is found by it in the other case, too, as on a file
@@ -39,7 +39,10 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
 /// it cannot be read.
 fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> {
     let mut found = 0;
-    for entry in Dir::read_from(folder).ok()? {
+    // A folder that is only a path (O_PATH) cannot be read itself.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = openat(folder, ".", flags, Mode::empty()).ok()?;
+    for entry in Dir::new(listed).ok()? {
         let entry = entry.ok()?;
         let name = entry.file_name().to_bytes();
         found += usize::from(name == one || name == other);
