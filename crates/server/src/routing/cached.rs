@@ -192,9 +192,10 @@ fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()>
     Ok(())
 }
 
-/// Returns whether an error is one of reading from a disk.
+/// Returns whether an error is one of reading from a disk, or from a file system in user space that has
+/// ended.
 fn is_disk_error(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::IO)
+    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NOTCONN))
 }
 
 /// How much of a body is read before its head is sent.
