@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, FileType};
 use tempfile::TempDir;
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use rig::{
     Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, run, underpass,
@@ -427,6 +428,32 @@ fn the_guide_tells_every_option() {
     }) {
         assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/get.md");
     }
+}
+
+#[test]
+fn a_folder_to_which_names_can_only_be_added_gets_the_file_and_nothing_else() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 128) else { return };
+    if !has("chattr") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    let here = mounted.root().join("here");
+    fs::create_dir(&here).unwrap();
+    let chattr = |flag: &str| {
+        assert!(Command::new("chattr").arg(flag).arg(&here).status().unwrap().success());
+    };
+    chattr("+a");
+    get(&here, &[&stage.url("file")]).succeeded();
+    get(&here, &["-f", &stage.url("file")]).failed(1, &["not permitted"]);
+    // Nor does an upload leave a part there.
+    let server = serve(&here, &["--allow-upload"]);
+    let mut put = underpass();
+    let file = stage.served.path().join("file");
+    put.args(["put", "--retries", "1"]).arg(file).arg(format!("{}new", server.address));
+    Running::start(put).finish().failed(1, &["403"]);
+    chattr("-a");
+    assert_eq!(names(&here), ["file"]);
+    assert!(fs::read(here.join("file")).unwrap() == noise(LEN));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened, take};
+use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, only_adds, shortened, take};
 use underpass_engine::hint::Action;
 use underpass_engine::{kept_time, times_of_new};
 
@@ -256,6 +256,11 @@ impl<'t> TargetName<'t> {
         let JournalContents { subject, present, .. } = known;
         let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
         (is_it && present == [0..size]).then_some(subject.version)
+    }
+
+    /// Returns whether names can only be added to the folder: a part could not get its name.
+    pub(super) fn only_adds(&self) -> bool {
+        only_adds(self.folder)
     }
 
     /// Opens or creates the partial file and locks it.

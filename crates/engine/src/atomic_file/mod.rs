@@ -130,8 +130,12 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken, and as linkat(2) and rename(2).
+    /// `EEXIST` if the name is taken, `EPERM` where it could not be renamed later, and as linkat(2) and
+    /// rename(2).
     pub fn keep_as(mut self, partial: &OsStr) -> io::Result<()> {
+        if only_adds(&self.folder) {
+            return Err(Errno::PERM.into());
+        }
         match self.hidden.take() {
             None => hidden::link(&self.file, &self.folder, partial)?,
             Some(hidden) => {

@@ -283,7 +283,9 @@ impl<'j, 'a> Download<'j, 'a> {
         match (self.target, self.name(), &self.version) {
             (Target::Stream { file, at }, ..) => Ok(PartialFile::Stream { file, at: *at, done: 0 }),
             (_, Some(name), Some(version))
-                if self.has_ranges && total.is_none_or(|total| total > MIN_KEPT) =>
+                if self.has_ranges
+                    && total.is_none_or(|total| total > MIN_KEPT)
+                    && !name.only_adds() =>
             {
                 name.partial(self.url.as_str(), version, total, self.modified)
             }

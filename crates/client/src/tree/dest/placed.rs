@@ -78,6 +78,10 @@ impl PlacedFiles {
 /// there and removed. Where nothing can be made it does not matter.
 #[must_use]
 pub fn ignores_case(folder: &OwnedFd) -> bool {
+    // It could not be removed, and nothing is replaced there either.
+    if atomic_file::only_adds(folder) {
+        return false;
+    }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let made = openat(folder, PROBE, flags, Mode::RUSR | Mode::WUSR);
     if !matches!(made, Ok(_) | Err(Errno::EXIST)) {
