@@ -151,6 +151,21 @@ fn names_that_differ_in_case_only_are_not_written_in_place_of_each_other_in_a_ne
     assert_eq!(names(&target), ["readme"]);
 }
 
+/// lowntfs-3g lists only the first names of a folder if the buffer is small.
+#[test]
+fn all_names_of_a_large_folder_are_seen() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    for number in 0..100 {
+        fs::write(mounted.root().join(format!("f{number}")), "extra").unwrap();
+    }
+    let root = mounted.root();
+    let words = ["-rT", "--delete", "--json", "a", root.to_str().unwrap()];
+    assert_eq!(cp_in(here.path(), &words).succeeded().receipt()["deleted"], 100);
+    assert!(names(&mounted.root()).is_empty());
+}
+
 /// A file that somebody reads has two links for a while after it got its name there.
 #[test]
 fn a_twin_that_somebody_reads_is_not_replaced_either() {

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, openat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, RenameFlags, Stat, flock, fstat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
@@ -225,7 +225,11 @@ pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
 pub(crate) fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     // Not the descriptor itself, which may be one for names only.
-    for entry in Dir::new(open(folder, c".")?)? {
+    let listed = open(folder, c".")?;
+    // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
+    let mut buffer = Vec::with_capacity(LISTING);
+    let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             names.push(entry.file_name().to_owned());
@@ -233,6 +237,9 @@ pub(crate) fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     }
     Ok(names)
 }
+
+/// The size of the buffer for the names in a folder, in bytes.
+const LISTING: usize = 32 << 10;
 
 fn open(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
