@@ -390,7 +390,9 @@ impl Shared {
     /// Removes the files of a version, unless they were replaced already.
     fn remove_version(&self, object: &CachedObject, generation: &Generation) {
         let digest = object.key.digest();
-        if self.folder.remove_version(digest, &generation.head().body) {
+        let is_removed = self.folder.remove_version(digest, &generation.head().body);
+        // A version that has taken its place meanwhile has its own units in the books already.
+        if is_removed && object.current().is_none() {
             self.quota.removed(digest);
         }
     }
