@@ -3,11 +3,9 @@
 //! both change places (`RENAME_EXCHANGE`) where there are no hard links or another user owns it.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
-};
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
@@ -103,12 +101,10 @@ fn name_of(folder: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<(CStr
 
 /// Returns the highest number of a backup of `name`.
 fn highest(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let listed: OwnedFd = openat(folder, c".", flags, Mode::empty())?;
     let mut highest = None;
-    for entry in Dir::new(listed)? {
-        highest = highest.max(number(name, entry?.file_name().to_bytes()));
-    }
+    atomic_file::for_each_name(folder, |found| {
+        highest = highest.max(number(name, found.to_bytes()));
+    })?;
     Ok(highest)
 }
 

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, RenameFlags, Stat, flock, fstat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
@@ -35,7 +35,7 @@ pub(crate) fn merge(
     above: &Path,
     stays: &mut dyn FnMut(&Clash<'_>) -> bool,
 ) -> Result<(), Errno> {
-    for name in names(from)? {
+    for name in atomic_file::names(from)? {
         match renameat_with(from, &name, to, &name, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::NOSYS) => {}
             renamed => {
@@ -114,7 +114,7 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl F
     }
     let target = &folder.target;
     // What cannot be listed stays, which does no harm.
-    let Ok(found) = names(target) else { return };
+    let Ok(found) = atomic_file::names(target) else { return };
     for hidden in found {
         let Some(name) = meant(&hidden) else { continue };
         let exists =
@@ -141,7 +141,7 @@ pub(crate) fn prune(
 ) -> Result<DirOrigin, Errno> {
     // This process has the lock already, unless there are no locks.
     flock(folder, FlockOperation::NonBlockingLockExclusive)?;
-    for name in names(folder)? {
+    for name in atomic_file::names(folder)? {
         if !settings.resume || !may_stay(settings, source, folder, &name)? {
             match is_folder(&statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?) {
                 true => fs::remove_dir_all(path(folder, &name)).map_err(|_| Errno::NOTEMPTY)?,
@@ -221,25 +221,6 @@ pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
     let is_name = !name.is_empty() && name != marker::NAME.to_bytes();
     (is_ours && is_name).then(|| CString::new(name).ok()).flatten()
 }
-
-pub(crate) fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let mut names = Vec::new();
-    // Not the descriptor itself, which may be one for names only.
-    let listed = open(folder, c".")?;
-    // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
-    let mut buffer = Vec::with_capacity(LISTING);
-    let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
-}
-
-/// The size of the buffer for the names in a folder, in bytes.
-const LISTING: usize = 32 << 10;
 
 fn open(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

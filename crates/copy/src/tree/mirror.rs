@@ -13,6 +13,7 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
 use crate::attributes::times;
@@ -165,7 +166,7 @@ impl Mirror<'_, '_> {
         let before = fstat(&at.target).at("looking at", to)?;
         let mut has_changed = false;
         let mut found = Vec::new();
-        for name in merge::names(&at.target).at(Action::ReadingFolder, to)? {
+        for name in atomic_file::names(&at.target).at(Action::ReadingFolder, to)? {
             let there = lstat(&at.target, &name).at("looking at", || join(&at.to, &name))?;
             found.push((name, there));
         }
@@ -223,7 +224,9 @@ impl Mirror<'_, '_> {
         let listed: HashSet<&CStr> = found.iter().map(|(name, _)| name.as_c_str()).collect();
         let mut names: BTreeSet<CString> = at.named.iter().map(|&name| name.to_owned()).collect();
         for source in &at.sources {
-            names.extend(merge::names(source).at(Action::ReadingFolder, || at.from.as_path())?);
+            names.extend(
+                atomic_file::names(source).at(Action::ReadingFolder, || at.from.as_path())?,
+            );
         }
         let mut others = OtherNames::new();
         for name in names {
@@ -313,7 +316,7 @@ impl Mirror<'_, '_> {
                 return Err(Errno::NAMETOOLONG).at("removing", path);
             }
             let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
-            for name in merge::names(&inner).at(Action::ReadingFolder, path)? {
+            for name in atomic_file::names(&inner).at(Action::ReadingFolder, path)? {
                 let is_folder = lstat(&inner, &name).is_ok_and(|stat| is_folder(&stat));
                 let is_kept =
                     is_unfinished(&name) || self.is_excluded(&folder_below, &name, is_folder);

@@ -2,8 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
+
+use super::names::for_each_name;
 
 /// Returns whether what has this name in a folder is found by it in the other case, too, as on a file
 /// system that ignores case; `None` if that cannot be told: the name may be gone, have no case, or
@@ -39,14 +41,10 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
 /// it cannot be read.
 fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> {
     let mut found = 0;
-    // A folder that is only a path (O_PATH) cannot be read itself.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let listed = openat(folder, ".", flags, Mode::empty()).ok()?;
-    for entry in Dir::new(listed).ok()? {
-        let entry = entry.ok()?;
-        let name = entry.file_name().to_bytes();
-        found += usize::from(name == one || name == other);
-    }
+    for_each_name(folder, |name| {
+        found += usize::from([one, other].contains(&name.to_bytes()));
+    })
+    .ok()?;
     Some(found == 2)
 }
 

@@ -9,6 +9,7 @@ mod case;
 mod follow;
 mod hidden;
 mod name;
+mod names;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -26,6 +27,7 @@ pub use case::{fold_case, ignores_case};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
 pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
+pub use names::{for_each_name, names};
 
 /// What happens to a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
     futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
 };
+use underpass_engine::atomic_file;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version};
 use underpass_sys::open_beneath;
 
@@ -410,22 +411,8 @@ fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, ChangeRefusal> 
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
-    let mut names = Vec::new();
-    let listed = openat(folder, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
-    let mut buffer = Vec::with_capacity(LISTING);
-    let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
+    Ok(atomic_file::names(folder)?)
 }
-
-/// The size of the buffer for the names in a folder, in bytes.
-const LISTING: usize = 32 << 10;
 
 fn times(stat: &Stat) -> Timestamps {
     #[allow(clippy::unnecessary_cast)] // types differ by target

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
 use underpass_sys::open_beneath;
 use url::Url;
@@ -136,11 +137,8 @@ impl UnlistedWalk<'_, '_, '_> {
         depth: u32,
     ) -> Result<bool, Errno> {
         let (mut is_emptied, mut found) = (true, Vec::new());
-        for entry in Dir::read_from(folder)? {
-            let name = entry?.file_name().to_bytes().to_vec();
-            if name == b"." || name == b".." {
-                continue;
-            }
+        for name in names(folder)? {
+            let name = name.into_bytes();
             match statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => {}
                 Ok(stat) => found.push((name, stat)),

@@ -1,0 +1,42 @@
+//! The names in a folder.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+
+use rustix::fs::{Mode, OFlags, RawDir, openat};
+use rustix::io::Errno;
+
+/// Calls `visit` with each name in a folder but `.` and `..`, in the order of the file system. The folder
+/// may be a descriptor for names only (`O_PATH`).
+///
+/// # Errors
+///
+/// As open(2) and getdents64(2).
+pub fn for_each_name(folder: impl AsFd, mut visit: impl FnMut(&CStr)) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = openat(folder, c".", flags, Mode::empty())?;
+    // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
+    let mut buffer = Vec::with_capacity(BUFFER);
+    let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            visit(entry.file_name());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names in a folder, as [`for_each_name`] gives them.
+///
+/// # Errors
+///
+/// As [`for_each_name`].
+pub fn names(folder: impl AsFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    for_each_name(folder, |name| names.push(name.to_owned()))?;
+    Ok(names)
+}
+
+/// The size of the buffer for entries, in bytes.
+const BUFFER: usize = 32 << 10;
