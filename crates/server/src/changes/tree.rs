@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
-    futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, futimens, mkdirat, openat,
+    readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
+    times,
 };
 use underpass_engine::atomic_file;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version};
@@ -412,18 +413,6 @@ fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, ChangeRefusal> 
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
     Ok(atomic_file::names(folder)?)
-}
-
-fn times(stat: &Stat) -> Timestamps {
-    #[allow(clippy::unnecessary_cast)] // types differ by target
-    let time = |seconds, nanoseconds: u64| Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds.cast_signed() as _,
-    };
-    Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec),
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
-    }
 }
 
 /// The maximum depth of folders, which bounds the stack.

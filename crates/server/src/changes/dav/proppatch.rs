@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, fstat, fsync, futimens, openat};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
+use underpass_copy::times;
 use underpass_dav::multistatus;
 use underpass_dav::property::Live;
 use underpass_dav::request::Patch;
@@ -126,13 +127,10 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, ChangeRefusal> {
 /// Sets the times of a file. One that does not change is set to what it is: many file systems in user
 /// space (libfuse 2) ignore one that is set alone.
 fn set_times(file: &OwnedFd, change: &PropertyChange) -> Result<(), Errno> {
-    let stat = fstat(file)?;
-    let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
-    let (accessed, modified) =
-        (time(stat.st_atime, stat.st_atime_nsec), time(stat.st_mtime, stat.st_mtime_nsec));
+    let now = times(&fstat(file)?);
     let times = Timestamps {
-        last_access: change.accessed.unwrap_or(accessed),
-        last_modification: change.modified.unwrap_or(modified),
+        last_access: change.accessed.unwrap_or(now.last_access),
+        last_modification: change.modified.unwrap_or(now.last_modification),
     };
     futimens(file, &times)
 }
