@@ -18,7 +18,7 @@ use crate::files::replace::rename_over;
 use crate::options::backup::Backup;
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::same_file::is_copy;
+use crate::tree::same_file::{is_copy, is_kept};
 use crate::tree::{hidden_names, marker};
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
@@ -60,7 +60,7 @@ pub(crate) fn merge(
         } else if there.is_ok_and(|there| {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
             let clash = Clash { folder: to, name: &name, path: &path, there: &there };
-            is_kept(settings, &mine, &there) || stays(&clash)
+            is_kept(settings, &mine, &there, to) || stays(&clash)
         }) {
             unlinkat(from, &name, AtFlags::empty())?;
         } else {
@@ -94,12 +94,6 @@ fn replace_in(
     rename_over(to.as_fd(), (&hidden, name), backup)
         .map(|_| ())
         .inspect_err(|_| _ = renameat(to, &hidden, from, name))
-}
-
-/// Returns whether the options keep what is there.
-fn is_kept(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
-    let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    settings.no_clobber || (settings.update && time(mine) <= time(there))
 }
 
 /// Removes what dead processes have left in a folder under hidden names of what is whole there by

@@ -92,9 +92,16 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
         && kept_time(time(original), copy, folder) == time(copy)
 }
 
-/// Returns whether an original is newer than what is in the target `folder`, as far as times are kept there.
-pub(crate) fn is_newer(original: &Stat, there: &Stat, folder: impl AsFd) -> bool {
-    kept_time(time(original), there, folder) > time(there)
+/// Returns whether the options keep what is in `folder` in place of an original: with `--update`, if the
+/// original is no newer, as far as times are kept there.
+pub(crate) fn is_kept(
+    settings: &CopyOptions,
+    original: &Stat,
+    there: &Stat,
+    folder: impl AsFd,
+) -> bool {
+    settings.no_clobber
+        || settings.update && kept_time(time(original), there, folder) <= time(there)
 }
 
 fn time(stat: &Stat) -> (i64, u64) {

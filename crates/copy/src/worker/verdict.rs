@@ -14,7 +14,7 @@ use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::entry::SourceEntry;
-use crate::tree::same_file::{is_copy, is_newer, is_same};
+use crate::tree::same_file::{is_copy, is_kept, is_same};
 use crate::worker::CopyWorker;
 
 /// What to do with an entry.
@@ -54,7 +54,7 @@ impl CopyWorker<'_> {
         if settings.resume && is_copy(stat, &there, &folder.target) {
             return Ok(EntryVerdict::Resumed);
         }
-        let is_kept = self.is_kept(folder, stat, &there);
+        let is_kept = is_kept(settings, stat, &there, &folder.target);
         // What an earlier run has left in its hidden folder may be a part, and belongs to no other copy.
         if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
@@ -94,12 +94,6 @@ impl CopyWorker<'_> {
 }
 
 impl CopyWorker<'_> {
-    /// Returns whether the options keep what is there.
-    fn is_kept(&self, folder: &DirPair, stat: &Stat, there: &Stat) -> bool {
-        let settings = &self.context.settings;
-        settings.no_clobber || settings.update && !is_newer(stat, there, &folder.target)
-    }
-
     /// Leaves a folder that has the name of a file, if the options or the answer to a question say so,
     /// and fails otherwise.
     fn leave_folder(
@@ -110,7 +104,10 @@ impl CopyWorker<'_> {
     ) -> Result<EntryVerdict, CopyError> {
         let may_leave =
             !self.context.settings.refuse_existing && folder.origin != DirOrigin::Adopted;
-        if may_leave && (self.is_kept(folder, stat, there) || !self.context.may_replace(&path)?) {
+        if may_leave
+            && (is_kept(&self.context.settings, stat, there, &folder.target)
+                || !self.context.may_replace(&path)?)
+        {
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);
         }
