@@ -2,9 +2,9 @@
 //! reset. SIGXFSZ is an error of the write that caused it.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -46,27 +46,23 @@ pub(crate) fn outlive_file_limit() {
 /// the call is not noticed at all. The call therefore runs on a thread of its own, which is
 /// abandoned when the command is cancelled and ends with the process. Where no thread is allowed, it runs
 /// here, and only ends by itself.
-pub(crate) fn interruptible<T: Send + 'static>(
-    cancel: &AtomicBool,
-    call: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
+pub(crate) fn interruptible<T, F>(cancel: &AtomicBool, call: F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
     let (send, receive) = channel();
-    let call = Arc::new(Mutex::new(Some(call)));
-    let make = {
-        let call = Arc::clone(&call);
-        move || {
-            let call = call.lock().unwrap_or_else(PoisonError::into_inner).take();
-            call.map(|call| call())
-        }
-    };
-    let waiting = make.clone();
+    // It is handed over once there is a thread: one that cannot be started does not give it back.
+    let (hand_over, handed) = channel();
     let thread = thread::Builder::new().name("waiting".to_owned()).spawn(move || {
         // After a cancellation there is no receiver.
-        let _ = waiting().map(|outcome| send.send(outcome));
+        let _ = handed.recv().map(|call: F| send.send(call()));
     });
-    if let Err(error) = thread {
-        return make().unwrap_or(Err(error));
+    if thread.is_err() {
+        return call();
     }
+    // The thread waits for it.
+    let _ = hand_over.send(call);
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(Errno::INTR.into());

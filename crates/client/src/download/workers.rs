@@ -86,8 +86,7 @@ impl<'c> Workers<'c> {
     /// Fetches everything with one worker for each flag. The first has an answer already, for a
     /// piece that is assigned to it. Where no more threads are allowed, there are fewer workers.
     pub(super) fn run(&self, first: OpenSegment<'c>, piece: Range<u64>) {
-        let first = Mutex::new(Some((first, piece)));
-        let take_first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = (first, piece);
         std::thread::scope(|scope| {
             let (stop, stopped) = channel();
             if let Some(journal) = self.journal {
@@ -95,21 +94,22 @@ impl<'c> Workers<'c> {
                 let _ = Builder::new()
                     .spawn_scoped(scope, move || save_at_times(journal, self.file, &stopped));
             }
-            let start = |me: usize| {
-                let work = move || {
-                    let first = if me == 0 { take_first() } else { None };
-                    self.work(me, first, true);
-                };
-                Builder::new().spawn_scoped(scope, work).is_ok()
-            };
-            let is_watched = self.cuts.len() > 1 && start(0);
+            // It is handed over once there is a thread: one that cannot be started does not give it back.
+            let (hand_over, handed) = channel();
+            let work = move || self.work(0, handed.recv().ok(), true);
+            let is_watched =
+                self.cuts.len() > 1 && Builder::new().spawn_scoped(scope, work).is_ok();
             for me in 1..self.cuts.len() {
-                if !is_watched || !start(me) {
+                let work = move || self.work(me, None, true);
+                if !is_watched || Builder::new().spawn_scoped(scope, work).is_err() {
                     self.scheduler.leave(me);
                 }
             }
-            if !is_watched {
-                self.work(0, take_first(), false);
+            if is_watched {
+                // The worker waits for it.
+                let _ = hand_over.send(first);
+            } else {
+                self.work(0, Some(first), false);
             }
             while !self.scheduler.is_empty_of_workers() {
                 if self.is_cancelled() {
