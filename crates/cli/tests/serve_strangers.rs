@@ -124,6 +124,12 @@ fn archives_leave_descriptors_to_others() {
     let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
     assert!(open < 250 + 150, "{open} descriptors for {statuses:?} archives");
     assert!(answers(&server));
+    // A response without files needs none.
+    let mut head = connect(&server);
+    head.write_all(b"HEAD /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    head.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     // What they had is given back.
     drop(clients);
     until("an archive is sent again", || {

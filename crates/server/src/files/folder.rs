@@ -280,35 +280,14 @@ fn send_archive(
         is_download: true,
     };
     let (plan, download) = resume::plan_resumable(ctx, &facts);
-    let Some(files) = ctx.shared().layouts.reserve_files(ClientNet::of(ctx.peer.address())) else {
-        return ctx.busy(503, "too many archives are being sent; try again soon");
-    };
-    // One of four is sent, the others wait until the client has read them.
-    let max_files = usize::try_from(files.len()).unwrap_or(usize::MAX);
-    let max_sent = (max_files / 4).max(1);
-    let part = |from, to| {
-        let body =
-            archive::ArchiveRange::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
-        body.opening(max_sent).remembering(Arc::clone(&ctx.shared().checksums))
-    };
-    let whole = |parts, closing| {
-        let (laid_out, max_unread) = (Arc::clone(laid_out), max_files - max_sent);
-        let body = ArchiveBody { parts, closing, laid_out, max_unread, _files: files };
-        Body::Archive(Box::new(body))
-    };
     let sent = response::part(&plan, layout.len(), &etag, true);
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
-        PlannedBody::Whole => whole(vec![(Vec::new(), part(0, layout.len()))], Vec::new()),
-        PlannedBody::Range(range) => {
-            whole(vec![(Vec::new(), part(range.start, range.end))], Vec::new())
-        }
-        PlannedBody::Multipart(multipart) => {
-            let parts = multipart.parts.into_iter();
-            let parts = parts.map(|(header, range)| (header, part(range.start, range.end)));
-            whole(parts.collect(), multipart.closing)
-        }
+        sends_files => match archive_body(ctx, laid_out, sends_files) {
+            Some(body) => Body::Archive(Box::new(body)),
+            None => return ctx.busy(503, "too many archives are being sent; try again soon"),
+        },
     };
     let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
     response.download = download;
@@ -317,6 +296,33 @@ fn send_archive(
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
     response
+}
+
+/// Returns the body with an archive, or with ranges of it; `None` if too many archives are being sent.
+fn archive_body(
+    ctx: &RequestContext<'_>,
+    laid_out: &Arc<FolderLayout>,
+    planned: PlannedBody,
+) -> Option<ArchiveBody> {
+    let files = ctx.shared().layouts.reserve_files(ClientNet::of(ctx.peer.address()))?;
+    // One of four is sent, the others wait until the client has read them.
+    let max_files = usize::try_from(files.len()).unwrap_or(usize::MAX);
+    let max_sent = (max_files / 4).max(1);
+    let part = |range| {
+        let (layout, folder) = (Arc::clone(&laid_out.layout), Arc::clone(&laid_out.folder));
+        let body = archive::ArchiveRange::new(layout, folder, range);
+        body.opening(max_sent).remembering(Arc::clone(&ctx.shared().checksums))
+    };
+    let (parts, closing) = match planned {
+        PlannedBody::Range(range) => (vec![(Vec::new(), part(range))], Vec::new()),
+        PlannedBody::Multipart(multipart) => {
+            let parts = multipart.parts.into_iter();
+            (parts.map(|(header, range)| (header, part(range))).collect(), multipart.closing)
+        }
+        _ => (vec![(Vec::new(), part(0..laid_out.layout.len()))], Vec::new()),
+    };
+    let (laid_out, max_unread) = (Arc::clone(laid_out), max_files - max_sent);
+    Some(ArchiveBody { parts, closing, laid_out, max_unread, _files: files })
 }
 
 const BAD_ENTRY: &str = "entry must be a name in the folder, without slashes";
