@@ -162,7 +162,7 @@ fn what_is_written_in_place_is_opened_as_it_is() {
     if !has("strace") {
         return;
     }
-    // The kernel may refuse O_CREAT for a file of another user that everybody may write to.
+    // The kernel may refuse O_CREAT for a file of another user that anyone may write to.
     let here = folder();
     noise_file(here.path(), "a", 5000);
     noise_file(here.path(), "z", 1);

@@ -121,7 +121,8 @@ struct CachedLayout {
 
 impl Layouts {
     /// Creates an empty store; archives may have this many members, and be sent over this many
-    /// connections. Each two of these have a descriptor for a file, and half of those are for archives.
+    /// connections. There is a descriptor for one file to every two of these, and archives may use half of
+    /// them.
     pub(crate) fn new(max_members: usize, max_connections: usize) -> Self {
         let files = (max_connections as u64 / 4).max(2 * MIN_FILES);
         let max = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
@@ -153,7 +154,7 @@ impl Layouts {
     /// if there are too many.
     pub(crate) fn reserve_files(&self, client: ClientNet) -> Option<Reservation> {
         let mut files = self.files.reserve(client);
-        let wanted = (self.files.room(client) / PART).clamp(MIN_FILES, MAX_FILES);
+        let wanted = (self.files.room(client) / DIVISOR).clamp(MIN_FILES, MAX_FILES);
         files.resize(wanted).then_some(files)
     }
 
@@ -211,5 +212,5 @@ const MIN_FILES: u64 = 2;
 /// The maximum number of files that an archive has open at once.
 const MAX_FILES: u64 = 128;
 
-/// The part of the files left that one more archive may have open: one of so many.
-const PART: u64 = 8;
+/// One more archive may have this fraction of the files that are left open: an eighth.
+const DIVISOR: u64 = 8;

@@ -125,6 +125,7 @@ impl<'a> RequestContext<'a> {
         self.challenged("a name and a password are needed")
     }
 
+    /// Returns the error that makes a client send a name and a password, or others.
     pub(crate) fn challenged(&self, detail: &str) -> Response {
         let mut response = self.error(401, detail);
         response.add_field("WWW-Authenticate", CHALLENGE);

@@ -199,7 +199,7 @@ fn keep_mode_and_times(
         let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
         fchmod(to, Mode::from_raw_mode(mode))?;
     }
-    if !preserve.timestamps { Ok(()) } else { futimens(to, &times(&stat)) }
+    if preserve.timestamps { futimens(to, &times(&stat)) } else { Ok(()) }
 }
 
 /// Returns the umask, which can only be read by setting it.

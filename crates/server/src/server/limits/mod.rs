@@ -7,6 +7,5 @@ pub(crate) mod change_slots;
 pub(crate) mod client_budget;
 pub(crate) mod disk_queue;
 pub(crate) mod evictions;
-
 pub(crate) mod priority;
 pub(crate) mod turn_queue;
