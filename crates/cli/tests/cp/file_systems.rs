@@ -151,6 +151,29 @@ fn names_that_differ_in_case_only_are_not_written_in_place_of_each_other_in_a_ne
     assert_eq!(names(&target), ["readme"]);
 }
 
+#[test]
+fn a_name_that_differs_in_case_only_is_not_taken_for_a_file_that_was_there() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    for file in ["a/README", "a/readme"] {
+        fs::write(here.path().join(file), "the same length").unwrap();
+    }
+    for (number, option) in ["-n", "-u"].into_iter().enumerate() {
+        for is_there in [false, true] {
+            let target = mounted.root().join(format!("t{number}{is_there}"));
+            let words = ["-rT", option, "a", target.to_str().unwrap()];
+            if is_there {
+                fs::create_dir(&target).unwrap();
+                fs::write(target.join("other"), "old").unwrap();
+            }
+            let finished = cp_in(here.path(), &words);
+            assert_eq!(finished.code(), Some(1), "{words:?}: {}", finished.stderr);
+            assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+        }
+    }
+}
+
 /// lowntfs-3g lists only the first names of a folder if the buffer is small.
 #[test]
 fn all_names_of_a_large_folder_are_seen() {

@@ -60,6 +60,9 @@ impl CopyWorker<'_> {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
         if is_kept && folder.origin != DirOrigin::Adopted {
+            if is_twin(folder, entry, &there) {
+                return Err(just_made(folder, entry));
+            }
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);
         }
@@ -203,6 +206,15 @@ impl CopyWorker<'_> {
 
 fn lock(made: &Mutex<MadeFiles>) -> MutexGuard<'_, MadeFiles> {
     made.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether what has the name of an entry is the copy of another one: its name differs in case
+/// only. A folder that this copy has made holds nothing else.
+fn is_twin(folder: &DirPair, entry: &SourceEntry, there: &Stat) -> bool {
+    match &folder.made {
+        Some(made) => lock(made).contains(&folder.target, entry.target(), there),
+        None => folder.origin == DirOrigin::Fresh,
+    }
 }
 
 /// Returns the refusal to replace what was just made.
