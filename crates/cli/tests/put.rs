@@ -174,6 +174,45 @@ fn what_cannot_be_read_does_not_stop_the_rest() {
 }
 
 #[test]
+fn two_files_of_one_command_never_have_one_url() {
+    let stage = Stage::new(&[]);
+    let root = stage.own.path();
+    for (dir, file) in [("a", "x"), ("b", "x"), ("b", "y")] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+        fs::write(root.join(dir).join(file), format!("{dir}/{file}")).unwrap();
+    }
+    let word = |path: &str| root.join(path).to_str().unwrap().to_owned();
+    for (number, words) in [
+        &["a/x", "b/y", "b/x"][..],
+        &["-n", "a/x", "b/x", "b/y"],
+        &["-r", "a/.", "b/."],
+        &["-r", "a/x", "b/."],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let url = stage.url(&format!("/{number}/"));
+        fs::create_dir(stage.served.path().join(number.to_string())).unwrap();
+        let words: Vec<_> = words
+            .iter()
+            .map(|it| if it.starts_with('-') { (*it).to_owned() } else { word(it) })
+            .chain([url])
+            .collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        stage.run(&words).failed(1, &["x has that URL already"]);
+        assert_eq!(stage.arrived(&format!("{number}/x")), b"a/x", "{words:?}");
+        assert_eq!(stage.arrived(&format!("{number}/y")), b"b/y", "{words:?}");
+    }
+    let twice = stage.run(&[&word("a/x"), &word("b/y"), &word("a/x"), &stage.url("/")]).succeeded();
+    assert!(twice.stderr.contains("it was named twice"), "{}", twice.stderr);
+    // Folders of one name meet in one, as those of two commands do.
+    fs::create_dir_all(root.join("c/b")).unwrap();
+    fs::write(root.join("c/b/z"), "c/b/z").unwrap();
+    stage.run(&["-r", &word("b"), &word("c/b"), &stage.url("/")]).succeeded();
+    assert_eq!(names(&stage.served.path().join("b")), ["x", "y", "z"]);
+}
+
+#[test]
 fn each_file_that_is_refused_has_a_receipt() {
     let stage = Stage::new(&[]);
     let root = stage.own.path();

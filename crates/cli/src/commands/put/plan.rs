@@ -1,6 +1,7 @@
 //! The target of each file: names of files become the ends of URLs, byte by byte.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -10,11 +11,12 @@ use std::path::{Path, PathBuf};
 use underpass_client::{Url, input};
 use underpass_engine::hint::Action;
 use underpass_protocol::encode_segment;
+use underpass_receipt::shown;
 
 use super::args::PutArgs;
 use super::usage::PutError;
 use crate::ends::is_dash;
-use crate::failure::{Result, WithPath};
+use crate::failure::{Failure, Result, WithPath};
 
 /// A step of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +92,50 @@ impl PutPlan {
 
     /// Returns all steps, folders before their entries.
     pub(crate) fn steps(self) -> impl Iterator<Item = Result<PutStep>> {
+        let mut taken = self.may_meet().then(TakenUrls::default);
         let Self { roots, recursive, follows, .. } = self;
-        roots.into_iter().flat_map(move |(path, url)| PutWalk {
+        let steps = roots.into_iter().flat_map(move |(path, url)| PutWalk {
             recursive,
             follows,
             waiting: VecDeque::from([WalkEntry { path, url, is_named: true, above: Vec::new() }]),
+        });
+        steps.map(move |step| match (&mut taken, step?) {
+            (Some(taken), PutStep::File { path, url }) => taken.take(path, url),
+            (_, step) => Ok(step),
         })
+    }
+
+    /// Returns whether two files may have one URL: named paths have the same name, or the entries of
+    /// one of them go to where the others do.
+    fn may_meet(&self) -> bool {
+        let urls: HashSet<_> = self.roots.iter().map(|(_, url)| url).collect();
+        urls.len() < self.roots.len() || (urls.len() > 1 && urls.contains(&self.target))
+    }
+}
+
+/// The file that was sent to each URL.
+#[derive(Debug, Default)]
+struct TakenUrls(HashMap<Url, PathBuf>);
+
+impl TakenUrls {
+    /// Returns the step of a file, which must not replace another one of the same command.
+    fn take(&mut self, path: PathBuf, url: Url) -> Result<PutStep> {
+        match self.0.entry(url) {
+            Entry::Vacant(free) => {
+                let url = free.key().clone();
+                free.insert(path.clone());
+                Ok(PutStep::File { path, url })
+            }
+            Entry::Occupied(earlier) if *earlier.get() == path => {
+                Ok(PutStep::Skipped { path, reason: "left out: it was named twice" })
+            }
+            Entry::Occupied(earlier) => Err(Failure::line(format!(
+                "sending {} to {}: {} has that URL already (send one of them to another URL)",
+                path.display(),
+                shown(earlier.key()),
+                earlier.get().display()
+            ))),
+        }
     }
 }
 
