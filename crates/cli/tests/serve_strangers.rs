@@ -4,13 +4,12 @@
 
 mod rig;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rig::{Running, folder, limited, underpass, until};
+use rig::{Running, end, folder, limited, underpass, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A server of one small file on a free port of loopback.
@@ -105,7 +104,8 @@ fn archives_leave_descriptors_to_others() {
         fs::write(folder.path().join(format!("{number}")), vec![b'x'; 100_000]).unwrap();
     }
     let mut command = limited("-n 1024");
-    command.args(["serve", "--port", "0", "--workers", "1"]).arg(folder.path());
+    command.args(["serve", "--port", "0", "--workers", "1", "--max-connections", "600"]);
+    command.arg(folder.path());
     let server = Running::listening(command);
     let mut clients: Vec<_> = (0..250)
         .map(|_| {
@@ -139,6 +139,54 @@ fn archives_leave_descriptors_to_others() {
         client.read_to_end(&mut reply).unwrap();
         reply.starts_with(b"HTTP/1.1 200") && reply.len() > 6_000_000
     });
+}
+
+#[test]
+fn each_connection_can_be_sent_a_file_of_its_own() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    for number in 0..600 {
+        let file = File::create(folder.path().join(format!("{number}"))).unwrap();
+        file.set_len(64 << 20).unwrap();
+    }
+    let mut command = limited("-n 1024");
+    command.args(["serve", "-q", "--port", "0", "--workers", "2", "--max-per-address", "0"]);
+    command.arg(folder.path());
+    let server = Running::listening(command);
+    // Files that nobody is sent stay open for a while.
+    for number in 0..600 {
+        let mut head = connect(&server);
+        head.write_all(format!("HEAD /{number} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut reply = String::new();
+        head.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    }
+    let clients: Vec<_> = (0..600)
+        .map(|number| {
+            let mut client = connect(&server);
+            let request = format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            // A connection too many is refused at once.
+            let _ = client.write_all(request.as_bytes());
+            client
+        })
+        .collect();
+    let answers = |clients: &[TcpStream]| {
+        let mut statuses = [0, 0];
+        for client in clients {
+            let mut head = [0; 12];
+            client.set_nonblocking(true).unwrap();
+            if client.peek(&mut head).is_ok_and(|len| len == head.len()) {
+                statuses[usize::from(&head[9..] == b"503")] += 1;
+            }
+        }
+        statuses
+    };
+    until("all who may connect are sent a file", || answers(&clients)[0] >= 240);
+    let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(open < 900, "{open} descriptors, answers {:?}", answers(&clients));
+    drop(clients);
+    let (finished, _) = end(server);
+    assert!(!finished.stderr.contains("Too many open files"), "{}", finished.stderr);
 }
 
 /// Sends a request with a body over a connection of its own.
@@ -214,10 +262,9 @@ fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
 fn uploads_of_one_address_leave_descriptors_for_others() {
     let folder = folder();
     fs::write(folder.path().join("a"), "first").unwrap();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 640; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_underpass")]);
-    command.args(["serve", "--port", "0", "--workers", "1", "--allow-upload"]).arg(folder.path());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = limited("-n 640");
+    command.args(["serve", "--port", "0", "--workers", "1", "--allow-upload"]);
+    command.args(["--max-connections", "300"]).arg(folder.path());
     let server = Running::listening(command);
     let (mut refused, mut clients) = (0, Vec::new());
     for number in 0..140 {

@@ -23,6 +23,7 @@ use crate::digest::{Digest, stored};
 use crate::files::root::{DiskWait, Root};
 use crate::files::version::facts;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
+use crate::server::settings::Settings;
 use underpass_protocol::request::negotiate::Coding;
 use underpass_protocol::response::validator::etag_since;
 
@@ -153,15 +154,30 @@ impl ServedFile {
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>)>,
-    /// The number of open files of all sites of the worker.
-    of_all_sites: Rc<Cell<usize>>,
+    of_all_sites: Rc<OpenCount>,
     /// The number of changes of names when these files were looked up.
     changes: u64,
 }
 
+/// The number of files that a worker keeps open, those of all its sites.
+#[derive(Debug)]
+pub(crate) struct OpenCount {
+    now: Cell<usize>,
+    max: usize,
+}
+
+impl OpenCount {
+    /// Creates the count of one of some workers, which share the descriptors that are allowed as the
+    /// connections do.
+    pub(crate) fn new(settings: &Settings) -> Rc<Self> {
+        let share = settings.max_connections / 4 / settings.workers.max(1);
+        Rc::new(Self { now: Cell::new(0), max: share.clamp(MIN_OPEN, MAX_OPEN) })
+    }
+}
+
 impl OpenFiles {
     /// Creates the store of a site; `of_all_sites` counts the files of all of them.
-    pub(crate) fn new(of_all_sites: &Rc<Cell<usize>>) -> Self {
+    pub(crate) fn new(of_all_sites: &Rc<OpenCount>) -> Self {
         Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
     }
 
@@ -197,10 +213,11 @@ impl OpenFiles {
 
     /// Keeps a file for later requests.
     pub(crate) fn put(&mut self, path: &[u8], served: &Rc<ServedFile>, now: Instant) {
-        if self.of_all_sites.get() >= MAX_OPEN {
+        let count = Rc::clone(&self.of_all_sites);
+        if count.now.get() >= count.max {
             self.expire(now);
         }
-        if self.of_all_sites.get() < MAX_OPEN {
+        if count.now.get() < count.max {
             let before = self.open.len();
             self.open.insert(path.into(), (now, Rc::clone(served)));
             self.count_from(before);
@@ -216,8 +233,8 @@ impl OpenFiles {
 
     /// Counts the files that were opened or closed since there were `before`.
     fn count_from(&self, before: usize) {
-        let others = self.of_all_sites.get() - before;
-        self.of_all_sites.set(others + self.open.len());
+        let count = &self.of_all_sites.now;
+        count.set(count.get() - before + self.open.len());
     }
 }
 
@@ -378,8 +395,11 @@ const WHOLE: u64 = 1 << 20;
 /// The time without changes after which a file is taken to stay unchanged during a response.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// The maximum number of files that a worker keeps open.
+/// The maximum number of files that a worker keeps open: fewer if descriptors are few.
 const MAX_OPEN: usize = 256;
+
+/// The number that it may keep open however many workers there are.
+const MIN_OPEN: usize = 8;
 
 /// The file systems that generate contents: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`,
 /// `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and `SECURITYFS_MAGIC` of linux/magic.h.

@@ -63,9 +63,9 @@ struct LongestIdle {
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, published: Arc<Published>, index: usize) -> Self {
         Self {
-            shared,
             index,
-            sites: RefCell::new(LocalSites::new(&published)),
+            sites: RefCell::new(LocalSites::new(&published, &shared.settings)),
+            shared,
             published,
             scratch: RefCell::new(vec![0; SCRATCH]),
             message: RefCell::default(),

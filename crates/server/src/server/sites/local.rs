@@ -1,12 +1,13 @@
 //! The sites as one worker has them, so that a request needs no lock and no count that other
 //! threads change.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::auth::hosts::Hosts;
-use crate::files::open_files::OpenFiles;
+use crate::files::open_files::{OpenCount, OpenFiles};
+use crate::server::settings::Settings;
 use crate::server::sites::published::{Published, Sites};
 use crate::server::sites::site::Site;
 use underpass_protocol::request::Request;
@@ -59,17 +60,16 @@ pub(crate) struct LocalSites {
     generation: u64,
     by_name: Arc<Sites>,
     all: Vec<Rc<LocalSite>>,
-    /// The number of open files of all of them.
-    open: Rc<Cell<usize>>,
+    open: Rc<OpenCount>,
 }
 
 impl LocalSites {
     /// Returns the sites that are served now, without any open file.
-    pub(crate) fn new(published: &Published) -> Self {
-        Self::with(published, Rc::default())
+    pub(crate) fn new(published: &Published, settings: &Settings) -> Self {
+        Self::with(published, OpenCount::new(settings))
     }
 
-    fn with(published: &Published, open: Rc<Cell<usize>>) -> Self {
+    fn with(published: &Published, open: Rc<OpenCount>) -> Self {
         // If they are replaced in between, the next request finds another generation.
         let generation = published.generation();
         let by_name = published.get();

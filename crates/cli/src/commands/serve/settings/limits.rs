@@ -6,8 +6,8 @@ use crate::failure::Result;
 /// Returns how many simultaneous connections `descriptors` allow for, or an error if more were
 /// requested.
 ///
-/// Each needs a socket, and a file while one is sent: the default leaves room for one file to
-/// every two connections.
+/// Each needs a socket, and a file while one is sent. Archives, uploads and files that workers keep open
+/// take half as much again, and the default leaves room for all of it.
 pub(super) fn connections(
     requested: Option<u32>,
     descriptors: u64,
@@ -17,7 +17,7 @@ pub(super) fn connections(
     let spare = descriptors.saturating_sub(BASE + workers.saturating_mul(PER_WORKER));
     let allowed = spare.max(1);
     let number = match requested {
-        None => (allowed / 3 * 2).clamp(1, DEFAULT_CONNECTIONS),
+        None => (allowed / 10 * 3).clamp(1, DEFAULT_CONNECTIONS),
         Some(requested) if u64::from(requested) <= allowed => u64::from(requested),
         Some(requested) => {
             return Err(OptionsError::Descriptors { requested, descriptors, allowed }.into());
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_default_fits_the_limit() {
-        assert_eq!(connections(None, 4096, 2).ok(), Some(2592));
+        assert_eq!(connections(None, 4096, 2).ok(), Some(1164));
         assert_eq!(connections(None, u64::MAX, 2).ok(), Some(65_536));
         assert_eq!(connections(None, 1, 2).ok(), Some(1));
         assert_eq!([1024, 1 << 20].map(|descriptors| cached_objects(descriptors, 2)), [32, 1024]);
