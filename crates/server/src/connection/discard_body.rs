@@ -80,24 +80,24 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
 /// the whole response or is not to be waited for any longer.
 async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
     let mut skipped = 0;
-    // A client that is sending may pause, and has not read the response yet.
-    let mut sending_until = None;
+    // A client that is sending may pause, and has not read the response yet. Thousands may send a byte
+    // now and then, so none of them is looked at before its pause is over.
+    let mut pause = LINGER_INTERVAL;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
-        match timeout(LINGER_INTERVAL, read_more(worker, peer, &mut bytes)).await {
+        match timeout(pause, read_more(worker, peer, &mut bytes)).await {
             Ok(Ok(0)) => return true,
             Ok(Err(_)) => return false,
             Ok(Ok(read)) => {
                 skipped += read as u64;
-                sending_until = Some(Instant::now() + MAX_PAUSE);
+                pause = MAX_PAUSE;
             }
-            Err(_) if sending_until.is_some_and(|end| Instant::now() < end) => {}
             Err(_) if peer.acknowledged() == peer.written.get() => {
                 // The client has everything, and its time for sending more is over.
                 sleep(LINGER_INTERVAL).await;
                 return false;
             }
-            Err(_) => {}
+            Err(_) => pause = LINGER_INTERVAL,
         }
     }
     false

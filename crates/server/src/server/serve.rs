@@ -286,7 +286,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPTED_AT_ONCE: u32 = 16;
 
 /// The number of connections that are checked before others have their turn.
-const PEERS_AT_ONCE: usize = 64;
+const PEERS_AT_ONCE: usize = 16;
 
 /// The interval at which connections and open files are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
