@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::cp_in;
 use crate::rig::{Running, folder, has, names, traced};
 use underpass_testkit::skip;
 
@@ -68,5 +69,42 @@ fn a_killed_copy_loses_neither_the_file_nor_its_backup() {
             }
             assert!(when < 19, "{what}");
         }
+    }
+}
+
+#[test]
+fn a_backup_does_not_take_the_name_of_a_copy() {
+    for (control, words) in [
+        ("simple", "a/f~ a/f b"),
+        ("simple", "a/f a/f~ b"),
+        ("simple", "-j1 -rT a b"),
+        ("simple", "-rT a b"),
+        ("existing", "-aT a b"),
+        ("simple", "-asT ROOT/a b"),
+        ("simple", "-alT a b"),
+        ("numbered", "a/f.~1~ a/f b"),
+        ("numbered", "a/f a/f.~1~ b"),
+        ("numbered", "-rT a b"),
+    ] {
+        let here = folder();
+        let write = |name: &str, text: &str| fs::write(here.path().join(name), text).unwrap();
+        let read = |name: &str| fs::read_to_string(here.path().join(name)).unwrap_or_default();
+        // An editor has left its own backups beside the originals.
+        let backup = if control == "numbered" { "f.~1~" } else { "f~" };
+        fs::create_dir(here.path().join("a")).unwrap();
+        fs::create_dir(here.path().join("b")).unwrap();
+        write("a/f", "new");
+        write(&format!("a/{backup}"), "new, of the editor");
+        write("b/f", "old");
+        let words = words.replace("ROOT", here.path().to_str().unwrap());
+        let words: Vec<_> = words.split(' ').collect();
+        let how = format!("--backup={control}");
+        cp_in(here.path(), &[&[how.as_str()], &words[..]].concat()).succeeded();
+        let there = names(&here.path().join("b"));
+        let what = format!("{control} {words:?}: {there:?}");
+        assert_eq!(read("b/f"), "new", "{what}");
+        assert_eq!(read(&format!("b/{backup}")), "new, of the editor", "{what}");
+        assert_eq!(there.len(), 3, "{what}");
+        assert!(there.iter().any(|name| read(&format!("b/{name}")) == "old"), "{what}");
     }
 }

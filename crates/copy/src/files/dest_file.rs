@@ -11,8 +11,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
-use crate::files::replace::rename_over;
-use crate::options::backup::Backup;
+use crate::files::replace::{Backups, Naming, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 
 /// A file that is being written, and may not have its name yet.
@@ -152,28 +151,37 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Gives a complete file its name, and returns the name of the backup of the file that had it.
-    pub(crate) fn commit(self, backup: Option<&Backup>) -> std::io::Result<Option<CString>> {
-        match self {
+    /// Gives a complete file its name in a folder, and returns that of the backup of what had it.
+    pub(crate) fn commit(
+        self,
+        (folder, name): (&DirPair, &CStr),
+        backups: Option<&Backups<'_>>,
+    ) -> std::io::Result<Option<CString>> {
+        let (file, existing) = match self {
             Self::Fresh { mut guard, .. } => {
                 guard.is_whole = true;
-                Ok(None)
+                return Ok(None);
             }
-            Self::Unnamed { file, existing } => {
-                if existing == Existing::Replace {
-                    // It has a hidden name for a moment, which another process must not sweep up.
-                    let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
-                }
-                match backup.filter(|_| existing == Existing::Replace) {
-                    Some(backup) => file.commit_by(|folder, hidden, name| {
-                        let (hidden, name) = (c_string(hidden)?, c_string(name)?);
-                        Ok(rename_over(folder, (&hidden, &name), Some(backup))?)
-                    }),
-                    None => file.commit(existing).map(|()| None),
-                }
-            }
-            Self::Existing(_) => Ok(None),
+            Self::Existing(_) => return Ok(None),
+            Self::Unnamed { file, existing } => (file, existing),
+        };
+        let mut naming = backups.map(Backups::naming);
+        let is_backup = |naming: &Naming<'_>| !naming.is_free(folder.as_fd(), name);
+        let is_over = existing == Existing::Replace || naming.as_ref().is_some_and(is_backup);
+        if is_over {
+            // It has a hidden name for a moment, which another process must not sweep up.
+            let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
         }
+        let Some(naming) = &mut naming else { return file.commit(existing).map(|()| None) };
+        if !is_over {
+            file.commit(existing)?;
+            naming.add(folder.as_fd(), name, None);
+            return Ok(None);
+        }
+        file.commit_by(|folder, hidden, name| {
+            let (hidden, name) = (c_string(hidden)?, c_string(name)?);
+            Ok(rename_over(folder, (&hidden, &name), Some(naming))?)
+        })
     }
 
     /// Removes it, also if it is a partial file that a later run could resume.

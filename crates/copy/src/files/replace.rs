@@ -2,15 +2,97 @@
 //! name is free: the old file gets its second name before the new one gets the first (link(2)), or
 //! both change places (`RENAME_EXCHANGE`) where there are no hard links or another user owns it.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, Stat, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
 use crate::options::backup::{Backup, BackupControl, number, numbered};
 use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
+
+/// The backups of one copy. None takes the name of what the copy has made: a source may be called as the
+/// backup of another one would be.
+#[derive(Debug)]
+pub(crate) struct Backups<'a> {
+    how: &'a Backup,
+    /// Held while something gets its name, so that no other thread makes the backup's meanwhile.
+    named: Mutex<NamedFiles>,
+}
+
+/// Device and inode of what has got a name.
+#[derive(Debug, Default)]
+struct NamedFiles {
+    copies: HashSet<(u64, u64)>,
+    backups: HashSet<(u64, u64)>,
+}
+
+impl<'a> Backups<'a> {
+    /// Starts a copy that has made nothing yet.
+    pub(crate) fn new(how: &'a Backup) -> Self {
+        Self { how, named: Mutex::default() }
+    }
+
+    /// Keeps all other threads from giving names until it is dropped.
+    pub(crate) fn naming(&self) -> Naming<'_> {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        Naming { how: self.how, named }
+    }
+}
+
+/// What gives names while no other thread does.
+#[derive(Debug)]
+pub(crate) struct Naming<'b> {
+    how: &'b Backup,
+    named: MutexGuard<'b, NamedFiles>,
+}
+
+impl Naming<'_> {
+    /// Returns whether nothing has this name: the backup of another file may have it by now.
+    pub(crate) fn is_free(&self, folder: BorrowedFd<'_>, name: &CStr) -> bool {
+        matches!(look(folder, name), Err(Errno::NOENT))
+    }
+
+    /// Remembers what has this name now.
+    pub(crate) fn add(&mut self, folder: BorrowedFd<'_>, name: &CStr, backup: Option<&CStr>) {
+        self.named.copies.extend(look(folder, name).as_ref().map(id));
+        let backup = backup.and_then(|name| look(folder, name).ok());
+        self.named.backups.extend(backup.as_ref().map(id));
+    }
+}
+
+impl NamedFiles {
+    /// Returns whether this was made by the copy, or is a backup that it has made.
+    fn has(&self, stat: &Stat) -> bool {
+        self.copies.contains(&id(stat)) || self.backups.contains(&id(stat))
+    }
+}
+
+/// Makes something under the name `name`. What has that, with `is_new` only the backup of another
+/// file, gives way as to [`replace`].
+///
+/// # Errors
+///
+/// Those of `make`, and as [`replace`].
+pub(crate) fn place<T>(
+    folder: BorrowedFd<'_>,
+    (name, is_new): (&CStr, bool),
+    backups: Option<&Backups<'_>>,
+    mut make: impl FnMut(&CStr) -> Result<T, Errno>,
+) -> Result<(T, Option<CString>), Errno> {
+    let mut naming = backups.map(Backups::naming);
+    if !is_new || naming.as_ref().is_some_and(|naming| !naming.is_free(folder, name)) {
+        return replace(folder, name, naming.as_mut(), make);
+    }
+    let made = make(name)?;
+    if let Some(naming) = &mut naming {
+        naming.add(folder, name, None);
+    }
+    Ok((made, None))
+}
 
 /// Makes something under a hidden name, and gives it the name `name` in place of what has that.
 /// Returns what `make` did and the name of the backup.
@@ -18,10 +100,10 @@ use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 /// # Errors
 ///
 /// As [`hidden_names::claim`], and those of link(2) and rename(2); `EPERM` where nothing can be renamed.
-pub(crate) fn replace<T>(
+fn replace<T>(
     folder: BorrowedFd<'_>,
     name: &CStr,
-    backup: Option<&Backup>,
+    mut naming: Option<&mut Naming<'_>>,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
 ) -> Result<(T, Option<CString>), Errno> {
     if atomic_file::only_adds(folder) {
@@ -29,7 +111,7 @@ pub(crate) fn replace<T>(
     }
     for _ in 0..MAX_ATTEMPTS {
         let (made, hidden) = hidden_names::claim(name, &mut make)?;
-        match rename_over(folder, (&hidden, name), backup) {
+        match rename_over(folder, (&hidden, name), naming.as_deref_mut()) {
             Ok(kept) => return Ok((made, kept)),
             // Links cannot be locked: another process took it for a leftover.
             Err(Errno::NOENT) => {}
@@ -48,7 +130,7 @@ pub(crate) fn replace<T>(
 ///
 /// # Errors
 ///
-/// As link(2) and rename(2).
+/// As link(2) and rename(2); `EEXIST` if this copy has made what would get a simple backup name.
 ///
 /// # On failure
 ///
@@ -56,13 +138,29 @@ pub(crate) fn replace<T>(
 pub(crate) fn rename_over(
     folder: BorrowedFd<'_>,
     (hidden, name): (&CStr, &CStr),
-    backup: Option<&Backup>,
+    naming: Option<&mut Naming<'_>>,
 ) -> Result<Option<CString>, Errno> {
-    let Some(backup) = backup else {
+    let Some(naming) = naming else {
         return renameat(folder, hidden, folder, name).map(|()| None);
     };
+    let there = look(folder, name);
+    let is_ours = there.is_ok_and(|there| naming.named.copies.contains(&id(&there)));
+    if is_ours && naming.how.control != BackupControl::Numbered {
+        return Err(Errno::EXIST);
+    }
+    let kept = back_up(folder, (hidden, name), naming)?;
+    naming.add(folder, name, kept.as_deref());
+    Ok(kept)
+}
+
+/// As [`rename_over`], where something has the name.
+fn back_up(
+    folder: BorrowedFd<'_>,
+    (hidden, name): (&CStr, &CStr),
+    naming: &Naming<'_>,
+) -> Result<Option<CString>, Errno> {
     for _ in 0..MAX_ATTEMPTS {
-        let (kept, is_numbered) = name_of(folder, name, backup)?;
+        let (kept, is_numbered) = name_of(folder, name, naming)?;
         match link(folder, name, &kept, is_numbered) {
             Ok(()) => {
                 return renameat(folder, hidden, folder, name)
@@ -85,18 +183,35 @@ pub(crate) fn rename_over(
 }
 
 /// Returns the name of the next backup, and whether it has a number.
-fn name_of(folder: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<(CString, bool), Errno> {
+fn name_of(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    naming: &Naming<'_>,
+) -> Result<(CString, bool), Errno> {
+    let how = naming.how;
     let name = name.to_bytes();
-    let highest = match backup.control {
+    let highest = match how.control {
         BackupControl::Simple => None,
         BackupControl::Numbered | BackupControl::Existing => highest(folder, name)?,
     };
     let (bytes, is_numbered) = match highest {
         Some(highest) => (numbered(name, highest + 1), true),
-        None if backup.control == BackupControl::Numbered => (numbered(name, 1), true),
-        None => (backup.simple(name), false),
+        None if how.control == BackupControl::Numbered => (numbered(name, 1), true),
+        None => (how.simple(name), false),
     };
-    CString::new(bytes).map(|name| (name, is_numbered)).map_err(|_| Errno::INVAL)
+    let mut kept = CString::new(bytes).map_err(|_| Errno::INVAL)?;
+    while !is_numbered && look(folder, &kept).is_ok_and(|there| naming.named.has(&there)) {
+        kept = CString::new(how.simple(kept.to_bytes())).map_err(|_| Errno::INVAL)?;
+    }
+    Ok((kept, is_numbered))
+}
+
+fn look(folder: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// Returns the highest number of a backup of `name`.

@@ -10,6 +10,7 @@ use rustix::fs::FileType;
 use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy, atomic_file};
 
+use crate::files::replace::Backups;
 use crate::options::backup::Backup;
 use crate::options::exclude::ExcludePattern;
 use crate::options::preserve::{Preserve, PreserveMode};
@@ -232,6 +233,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) owner: (u32, u32),
     /// The permissions that the kernel takes from new files.
     pub(crate) process_umask: u32,
+    /// The backups that the options ask for.
+    pub(crate) backups: Option<Backups<'a>>,
 }
 
 impl<'a> Settings<'a> {
@@ -240,7 +243,8 @@ impl<'a> Settings<'a> {
         let owner = (geteuid().as_raw(), getegid().as_raw());
         // Not known: then all permissions are set.
         let process_umask = atomic_file::umask().unwrap_or(0o777);
-        Self { options, owner, process_umask }
+        let backups = options.backup.as_ref().map(Backups::new);
+        Self { options, owner, process_umask, backups }
     }
 
     /// Returns whether owners can be kept: only root gets an error where they cannot.

@@ -13,9 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
 
-use crate::files::replace::replace;
+use crate::files::replace::{Backups, place};
 use crate::options::Follow;
-use crate::options::backup::Backup;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::path_chain::PathChain;
@@ -163,10 +162,10 @@ impl CopyLocation {
         &self,
         folder: &DirPair,
         name: &CStr,
-        backup: Option<&Backup>,
+        backups: Option<&Backups<'_>>,
     ) -> Result<Option<CString>, Errno> {
         if let Some(mine) = self.folder.upgrade() {
-            return link(&mine.target, &self.name, folder, name, backup);
+            return link(&mine.target, &self.name, folder, name, backups);
         }
         // A folder above may get its name at this very moment.
         let mut found = self.open();
@@ -176,7 +175,7 @@ impl CopyLocation {
                 _ => break,
             }
         }
-        link(found?, &self.name, folder, name, backup)
+        link(found?, &self.name, folder, name, backups)
     }
 
     /// Opens the folder, one name after the other.
@@ -196,19 +195,22 @@ fn link(
     old: &CStr,
     folder: &DirPair,
     new: &CStr,
-    backup: Option<&Backup>,
+    backups: Option<&Backups<'_>>,
 ) -> Result<Option<CString>, Errno> {
     let (from, to) = (from.as_fd(), &folder.target);
-    match linkat(from, old, to, new, AtFlags::empty()) {
-        Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
-        linked => return linked.map(|()| None),
+    let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
+    let is_fresh = folder.origin == DirOrigin::Fresh;
+    if backups.is_none() || is_fresh {
+        match make(new) {
+            Err(Errno::EXIST) if !is_fresh => {}
+            linked => return linked.map(|()| None),
+        }
     }
-    let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
     let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
-    if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
+    let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW);
+    if here.is_ok_and(|here| (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)) {
         // An earlier run has linked them.
         return Ok(None);
     }
-    let make = |hidden: &CStr| linkat(from, old, to, hidden, AtFlags::empty());
-    replace(to.as_fd(), new, backup, make).map(|((), kept)| kept)
+    place(to.as_fd(), (new, here.is_err()), backups, make).map(|((), kept)| kept)
 }

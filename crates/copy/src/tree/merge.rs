@@ -14,8 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
-use crate::files::replace::rename_over;
-use crate::options::backup::Backup;
+use crate::files::replace::{Backups, rename_over};
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::same_file::{is_copy, is_kept};
@@ -64,7 +63,7 @@ pub(crate) fn merge(
         }) {
             unlinkat(from, &name, AtFlags::empty())?;
         } else {
-            replace_in(from, to, &name, settings.backup.as_ref())?;
+            replace_in(from, to, &name, settings.backups.as_ref())?;
         }
     }
     Ok(())
@@ -84,14 +83,15 @@ fn replace_in(
     from: &OwnedFd,
     to: &OwnedFd,
     name: &CStr,
-    backup: Option<&Backup>,
+    backups: Option<&Backups<'_>>,
 ) -> Result<(), Errno> {
-    if backup.is_none() {
+    let mut naming = backups.map(Backups::naming);
+    if naming.is_none() {
         return renameat(from, name, to, name);
     }
     let make = |hidden: &CStr| atomic_file::rename_new(from, name, to, hidden);
     let ((), hidden) = hidden_names::claim(name, make)?;
-    rename_over(to.as_fd(), (&hidden, name), backup)
+    rename_over(to.as_fd(), (&hidden, name), naming.as_mut())
         .map(|_| ())
         .inspect_err(|_| _ = renameat(to, &hidden, from, name))
 }

@@ -9,9 +9,9 @@ use underpass_engine::hint::Action;
 
 use crate::attributes::{self, permissions};
 use crate::error::{At, CopyError};
-use crate::files::replace::replace;
+use crate::files::replace::place;
 use crate::outcome::CopyTotals;
-use crate::tree::dir_pair::DirPair;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -110,7 +110,7 @@ impl CopyWorker<'_> {
         }
         let context = self.context;
         let mut totals = CopyTotals::default();
-        let mut make = |name: &std::ffi::CStr| {
+        let make = |name: &std::ffi::CStr| {
             make(folder, name)?;
             let ends = ((from, entry.name.as_c_str()), (to, name));
             let settings = &context.settings;
@@ -118,13 +118,10 @@ impl CopyWorker<'_> {
             Ok(missing)
         };
         let made = self.name_once(folder, entry, verdict, || {
-            match verdict {
-                EntryVerdict::Replace => {
-                    replace(to, target, context.settings.backup.as_ref(), make)
-                }
-                _ => make(target).map(|missing| (missing, None)),
-            }
-            .at(Action::Creating, path)
+            let is_new = verdict != EntryVerdict::Replace;
+            let backups = context.settings.backups.as_ref();
+            let backups = backups.filter(|_| folder.origin != DirOrigin::Fresh);
+            place(to, (target, is_new), backups, make).at(Action::Creating, path)
         });
         self.totals.add(&totals);
         let (missing, backup) = made?;

@@ -42,7 +42,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
     ) -> Result<bool, CopyError> {
         let name = entry.target();
-        let backup = match location.link(folder, name, self.context.settings.backup.as_ref()) {
+        let backup = match location.link(folder, name, self.context.settings.backups.as_ref()) {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
             // a limited number, and none from one mount to another.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, CopyRefusal};
-use crate::files::replace::replace;
+use crate::files::replace::place;
 use crate::options::LinkKind;
-use crate::tree::dir_pair::DirPair;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -55,13 +55,14 @@ impl CopyWorker<'_> {
             }
             LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),
         };
-        let backup = self.name_once(folder, entry, verdict, || match verdict {
-            EntryVerdict::Replace => {
-                let backup = self.context.settings.backup.as_ref();
+        let is_new = verdict != EntryVerdict::Replace;
+        let backups = self.context.settings.backups.as_ref();
+        let backups = backups.filter(|_| folder.origin != DirOrigin::Fresh);
+        let backup = self.name_once(folder, entry, verdict, || {
+            if !is_new {
                 self.name_removed(folder, entry);
-                replace(to, target, backup, make).at("linking", path).map(|made| made.1)
             }
-            _ => make(target).map(|()| None).at("linking", path),
+            place(to, (target, is_new), backups, make).at("linking", path).map(|made| made.1)
         })?;
         self.count_link(kind);
         self.count_file();
