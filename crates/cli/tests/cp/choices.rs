@@ -42,6 +42,36 @@ fn existing_files_are_replaced_as_the_last_option_says() {
 }
 
 #[test]
+fn what_is_there_is_left_with_n_whatever_the_source_is() {
+    let here = folder();
+    plant(here.path());
+    fs::hard_link(here.path().join("f"), here.path().join("hard")).unwrap();
+    std::os::unix::fs::symlink("f", here.path().join("soft")).unwrap();
+    let fifo = here.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let before = names(here.path());
+    for words in [
+        "-n f f",
+        "-n f .",
+        "-nT f hard",
+        "-n f soft",
+        "-nP soft f",
+        "-ns f hard",
+        // Nobody writes to it, nor to standard input.
+        "-n fifo g",
+        "-n fifo f .",
+        "-n - g",
+        "-n /dev/null g",
+        "-nf /dev/null g",
+    ] {
+        cp_in(here.path(), &words.split(' ').collect::<Vec<_>>()).succeeded();
+        assert_eq!(fs::read_to_string(here.path().join("f")).unwrap(), "new", "{words}");
+        assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old", "{words}");
+        assert_eq!(names(here.path()), before, "{words}");
+    }
+}
+
+#[test]
 fn a_copy_that_succeeds_is_silent() {
     let here = folder();
     plant(here.path());

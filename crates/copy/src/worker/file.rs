@@ -43,6 +43,10 @@ impl CopyWorker<'_> {
             // To open it is to wait for a writer.
             let stat = self.stat(folder, entry)?;
             if let Some(there) = self.target_stat(folder, entry)? {
+                if self.leaves_existing(folder) {
+                    self.totals.kept += 1;
+                    return Ok(());
+                }
                 self.refuse_same(folder, entry, (&stat, &there))?;
             }
         }

@@ -43,6 +43,10 @@ fn create(path: &Path, overwrite: OverwriteRule, cancel: &AtomicBool) -> Result<
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, options, path)?;
+    // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
+    if options.no_clobber && !is_dash(path) && path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
     if args.dry_run {
         would_copy(show, from, path);
         return Ok(());
