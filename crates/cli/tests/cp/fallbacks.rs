@@ -78,6 +78,12 @@ fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
         assert!(fs::read(here.path().join(target)).unwrap() == noise(len), "{words:?}");
         assert_eq!(number(target), before, "{words:?}");
     }
+    // What is to be removed first, so that its other names keep its bytes, is not written to.
+    let Some(finished) = cp_as_user(here.path(), &["--remove-destination", "large", "z/a"]) else {
+        return;
+    };
+    finished.failed(1, &["z/a", "Permission denied"]);
+    assert!(fs::read(here.path().join("z/a")).unwrap() == noise(5000));
     // A new name cannot be made there, and a file that is not writable stays as it is.
     let Some(finished) = cp_as_user(here.path(), &["a", "z/new"]) else { return };
     finished.failed(1, &["z/new", "Permission denied"]);

@@ -50,7 +50,8 @@ impl CopyWorker<'_> {
             Err(CopyError::Path { action: Action::Creating, source, .. }) => is_refused(source),
             _ => false,
         };
-        let may_write = self.context.settings.backup.is_none();
+        // Other names of a file that is to be removed first, or backed up, keep its bytes.
+        let may_write = !self.context.settings.removes_existing();
         if verdict != EntryVerdict::Replace || in_place || !is_refused || !may_write {
             return made;
         }

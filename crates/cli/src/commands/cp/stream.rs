@@ -26,10 +26,17 @@ use crate::signals;
 use underpass_receipt::Receipt;
 
 /// Prepares the target; a file that may be written to but not replaced is written in place.
-fn create(path: &Path, overwrite: OverwriteRule, cancel: &AtomicBool) -> Result<OutputTarget> {
+fn create(
+    path: &Path,
+    overwrite: OverwriteRule,
+    options: &CopyOptions,
+    cancel: &AtomicBool,
+) -> Result<OutputTarget> {
     match OutputTarget::create(path, overwrite, cancel) {
         Err(Failure::Path { action: Action::Creating, source, .. })
-            if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
+            if is_refused(&source)
+                && !options.remove_destination
+                && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
         {
             let target = OutputTarget::in_place(path)?;
             output::note(&print::in_place(path, 1));
@@ -63,7 +70,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         (_, true) => OverwriteRule::Always,
         _ => OverwriteRule::IfWritable,
     };
-    let target = create(path, overwrite, &cancel)?;
+    let target = create(path, overwrite, options, &cancel)?;
     if is_dash(path) && show.json {
         return Err(CpError::OutputTwice.into());
     }
