@@ -4,6 +4,7 @@
 
 mod rig;
 
+use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::TcpListener;
@@ -107,6 +108,51 @@ fn a_fifo_without_another_end_holds_nobody_up() {
     for (index, case) in cases.iter().enumerate() {
         let signal = if index % 2 == 0 { "INT" } else { "TERM" };
         interrupt(words(case), signal, place.path(), &["fifo", "file"]);
+    }
+}
+
+#[test]
+fn a_list_that_nobody_writes_holds_nobody_up() {
+    let place = folder();
+    assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
+    fs::write(place.path().join("file"), "bytes").unwrap();
+    // A list may come from a FIFO, as `<(PROGRAM)` of a shell is one.
+    let cases: &[&[&str]] = &[
+        &["get", "-i", "fifo"],
+        &["get", "--check", "fifo", "http://localhost:1/x"],
+        &["get", "--netrc-file", "fifo", "http://localhost:1/x"],
+        &["get", "--cacert", "fifo", "https://localhost:1/x"],
+        &["put", "--netrc-file", "fifo", "file", "http://localhost:1/x"],
+        &["put", "--cacert", "fifo", "file", "https://localhost:1/x"],
+        &["send", "--tls", "--cacert", "fifo", "file", "localhost:1"],
+        &["fill", "--manifest", "fifo", "--node", "http://localhost:1/"],
+        &["fill", "--manifest", "-", "--node", "http://localhost:1/"],
+        &["bench", "show", "fifo"],
+    ];
+    for (index, case) in cases.iter().enumerate() {
+        let signal = if index % 2 == 0 { "INT" } else { "TERM" };
+        let mut command = words(case);
+        command.current_dir(place.path()).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::start(command);
+        let pid = running.child.id();
+        let since = Cell::new(Instant::now());
+        until("it waits for its list", || {
+            if !waits(pid) {
+                since.set(Instant::now());
+            }
+            since.get().elapsed() > Duration::from_millis(200)
+        });
+        running.signal(signal);
+        let began = Instant::now();
+        while running.child.try_wait().unwrap().is_none() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{signal} was swallowed by {case:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!running.finish().status.success(), "{case:?}");
+        assert_eq!(names(place.path()), ["fifo", "file"], "{case:?}");
     }
 }
 

@@ -8,10 +8,12 @@ use clap::Args;
 use underpass_client::environment::{self, variable};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
 use underpass_engine::Policy;
+use underpass_engine::hint::Action;
 
 use super::tls_trust::TlsTrustArgs;
 use crate::args::seconds;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
+use crate::signals::interruptible;
 
 /// The options of requests.
 #[derive(Clone, Debug, Args)]
@@ -84,7 +86,7 @@ impl HttpClientArgs {
         Ok(HttpClient {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: self.headers.clone(),
-            credentials: self.credentials(url)?,
+            credentials: self.credentials(url, cancel)?,
             proxies: self.proxies()?,
             tls: tls.clone(),
             connect_timeout: self.connect_timeout,
@@ -96,7 +98,7 @@ impl HttpClientArgs {
     }
 
     /// Returns the credentials of the arguments, the environment or a netrc file.
-    fn credentials(&self, url: &Url) -> Result<Credentials> {
+    fn credentials(&self, url: &Url, cancel: &AtomicBool) -> Result<Credentials> {
         if let Some(both) = &self.user {
             // Not a parser of clap, whose message would have the value.
             let wrong =
@@ -111,10 +113,14 @@ impl HttpClientArgs {
             let wrong = |reason| Failure::value("UNDERPASS_BEARER", reason);
             return Ok(Credentials::Bearer(input::token(&token).map_err(wrong)?));
         }
-        match self.no_netrc {
-            true => Ok(Credentials::None),
-            false => Ok(environment::netrc(self.netrc_file.as_deref(), url)?),
+        if self.no_netrc {
+            return Ok(Credentials::None);
         }
+        let Some(path) = &self.netrc_file else { return Ok(environment::netrc(None, url)?) };
+        // It may be a FIFO, to which nobody writes.
+        let (file, url) = (path.clone(), url.clone());
+        let read = move || Ok(environment::netrc(Some(&file), &url));
+        Ok(interruptible(cancel, read).with_path(Action::Reading, path)??)
     }
 
     /// Returns the proxies that the arguments or the environment name.

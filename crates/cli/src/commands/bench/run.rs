@@ -14,12 +14,11 @@ use crate::signals;
 
 /// Measures, or shows earlier measurements.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
-    let cancel = signals::cancel_flag();
     match &args.scenario {
         ScenarioArgs::Compare(args) => compare(args),
-        ScenarioArgs::Show(args) => show(args, &cancel),
+        ScenarioArgs::Show(args) => show(args),
         scenario => match scenario.benchmark() {
-            Some(benchmark) => measure(benchmark, &cancel),
+            Some(benchmark) => measure(benchmark, &signals::cancel_flag()),
             None => Ok(()),
         },
     }
@@ -46,7 +45,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
 }
 
 /// Shows records: on the terminal, unless they are written to a file.
-fn show(args: &ShowRecordsArgs, cancel: &AtomicBool) -> Result<()> {
+fn show(args: &ShowRecordsArgs) -> Result<()> {
     let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_dash);
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
         return Err(ShowError::OutputTwice.into());
@@ -56,6 +55,7 @@ fn show(args: &ShowRecordsArgs, cancel: &AtomicBool) -> Result<()> {
     let names = args.records.iter().map(|path| path.file_stem().unwrap_or_default());
     let named: Vec<_> =
         names.map(|name| name.to_string_lossy().into_owned()).zip(records).collect();
+    let cancel = &signals::cancel_flag();
     if let Some(path) = &args.html {
         print::write(path, &bench::page(&named), cancel)?;
     }

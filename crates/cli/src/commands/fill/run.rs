@@ -40,9 +40,10 @@ struct NodePiece {
 
 /// Has the node fetch everything on the list.
 pub(crate) fn run(args: &FillArgs) -> Result<()> {
-    let cancel = signals::cancel_flag();
     let files = manifest::read(&args.manifest)?;
     let tls = args.http.tls(underpass_engine::Policy::Auto)?;
+    // From here on there is something to end in order: a signal while a list is awaited ends all.
+    let cancel = signals::cancel_flag();
     let client = args.http.client(&args.node, &tls, &cancel)?;
     let mut node = args.node.clone();
     let folder = format!("{}/.underpass/fill", node.path().trim_end_matches('/'));

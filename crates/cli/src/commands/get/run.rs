@@ -34,8 +34,10 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         }
     }
     check(args, &items)?;
-    let cancel = signals::cancel_flag();
     let tls = args.http.tls(args.engine.policy())?;
+    let sums = local_sums(args)?;
+    // From here on there is something to end in order: a signal while a list is awaited ends all.
+    let cancel = signals::cancel_flag();
     if args.recursive {
         tree::check(args, &items)?;
         let (failures, mut left) = (Failures::default(), items.len());
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         tls: &tls,
         cancel: &cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
-        sums: sums(args, &tls, &cancel)?,
+        sums: sums.map_or_else(|| remote_sums(args, &tls, &cancel), |sums| Ok(Some(sums)))?,
         parallel,
         taken: TakenNames::default(),
     };
@@ -93,12 +95,20 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     Ok(())
 }
 
-/// Reads the digests of --check.
-fn sums(args: &GetArgs, tls: &TlsSetup, cancel: &AtomicBool) -> Result<Option<ChecksumList>> {
-    let Some(place) = &args.check else { return Ok(None) };
-    if !place.contains("://") {
-        return ChecksumList::read(Path::new(place)).map(Some);
-    }
+/// Reads the digests of --check in a file.
+fn local_sums(args: &GetArgs) -> Result<Option<ChecksumList>> {
+    let place = args.check.as_ref().filter(|place| !place.contains("://"));
+    place.map(|place| ChecksumList::read(Path::new(place))).transpose()
+}
+
+/// Fetches the digests of --check at a URL.
+fn remote_sums(
+    args: &GetArgs,
+    tls: &TlsSetup,
+    cancel: &AtomicBool,
+) -> Result<Option<ChecksumList>> {
+    let place = args.check.as_ref().filter(|place| place.contains("://"));
+    let Some(place) = place else { return Ok(None) };
     let wrong = |reason| Failure::value(format_args!("--check '{place}'"), reason);
     let url = input::url_or_object(place).map_err(wrong)?;
     let remote = args.store.remote(&args.http, &url, tls, cancel)?;

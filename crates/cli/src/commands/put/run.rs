@@ -11,9 +11,10 @@ use crate::signals;
 
 /// Uploads every named file and folder.
 pub(crate) fn run(args: &PutArgs) -> Result<()> {
-    let cancel = signals::cancel_flag();
     let plan = PutPlan::new(args)?;
-    let mut session = PutSession::new(args, plan.url(), &cancel)?;
+    let tls = args.http.tls(args.engine.policy())?;
+    let cancel = signals::cancel_flag();
+    let mut session = PutSession::new(args, plan.url(), &tls, &cancel)?;
     if let Some(step) = plan.only() {
         return session.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }

@@ -12,7 +12,7 @@ use underpass_client::upload::{
     Condition, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, UploadFailed,
     UploadOutcome, is_file, make_folder, upload,
 };
-use underpass_client::{ClientError, Connection, HttpClient, Url};
+use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_protocol::digest::Algorithm;
@@ -84,10 +84,10 @@ impl<'s> PutSession<'s> {
     pub(super) fn new(
         args: &'s PutArgs,
         url: &Url,
+        tls: &TlsSetup,
         cancel: &'s AtomicBool,
     ) -> Result<Self, Failure> {
-        let remote =
-            args.store.remote(&args.http, url, &args.http.tls(args.engine.policy())?, cancel)?;
+        let remote = args.store.remote(&args.http, url, tls, cancel)?;
         Ok(Self {
             args,
             cancel,

@@ -28,12 +28,12 @@ use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
     check_congestion(&args.stream.congestion)?;
+    let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
+    let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
     let input = Input::open(&args.file, &cancel)?;
     let source = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
-    let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
-    let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
     let stream = meet(to, listen, pin, timeout, &cancel)?;
     // From here on until all is sent, even a SIGKILL resets the connection.
