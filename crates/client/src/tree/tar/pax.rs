@@ -56,7 +56,7 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
         None => (false, text),
     };
     let mut parts = text.splitn(2, |byte| *byte == b'.');
-    let seconds = i64::try_from(number(parts.next()?)?).ok()?;
+    let seconds = number(parts.next()?)?;
     let fraction = match parts.next() {
         None | Some(b"") => 0,
         Some(digits) if digits.iter().all(u8::is_ascii_digit) => {
@@ -65,11 +65,14 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
         }
         Some(_) => return None,
     };
-    Some(match (is_negative, fraction) {
-        (false, _) => (seconds, fraction),
-        (true, 0) => (-seconds, 0),
-        (true, _) => (-seconds - 1, 1_000_000_000 - fraction),
-    })
+    if !is_negative {
+        return Some((i64::try_from(seconds).ok()?, fraction));
+    }
+    let seconds = 0_i64.checked_sub_unsigned(seconds)?;
+    match fraction {
+        0 => Some((seconds, 0)),
+        _ => Some((seconds.checked_sub(1)?, 1_000_000_000 - fraction)),
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +91,9 @@ mod tests {
             ("1.1234567899", Some((1, 123_456_789))),
             ("9223372036854775807", Some((i64::MAX, 0))),
             ("9223372036854775808", None),
+            ("-9223372036854775808", Some((i64::MIN, 0))),
+            ("-9223372036854775808.5", None),
+            ("-9223372036854775809", None),
             ("", None),
             ("-", None),
             (".5", None),
