@@ -82,6 +82,26 @@ fn a_path_from_the_root_and_one_from_here_are_two() {
 }
 
 #[test]
+fn a_path_without_a_name_stands_for_everything_in_it() {
+    let here = folder();
+    let source = here.path().join("s");
+    fs::create_dir_all(source.join("a")).unwrap();
+    for name in ["f", "a/g"] {
+        fs::write(source.join(name), name).unwrap();
+    }
+    for words in ["-r --parents .", "-a --parents ./", "-r --parents a/g ./. f"] {
+        let target = here.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let words: Vec<_> = words.split(' ').chain(["../t"]).collect();
+        let finished = cp_in(&source, &words).succeeded();
+        assert_eq!(finished.stderr, "", "{words:?}");
+        assert_eq!(names(&target), ["a", "f"], "{words:?}");
+        assert_eq!(fs::read(target.join("a/g")).unwrap(), b"a/g", "{words:?}");
+        fs::remove_dir_all(&target).unwrap();
+    }
+}
+
+#[test]
 fn a_fifo_in_the_way_is_not_replaced_by_a_file() {
     let here = folder();
     fs::create_dir(here.path().join("a")).unwrap();

@@ -353,6 +353,7 @@ pub(crate) const CASES: &[Case] = &[
         "mkdir -p a/b t; echo x >a/b/f",
         "--parents a/b a/b/f t",
     ),
+    case("--parents of all without -r", "mkdir -p a t; echo x >f", "--parents . f t"),
     case("--parents with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r --parents a/b/ t"),
     case("--parents with dots", "mkdir -p a/b t; echo x >a/b/f", "-r --parents ./a/./b t"),
     case("--parents of an absolute path", "mkdir t", "--parents /etc/hostname t"),

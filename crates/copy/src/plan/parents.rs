@@ -13,6 +13,8 @@ use crate::tree::entry::SourceEntry;
 #[derive(Debug, Default)]
 pub(super) struct Parents {
     names: BTreeMap<CString, Parent>,
+    /// The source whose path has no name that could be kept, `.` or `/`: its contents are copied.
+    contents: Option<SourceEntry>,
 }
 
 /// One name of the path of a source.
@@ -35,6 +37,13 @@ impl Parents {
                 _ => None,
             })
             .collect();
+        let number = 0;
+        if names.is_empty() {
+            let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+            let new_name = Some(c".".to_owned());
+            let source = SourceEntry { name, new_name, kind, follows, number, only: None };
+            return self.contents.replace(source).is_none();
+        }
         let mut parents = self;
         for (index, name) in names.iter().enumerate() {
             // A path that could be looked up has no zero byte in it.
@@ -48,7 +57,7 @@ impl Parents {
             if index + 1 == names.len() {
                 let new_name = Some(own);
                 let source =
-                    SourceEntry { name: path, new_name, kind, follows, number: 0, only: None };
+                    SourceEntry { name: path, new_name, kind, follows, number, only: None };
                 return parent.source.replace(source).is_none();
             }
             parents = &mut parent.below;
@@ -58,7 +67,11 @@ impl Parents {
 
     /// Returns the entries that copy all sources.
     pub(super) fn into_entries(self, recursive: bool) -> Vec<SourceEntry> {
-        let mut entries = Vec::new();
+        let mut entries: Vec<_> = self.contents.into_iter().collect();
+        // They have all other sources in them.
+        if recursive && !entries.is_empty() {
+            return entries;
+        }
         for (name, Parent { path, source, below }) in self.names {
             let is_whole =
                 recursive && source.as_ref().is_some_and(|it| it.kind == FileType::Directory);
