@@ -49,6 +49,7 @@ fn what_is_there_is_left_with_n_whatever_the_source_is() {
     std::os::unix::fs::symlink("f", here.path().join("soft")).unwrap();
     let fifo = here.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fs::create_dir(here.path().join("folder")).unwrap();
     let before = names(here.path());
     for words in [
         "-n f f",
@@ -63,12 +64,17 @@ fn what_is_there_is_left_with_n_whatever_the_source_is() {
         "-n - g",
         "-n /dev/null g",
         "-nf /dev/null g",
+        "-rn folder .",
+        "-rnT folder folder",
     ] {
         cp_in(here.path(), &words.split(' ').collect::<Vec<_>>()).succeeded();
         assert_eq!(fs::read_to_string(here.path().join("f")).unwrap(), "new", "{words}");
         assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old", "{words}");
         assert_eq!(names(here.path()), before, "{words}");
     }
+    // What is wrong is told without waiting for bytes.
+    cp_in(here.path(), &["-n", "missing", "fifo"]).failed(1, &["missing"]);
+    cp_in(here.path(), &["-T", "fifo", "folder"]).failed(1, &["folder", "directory"]);
 }
 
 #[test]

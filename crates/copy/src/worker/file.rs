@@ -42,12 +42,10 @@ impl CopyWorker<'_> {
         if entry.kind == FileType::Fifo {
             // To open it is to wait for a writer.
             let stat = self.stat(folder, entry)?;
-            if let Some(there) = self.target_stat(folder, entry)? {
-                if self.leaves_existing(folder) {
-                    self.totals.kept += 1;
-                    return Ok(());
-                }
-                self.refuse_same(folder, entry, (&stat, &there))?;
+            if !self.context.settings.interactive
+                && self.verdict(folder, entry, &stat)? == EntryVerdict::Leave
+            {
+                return Ok(());
             }
         }
         let mut original = self.open(folder, entry)?;

@@ -51,7 +51,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let show = args.movement.show;
     refuse_words(args, options, path)?;
     // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
-    if options.no_clobber && !is_dash(path) && path.symlink_metadata().is_ok() {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let has_source = is_dash(from) || is_there(from);
+    if options.no_clobber && has_source && !is_dash(path) && is_there(path) {
         return Ok(());
     }
     if args.dry_run {
