@@ -199,6 +199,10 @@ fn it_goes_where_it_is_told() {
     assert!(!stage.here.path().join("left").exists(), "an empty folder was left");
     stage.get(&[&url, "-d", "dir/file"]).failed(1, &["dir/file", "Not a directory"]);
     stage.get(&[&url, "-o", "dir"]).failed(1, &["directory"]);
+    for name in ["absent/", "absent/.", "file/"] {
+        stage.get(&[&url, "-o", name]).failed(1, &[name, "Not a directory"]);
+    }
+    assert_eq!(names(stage.here.path()), ["dir", "new"]);
 }
 
 #[test]

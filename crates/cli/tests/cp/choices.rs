@@ -78,6 +78,17 @@ fn what_is_there_is_left_with_n_whatever_the_source_is() {
 }
 
 #[test]
+fn a_file_is_not_made_where_a_folder_is_named() {
+    let here = folder();
+    plant(here.path());
+    for words in [["f", "new/"], ["-", "new/"], ["-", "new/."], ["/dev/null", "new/"], ["-", "g/"]]
+    {
+        cp_in(here.path(), &words).failed(1, &[words[1], "Not a directory"]);
+        assert_eq!(names(here.path()), ["f", "g"], "{words:?}");
+    }
+}
+
+#[test]
 fn a_copy_that_succeeds_is_silent() {
     let here = folder();
     plant(here.path());

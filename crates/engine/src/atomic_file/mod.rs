@@ -26,7 +26,7 @@ use rustix::io::Errno;
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
-pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
+pub use name::{MAX_NAME, fingerprint, hidden_name, names_folder, shortened};
 pub use names::{for_each_name, names};
 
 /// What happens to a file that already has the name.
@@ -74,8 +74,12 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the path ends in no name, and as open(2) in the target's folder.
+    /// `EINVAL` if the path ends in no name, `ENOTDIR` if it ends in a slash, and as open(2) in the
+    /// target's folder.
     pub fn create(target: &Path, mode: u32) -> io::Result<Self> {
+        if names_folder(target) {
+            return Err(Errno::NOTDIR.into());
+        }
         let name = target.file_name().ok_or(Errno::INVAL)?.to_owned();
         let folder = match target.parent() {
             Some(parent) if parent != Path::new("") => parent,

@@ -2,6 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Returns whether a path can only be that of a folder, as it ends in `/` or `/.`, which
+/// [`Path::file_name`] does not tell.
+#[must_use]
+pub fn names_folder(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    path.ends_with(b"/") || path.ends_with(b"/.")
+}
 
 /// Returns the hidden name for a file that will be called `name`: always the same one, so that a
 /// later run finds the leftover of an earlier one, or one with a number.

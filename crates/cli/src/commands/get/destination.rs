@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use underpass_client::Url;
 use underpass_client::download::{IfExists, Target, name_of};
 
@@ -84,6 +85,9 @@ impl GetDestination {
     /// Creates the destination of a file at this path.
     fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
+        if atomic_file::names_folder(path) && !path.is_dir() {
+            return Err(Errno::NOTDIR).with_path(Action::Creating, path);
+        }
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
