@@ -57,6 +57,7 @@ impl UploadFailed {
             UploadError::Source(_)
             | UploadError::PartlyThere
             | UploadError::Precondition { .. }
+            | UploadError::Page { .. }
             | UploadError::NoLength
             | UploadError::Spent
             | UploadError::UnderWay
@@ -86,6 +87,12 @@ pub enum UploadError {
     Precondition {
         /// Its entity tag; `None` if nothing is there.
         found: Option<String>,
+    },
+    /// Whether the target exists is not known: the server has led to a page, such as one to log in.
+    #[error("the server redirects to {url}, a page that does not tell whether the target is there")]
+    Page {
+        /// Its URL, without a password.
+        url: String,
     },
     /// The bytes of a stream are needed again, which gives them only once.
     #[error("it has to be sent again, but a stream gives its bytes only once")]

@@ -4,6 +4,8 @@
 //! therefore asked for by HEAD before anything is sent. The field is sent as well, because only the
 //! server can rule out that the target changes between the two requests.
 
+use url::Url;
+
 use super::error::UploadError;
 use super::options::Condition;
 use super::uploader::{AttemptEnd, TargetState, Uploader};
@@ -30,6 +32,9 @@ impl Uploader<'_, '_, '_> {
         self.seen = TargetState::Unknown;
         let response = answer.response;
         let is_there = match response.status {
+            200..=299 if is_page(&answer.url, &self.url, response.fields.text("content-type")) => {
+                return Err(UploadError::Page { url: without_secrets(&answer.url) });
+            }
             200..=299 => true,
             404 | 410 => false,
             // Whether it is there can be asked again later, or with another password.
@@ -105,4 +110,20 @@ impl Uploader<'_, '_, '_> {
             Condition::Version(_) => status == 201 && self.seen != TargetState::AsRequired,
         }
     }
+}
+
+/// Returns whether a redirect has led from the target to a page of another name, such as one to log in.
+fn is_page(answered: &Url, target: &Url, media_type: Option<&str>) -> bool {
+    let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
+    name(answered) != name(target)
+        && media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
+}
+
+/// Returns a URL without credentials, and without its query, in which servers put where to go back to.
+fn without_secrets(url: &Url) -> String {
+    let mut url = url.clone();
+    // Only addresses without a host have no place for them.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_query(None);
+    url.to_string()
 }

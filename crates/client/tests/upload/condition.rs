@@ -42,6 +42,31 @@ fn what_is_there_is_not_even_offered_to_be_replaced() {
 }
 
 #[test]
+fn a_page_to_log_in_is_not_what_is_there() {
+    let server = Scripted::one(|mut conn| {
+        told(&mut conn, "302 Found", &["Location: /login?to=file"]);
+        assert!(conn.head().starts_with("HEAD /login?to=file "));
+        conn.answer("200 OK", &["Content-Type: text/html; charset=utf-8"]);
+        let (rest, _) = conn.rest();
+        assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    });
+    let failed = put_new(&Sample::of(LEN), &server).failed();
+    assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
+    assert!(failed.to_string().contains("/login"), "{failed}");
+    server.finish();
+    // What is stored elsewhere is there, be it a page itself.
+    for (place, media_type) in [("/store/file", "text/html"), ("/store/1234", "image/png")] {
+        let server = Scripted::one(move |mut conn| {
+            told(&mut conn, "307 Temporary Redirect", &[&format!("Location: {place}")]);
+            assert!(conn.head().starts_with(&format!("HEAD {place} ")));
+            conn.answer("200 OK", &[&format!("Content-Type: {media_type}")]);
+        });
+        assert!(put_new(&Sample::of(LEN), &server).done().was_there, "{place}");
+        server.finish();
+    }
+}
+
+#[test]
 fn what_is_not_there_is_sent_with_the_condition() {
     // Who may write need not be allowed to read.
     for (head, status, may_have_replaced) in [
