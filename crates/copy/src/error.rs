@@ -53,6 +53,13 @@ pub enum CopyError {
     },
 }
 
+impl CopyError {
+    /// Returns whether something has a name that was free before.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Self::Path { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+}
+
 /// What would have been wrong with a copy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -185,6 +185,56 @@ fn a_folder_that_appears_meanwhile_is_treated_as_one_that_was_there() {
 }
 
 #[test]
+fn what_appears_in_a_folder_meanwhile_is_treated_as_if_it_had_been_there() {
+    if !has("strace") {
+        return;
+    }
+    for (words, code, has, backup) in [
+        (&["-aT", "s", "k"][..], 0, "mine", None),
+        (&["-rT", "s", "k"], 0, "mine", None),
+        (&["s/one", "k"], 0, "mine", None),
+        (&["-abT", "s", "k"], 0, "mine", Some("one~")),
+        (&["-anT", "s", "k"], 0, "theirs", None),
+        (&["--update=none-fail", "-aT", "s", "k"], 1, "theirs", None),
+    ] {
+        let here = folder();
+        let (s, k) = (here.path().join("s"), here.path().join("k"));
+        for folder in [&s, &k] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(s.join("one"), "mine").unwrap();
+        // The last call before it gets its name.
+        let finished = stopped_after("utimensat", here.path(), words, || {
+            fs::write(k.join("one"), "theirs").unwrap();
+        });
+        assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
+        assert_eq!(fs::read_to_string(k.join("one")).unwrap(), has, "{words:?}");
+        let mut expected = vec!["one"];
+        expected.extend(backup);
+        assert_eq!(names(&k), expected, "{words:?}");
+    }
+}
+
+#[test]
+fn two_processes_link_the_same_files_and_leave_nothing_else() {
+    if !has("strace") {
+        return;
+    }
+    for words in [["-rl", "s", "k"], ["-al", "s", "k"], ["-rlf", "s", "k"]] {
+        let here = folder();
+        plant(here.path());
+        let mut other = underpass();
+        other.args(["cp", "-rl", "s", "k"]).current_dir(here.path());
+        let finished = stopped_after("mkdirat", here.path(), &words, || {
+            Running::start(other).finish().succeeded();
+        });
+        finished.succeeded();
+        assert_eq!(names(&here.path().join("k")), ["below", "one", "two"], "{words:?}");
+        assert_eq!(names(here.path()), ["k", "s"], "{words:?}");
+    }
+}
+
+#[test]
 fn two_processes_never_write_into_the_same_part_of_a_file() {
     let here = folder();
     fs::write(here.path().join("large"), noise(20 << 20)).unwrap();

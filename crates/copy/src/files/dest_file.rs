@@ -11,7 +11,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
-use crate::files::replace::{Backups, Naming, rename_over};
+use crate::files::replace::{Backups, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 
 /// A file that is being written, and may not have its name yet.
@@ -166,14 +166,12 @@ impl<'a> DestFile<'a> {
             Self::Unnamed { file, existing } => (file, existing),
         };
         let mut naming = backups.map(Backups::naming);
-        let is_backup = |naming: &Naming<'_>| !naming.is_free(folder.as_fd(), name);
-        let is_over = existing == Existing::Replace || naming.as_ref().is_some_and(is_backup);
-        if is_over {
+        if existing == Existing::Replace {
             // It has a hidden name for a moment, which another process must not sweep up.
             let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
         }
         let Some(naming) = &mut naming else { return file.commit(existing).map(|()| None) };
-        if !is_over {
+        if existing == Existing::Keep {
             file.commit(existing)?;
             naming.add(folder.as_fd(), name, None);
             return Ok(None);

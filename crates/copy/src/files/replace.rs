@@ -19,15 +19,9 @@ use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 #[derive(Debug)]
 pub(crate) struct Backups<'a> {
     how: &'a Backup,
-    /// Held while something gets its name, so that no other thread makes the backup's meanwhile.
-    named: Mutex<NamedFiles>,
-}
-
-/// Device and inode of what has got a name.
-#[derive(Debug, Default)]
-struct NamedFiles {
-    copies: HashSet<(u64, u64)>,
-    backups: HashSet<(u64, u64)>,
+    /// Device and inode of each copy, and of each backup. Held while something gets its name, so that no
+    /// other thread makes the backup's meanwhile.
+    named: Mutex<HashSet<(u64, u64)>>,
 }
 
 impl<'a> Backups<'a> {
@@ -47,32 +41,20 @@ impl<'a> Backups<'a> {
 #[derive(Debug)]
 pub(crate) struct Naming<'b> {
     how: &'b Backup,
-    named: MutexGuard<'b, NamedFiles>,
+    named: MutexGuard<'b, HashSet<(u64, u64)>>,
 }
 
 impl Naming<'_> {
-    /// Returns whether nothing has this name: the backup of another file may have it by now.
-    pub(crate) fn is_free(&self, folder: BorrowedFd<'_>, name: &CStr) -> bool {
-        matches!(look(folder, name), Err(Errno::NOENT))
-    }
-
     /// Remembers what has this name now.
     pub(crate) fn add(&mut self, folder: BorrowedFd<'_>, name: &CStr, backup: Option<&CStr>) {
-        self.named.copies.extend(look(folder, name).as_ref().map(id));
-        let backup = backup.and_then(|name| look(folder, name).ok());
-        self.named.backups.extend(backup.as_ref().map(id));
+        for name in [Some(name), backup].into_iter().flatten() {
+            self.named.extend(look(folder, name).as_ref().map(id));
+        }
     }
 }
 
-impl NamedFiles {
-    /// Returns whether this was made by the copy, or is a backup that it has made.
-    fn has(&self, stat: &Stat) -> bool {
-        self.copies.contains(&id(stat)) || self.backups.contains(&id(stat))
-    }
-}
-
-/// Makes something under the name `name`. What has that, with `is_new` only the backup of another
-/// file, gives way as to [`replace`].
+/// Makes something under the name `name`, which with `is_new` nothing has. Otherwise what has it gives way
+/// as to [`replace`].
 ///
 /// # Errors
 ///
@@ -84,7 +66,7 @@ pub(crate) fn place<T>(
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
 ) -> Result<(T, Option<CString>), Errno> {
     let mut naming = backups.map(Backups::naming);
-    if !is_new || naming.as_ref().is_some_and(|naming| !naming.is_free(folder, name)) {
+    if !is_new {
         return replace(folder, name, naming.as_mut(), make);
     }
     let made = make(name)?;
@@ -112,7 +94,11 @@ fn replace<T>(
     for _ in 0..MAX_ATTEMPTS {
         let (made, hidden) = hidden_names::claim(name, &mut make)?;
         match rename_over(folder, (&hidden, name), naming.as_deref_mut()) {
-            Ok(kept) => return Ok((made, kept)),
+            Ok(kept) => {
+                // It stays if another process has just linked the same file.
+                let _ = unlinkat(folder, &hidden, AtFlags::empty());
+                return Ok((made, kept));
+            }
             // Links cannot be locked: another process took it for a leftover.
             Err(Errno::NOENT) => {}
             Err(errno) => {
@@ -130,7 +116,7 @@ fn replace<T>(
 ///
 /// # Errors
 ///
-/// As link(2) and rename(2); `EEXIST` if this copy has made what would get a simple backup name.
+/// As link(2) and rename(2).
 ///
 /// # On failure
 ///
@@ -143,11 +129,6 @@ pub(crate) fn rename_over(
     let Some(naming) = naming else {
         return renameat(folder, hidden, folder, name).map(|()| None);
     };
-    let there = look(folder, name);
-    let is_ours = there.is_ok_and(|there| naming.named.copies.contains(&id(&there)));
-    if is_ours && naming.how.control != BackupControl::Numbered {
-        return Err(Errno::EXIST);
-    }
     let kept = back_up(folder, (hidden, name), naming)?;
     naming.add(folder, name, kept.as_deref());
     Ok(kept)
@@ -200,7 +181,8 @@ fn name_of(
         None => (how.simple(name), false),
     };
     let mut kept = CString::new(bytes).map_err(|_| Errno::INVAL)?;
-    while !is_numbered && look(folder, &kept).is_ok_and(|there| naming.named.has(&there)) {
+    while !is_numbered && look(folder, &kept).is_ok_and(|there| naming.named.contains(&id(&there)))
+    {
         kept = CString::new(how.simple(kept.to_bytes())).map_err(|_| Errno::INVAL)?;
     }
     Ok((kept, is_numbered))

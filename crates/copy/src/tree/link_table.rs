@@ -199,18 +199,15 @@ fn link(
 ) -> Result<Option<CString>, Errno> {
     let (from, to) = (from.as_fd(), &folder.target);
     let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
-    let is_fresh = folder.origin == DirOrigin::Fresh;
-    if backups.is_none() || is_fresh {
-        match make(new) {
-            Err(Errno::EXIST) if !is_fresh => {}
-            linked => return linked.map(|()| None),
-        }
+    match place(to.as_fd(), (new, true), backups, make) {
+        Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
+        linked => return linked.map(|((), kept)| kept),
     }
     let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
-    let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW);
-    if here.is_ok_and(|here| (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)) {
+    let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
         // An earlier run has linked them.
         return Ok(None);
     }
-    place(to.as_fd(), (new, here.is_err()), backups, make).map(|((), kept)| kept)
+    place(to.as_fd(), (new, false), backups, make).map(|((), kept)| kept)
 }

@@ -59,7 +59,9 @@ pub(crate) fn merge(
         } else if there.is_ok_and(|there| {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
             let clash = Clash { folder: to, name: &name, path: &path, there: &there };
-            is_kept(settings, &mine, &there, to) || stays(&clash)
+            // Both processes have linked one original; rename(2) does nothing then.
+            let is_one = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino);
+            is_one || is_kept(settings, &mine, &there, to) || stays(&clash)
         }) {
             unlinkat(from, &name, AtFlags::empty())?;
         } else {

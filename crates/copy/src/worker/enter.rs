@@ -125,8 +125,21 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Makes or opens the target of a folder.
+    /// Makes or opens the target of a folder, which another process may make meanwhile.
     fn make(
+        &self,
+        parent: &DirPair,
+        entry: &SourceEntry,
+        source: &OwnedFd,
+        is_plain: bool,
+    ) -> Result<MadeDir, CopyError> {
+        match self.make_once(parent, entry, source, is_plain) {
+            Err(failure) if failure.is_taken() => self.make_once(parent, entry, source, is_plain),
+            made => made,
+        }
+    }
+
+    fn make_once(
         &self,
         parent: &DirPair,
         entry: &SourceEntry,

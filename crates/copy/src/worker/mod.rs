@@ -88,7 +88,8 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies an entry of any type.
+    /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that had
+    /// been there before.
     pub(crate) fn entry(
         &mut self,
         folder: &Arc<DirPair>,
@@ -99,6 +100,24 @@ impl<'a> CopyWorker<'a> {
             FileType::Symlink if entry.follows => self.kind(folder, entry)?,
             kind => kind,
         };
+        // What a FIFO or a device gives is gone.
+        let is_there_still = matches!(kind, FileType::RegularFile | FileType::Symlink)
+            || self.context.settings.recursive;
+        match self.entry_of(kind, folder, entry) {
+            Err(failure) if is_there_still && failure.is_taken() => {
+                self.entry_of(kind, folder, entry)
+            }
+            done => done,
+        }
+    }
+
+    /// Copies an entry of this type.
+    fn entry_of(
+        &mut self,
+        kind: FileType,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
         let recursive = self.context.settings.recursive;
         if kind != FileType::Directory
             && let Some(link) = self.context.settings.link
