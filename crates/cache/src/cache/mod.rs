@@ -1,6 +1,7 @@
 //! The cache as a server uses it: objects by their keys, and readers of them.
 
 mod folders;
+mod lookup;
 mod operate;
 mod reader;
 
@@ -8,18 +9,18 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use underpass_protocol::caching::{CacheStatus, Forward, Freshness, Use};
+use underpass_protocol::caching::{CacheStatus, Freshness, Use};
 use underpass_protocol::request::target::Target;
 
-use crate::error::{CacheError, CacheErrorKind, OpenError};
-use crate::fill::{self, BufferedResponse, ObjectRequest};
+use crate::error::{CacheError, OpenError};
+use crate::fill::{BufferedResponse, ObjectRequest};
 use crate::generation::Generation;
 use crate::key::CacheKey;
-use crate::object::{CachedObject, FetchGuard, FetchOutcome, PendingFetch, RelaySlot};
+use crate::object::{CachedObject, RelaySlot};
 use crate::options::CacheOptions;
-use crate::shared::{CacheEvent, Counters, Permit, Shared};
+use crate::shared::{CacheEvent, Shared};
 use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded, is_of_content};
 
 pub use folders::FolderLookup;
@@ -148,191 +149,6 @@ impl Cache {
         Some(self.entry(&object, current, CacheStatus::default(), request))
     }
 
-    /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
-    /// fetch.
-    pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
-        self.shared.popularity.count(key);
-        let object = self.shared.object(key);
-        let mut is_collapsed = false;
-        for _ in 0..MAX_ATTEMPTS {
-            let (pending, is_own) = match self.look_up(&object, request) {
-                LookupStep::Done(found) => return *found,
-                LookupStep::Wait(pending, is_own) => (pending, is_own),
-                LookupStep::Busy => break,
-            };
-            if !is_own {
-                is_collapsed = true;
-                Counters::add(&self.shared.counters.collapsed, 1);
-            }
-            let outcome = pending.outcome().await;
-            let wait = FetchWait { is_own, is_collapsed };
-            if let Some(found) = self.resolve(&object, outcome, wait, request) {
-                return found;
-            }
-        }
-        let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-        Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
-    }
-
-    /// Uses the current state of an object, and starts a fetch if that is not enough.
-    fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
-        let mut state = object.state();
-        if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
-            let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
-            return LookupStep::Done(Box::new(Lookup::Response { response, cache }));
-        }
-        let current = state.current.clone().filter(|current| current.broken().is_none());
-        let usage = current.as_ref().map(|current| self.shared.usage(&object.key, current));
-        let bypasses_disk =
-            request.is_relayed || state.no_room_until.is_some_and(|until| Instant::now() < until);
-        let is_paused = state.pause_until.is_some_and(|until| Instant::now() < until);
-        let is_private = state.private_until.is_some_and(|until| Instant::now() < until);
-        match (current, usage) {
-            (Some(current), Some(Use::Fresh)) => {
-                drop(state);
-                return self.entry_now(object, current, None, request);
-            }
-            (Some(current), Some(Use::WhileRevalidating)) => {
-                let permit = self.shared.clients.acquire(request.client);
-                let permit = permit.filter(|_| state.pending.is_none());
-                let begun = permit.map(|permit| (permit, begin(&mut state.pending)));
-                drop(state);
-                if let Some((permit, pending)) = begun {
-                    let request = ObjectRequest { range: None, ..request.clone() };
-                    self.start_fetch(object, pending, &request, permit);
-                }
-                return self.entry_now(object, current, Some("revalidating"), request);
-            }
-            (Some(current), _)
-                if is_paused && self.shared.is_usable_on_error(&object.key, &current) =>
-            {
-                drop(state);
-                let detail = Some(CacheErrorKind::ServerError.label());
-                return self.entry_now(object, current, detail, request);
-            }
-            (current, _)
-                if bypasses_disk && current.is_none() || is_private && state.pending.is_some() =>
-            {
-                drop(state);
-                let Some(permit) = self.shared.clients.acquire(request.client) else {
-                    return LookupStep::Busy;
-                };
-                let pending = Arc::new(PendingFetch::default());
-                let request = ObjectRequest { is_relayed: bypasses_disk, ..request.clone() };
-                self.start_fetch(object, Arc::clone(&pending), &request, permit);
-                return LookupStep::Wait(pending, true);
-            }
-            _ => {}
-        }
-        if let Some(pending) = &state.pending {
-            return LookupStep::Wait(Arc::clone(pending), false);
-        }
-        let Some(permit) = self.shared.clients.acquire(request.client) else {
-            return LookupStep::Busy;
-        };
-        let pending = begin(&mut state.pending);
-        let is_loaded = state.is_loaded;
-        drop(state);
-        if is_loaded {
-            self.start_fetch(object, Arc::clone(&pending), request, permit);
-        } else {
-            let guard = FetchGuard { object: Arc::clone(object), pending: Arc::clone(&pending) };
-            let (shared, request) = (Arc::clone(&self.shared), request.aligned());
-            self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
-        }
-        LookupStep::Wait(pending, true)
-    }
-
-    /// Returns whether a response without an object answers later requests.
-    fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
-        response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
-    }
-
-    /// Answers from a version without asking the origin.
-    fn entry_now(
-        &self,
-        object: &Arc<CachedObject>,
-        current: Arc<Generation>,
-        detail: Option<&'static str>,
-        request: &ObjectRequest,
-    ) -> LookupStep {
-        let cache = CacheStatus { detail, ..CacheStatus::default() };
-        LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
-    }
-
-    /// Starts a fetch on another thread.
-    fn start_fetch(
-        &self,
-        object: &Arc<CachedObject>,
-        pending: Arc<PendingFetch>,
-        request: &ObjectRequest,
-        permit: Permit,
-    ) {
-        let guard = FetchGuard { object: Arc::clone(object), pending };
-        let (shared, request) = (Arc::clone(&self.shared), request.aligned());
-        // If the pool is full, dropping the guard ends the fetch.
-        self.shared.fills.run_for(permit.client(), move || {
-            fill::fetch(&shared, &guard, &request);
-            drop(permit);
-        });
-    }
-
-    /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
-    fn resolve(
-        &self,
-        object: &Arc<CachedObject>,
-        outcome: FetchOutcome,
-        wait: FetchWait,
-        request: &ObjectRequest,
-    ) -> Option<Lookup> {
-        let FetchWait { is_own, is_collapsed } = wait;
-        let forwarded = |forward, status| CacheStatus {
-            forward: Some(forward),
-            forward_status: status,
-            is_collapsed,
-            ..CacheStatus::default()
-        };
-        let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
-        Some(match outcome {
-            FetchOutcome::Loaded(current) => entry(current, CacheStatus::default()),
-            FetchOutcome::Sent(current, status) => {
-                let is_stored = current.is_stored();
-                if !is_stored && !is_own {
-                    return None;
-                }
-                let cache = CacheStatus { is_stored, ..forwarded(Forward::UriMiss, Some(status)) };
-                entry(current, cache)
-            }
-            FetchOutcome::Relayed(..) if !is_own => return None,
-            FetchOutcome::Relayed(current, status, relay_slot) => {
-                let cache = forwarded(Forward::UriMiss, Some(status)).relayed();
-                let mut entry = self.entry(object, current, cache, request);
-                entry.relay_slot = Some(relay_slot);
-                Lookup::Entry(entry)
-            }
-            FetchOutcome::Valid(current, status) => {
-                let cache =
-                    CacheStatus { is_stored: true, ..forwarded(Forward::Stale, Some(status)) };
-                entry(current, cache)
-            }
-            FetchOutcome::Stale(current, error) => {
-                let cache =
-                    CacheStatus { detail: Some(error.kind().label()), ..CacheStatus::default() };
-                entry(current, cache)
-            }
-            FetchOutcome::Response(response) if !is_own && !response.is_for_all => return None,
-            FetchOutcome::Response(response) => {
-                let cache = forwarded(Forward::UriMiss, Some(response.status));
-                Lookup::Response { response, cache }
-            }
-            FetchOutcome::Failed(error, retry_after) => {
-                let detail = Some(error.kind().label());
-                let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
-                Lookup::Failed { error, retry_after, cache }
-            }
-        })
-    }
-
     fn entry(
         &self,
         object: &Arc<CachedObject>,
@@ -359,28 +175,6 @@ impl Cache {
             client: request.client,
         })
     }
-}
-
-/// How a request waited for a fetch.
-#[derive(Clone, Copy)]
-struct FetchWait {
-    /// Whether the fetch began for this request.
-    is_own: bool,
-    /// Whether the request has waited for that of another one.
-    is_collapsed: bool,
-}
-
-/// The next step of a lookup.
-enum LookupStep {
-    Done(Box<Lookup>),
-    /// Wait for a fetch; `true` if it was started for this request.
-    Wait(Arc<PendingFetch>, bool),
-    /// The client has too many fetches and fills in progress.
-    Busy,
-}
-
-fn begin(pending: &mut Option<Arc<PendingFetch>>) -> Arc<PendingFetch> {
-    Arc::clone(pending.insert(Arc::default()))
 }
 
 impl CacheEntry {
@@ -434,8 +228,8 @@ impl CacheEntry {
         let (object, generation) = (Arc::clone(&self.object), Arc::clone(&self.generation));
         let relay_slot =
             self.relay_slot.as_ref().and_then(|relay_slot| relay_slot.lock().ok()?.take());
-        let requester = (self.cdn_loop.clone(), self.client);
-        Reader::new(Arc::clone(&self.shared), object, generation, requester, relay_slot)
+        let (shared, cdn_loop) = (Arc::clone(&self.shared), self.cdn_loop.clone());
+        Reader::new(shared, object, generation, cdn_loop, self.client, relay_slot)
     }
 }
 
@@ -456,9 +250,6 @@ fn maintain(shared: &Weak<Shared>) {
         generations.iter().for_each(|generation| generation.save());
     }
 }
-
-/// How often a request is retried because the fetch that it waited for cannot be shared.
-const MAX_ATTEMPTS: u32 = 3;
 
 /// The interval at which new bytes are synced: a power failure loses little more.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -37,7 +37,8 @@ impl Reader {
         shared: Arc<Shared>,
         object: Arc<CachedObject>,
         generation: Arc<Generation>,
-        (cdn_loop, client): (String, Option<IpAddr>),
+        cdn_loop: String,
+        client: Option<IpAddr>,
         relay: Option<Relay>,
     ) -> Self {
         let number = generation.enter();
@@ -153,7 +154,7 @@ impl Reader {
                 let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
                 let is_begun = self.shared.clients.acquire(self.client).is_some_and(|permit| {
                     self.shared.fills.run_for(permit.client(), move || {
-                        fill::fill_hole(&shared, &object, &generation, (id, range), &cdn_loop);
+                        fill::fill_hole(&shared, &object, &generation, id, range, &cdn_loop);
                         drop(permit);
                     })
                 });
@@ -175,7 +176,7 @@ impl Reader {
         let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
         let permit = self.shared.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
         let job = move || {
-            fill::relay(&shared, &object, &generation, (writer, None), &cdn_loop);
+            fill::relay(&shared, &object, &generation, writer, None, &cdn_loop);
             drop(permit);
         };
         if self.shared.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }

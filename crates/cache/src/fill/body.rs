@@ -55,10 +55,11 @@ pub(crate) fn fill_hole(
     shared: &Arc<Shared>,
     object: &Arc<CachedObject>,
     generation: &Arc<Generation>,
-    (id, range): (u64, Range<u64>),
+    id: u64,
+    range: Range<u64>,
     cdn_loop: &str,
 ) {
-    let mut fill = Fill::new(shared, object, generation, (id, range.clone()), cdn_loop);
+    let mut fill = Fill::new(shared, object, generation, id, range.clone(), cdn_loop);
     match shared.reserve(range.end - range.start) {
         Ok(()) => {
             fill.reserved = range.end - range.start;
@@ -74,11 +75,12 @@ pub(crate) fn relay(
     shared: &Arc<Shared>,
     object: &Arc<CachedObject>,
     generation: &Arc<Generation>,
-    (writer, first): (RelayWriter, Option<(OriginResponse, Range<u64>)>),
+    writer: RelayWriter,
+    first: Option<(OriginResponse, Range<u64>)>,
     cdn_loop: &str,
 ) {
     let Some(range) = writer.wanted() else { return writer.end(Ok(())) };
-    let mut fill = Fill::new(shared, object, generation, (0, range.clone()), cdn_loop);
+    let mut fill = Fill::new(shared, object, generation, 0, range.clone(), cdn_loop);
     fill.writer = Some(writer);
     let first = first
         .filter(|(_, body)| body.contains(&range.start) && range.start - body.start <= MAX_SKIPPED);
@@ -108,7 +110,8 @@ impl Fill {
         shared: &Arc<Shared>,
         object: &Arc<CachedObject>,
         generation: &Arc<Generation>,
-        (id, rest): (u64, Range<u64>),
+        id: u64,
+        rest: Range<u64>,
         cdn_loop: &str,
     ) -> Self {
         Self {
@@ -171,10 +174,7 @@ impl Fill {
             let wait = wait.filter(|wait| may_resume && *wait <= MAX_RETRY_WAIT);
             match wait {
                 Some(wait) => drop(sleep(wait, &NO_CANCEL)),
-                None => {
-                    self.give_up(error);
-                    return;
-                }
+                None => return self.give_up(error),
             }
         }
     }
@@ -198,7 +198,7 @@ impl Fill {
         let version = self.generation.version().cloned().map(|version| (version, len));
         let range = Some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, version.clone());
-        let received = send(&self.shared, &self.object.key, (&request, &[]), &self.cdn_loop, true);
+        let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
@@ -309,7 +309,7 @@ impl Fill {
                 true => response.framing,
                 false => BodyFraming::Length(self.rest.end.min(stop) - self.rest.start),
             };
-            self.move_body(&mut connection, framing, &file, (piece, begun))?;
+            self.move_body(&mut connection, framing, &file, piece, begun)?;
             if whole_body {
                 self.rest.end = self.rest.start;
                 if self.generation.broken().is_some() {
@@ -358,7 +358,8 @@ impl Fill {
         connection: &mut Connection<'static>,
         framing: BodyFraming,
         file: &File,
-        (piece, begun): (Option<usize>, u64),
+        piece: Option<usize>,
+        begun: u64,
     ) -> Result<(), CacheError> {
         let start = self.rest.start;
         let (generation, id) = (Arc::clone(&self.generation), self.id);

@@ -97,7 +97,7 @@ impl Fetch<'_> {
         request: &FileRequest,
         more: &[(&'static str, String)],
     ) -> Result<OriginResponse, OriginFailure> {
-        send(self.shared, &self.object().key, (request, more), &self.wanted.cdn_loop, false)
+        send(self.shared, &self.object().key, request, more, &self.wanted.cdn_loop, false)
     }
 
     /// Validates the stored version.
@@ -191,36 +191,7 @@ impl Fetch<'_> {
         let response = &received.answer.response;
         let retry_after = response.retry_after(SystemTime::now());
         match response.status {
-            200 | 206 => match interpret_response(request, response) {
-                Ok(Interpretation::Whole { total }) => {
-                    self.start_fill(received, total, 0, request.range.is_some());
-                }
-                Ok(Interpretation::Part { .. })
-                    if !matches!(response.framing, BodyFraming::Length(_))
-                        || response.coding().is_some() =>
-                {
-                    self.failed(CacheErrorKind::InvalidResponse);
-                }
-                Ok(Interpretation::Part { range, total })
-                    if StrongValidator::of(response).is_some() =>
-                {
-                    self.start_fill(received, Some(total), range.start, false);
-                }
-                // Without a validator, parts cannot be combined.
-                Ok(Interpretation::Part { .. }) if request.range.is_some() => {
-                    drop(received);
-                    self.fetch_new(None);
-                }
-                Err(error) => {
-                    self.shared.origin_failed(
-                        &self.object().key,
-                        &received.base,
-                        &error.to_string(),
-                    );
-                    self.failed(CacheErrorKind::InvalidResponse);
-                }
-                Ok(_) => self.failed(CacheErrorKind::InvalidResponse),
-            },
+            200 | 206 => self.handle_object(received, request),
             404 | 410 => {
                 self.shared.remove(self.object().key.digest());
                 self.response(received);
@@ -245,6 +216,37 @@ impl Fetch<'_> {
                 );
             }
             _ => self.response(received),
+        }
+    }
+
+    /// Handles a response with an object, or with a part of one.
+    fn handle_object(&self, received: OriginResponse, request: &FileRequest) {
+        let response = &received.answer.response;
+        match interpret_response(request, response) {
+            Ok(Interpretation::Whole { total }) => {
+                self.start_fill(received, total, 0, request.range.is_some());
+            }
+            Ok(Interpretation::Part { .. })
+                if !matches!(response.framing, BodyFraming::Length(_))
+                    || response.coding().is_some() =>
+            {
+                self.failed(CacheErrorKind::InvalidResponse);
+            }
+            Ok(Interpretation::Part { range, total })
+                if StrongValidator::of(response).is_some() =>
+            {
+                self.start_fill(received, Some(total), range.start, false);
+            }
+            // Without a validator, parts cannot be combined.
+            Ok(Interpretation::Part { .. }) if request.range.is_some() => {
+                drop(received);
+                self.fetch_new(None);
+            }
+            Err(error) => {
+                self.shared.origin_failed(&self.object().key, &received.base, &error.to_string());
+                self.failed(CacheErrorKind::InvalidResponse);
+            }
+            Ok(_) => self.failed(CacheErrorKind::InvalidResponse),
         }
     }
 
@@ -350,7 +352,8 @@ impl Fetch<'_> {
             self.shared,
             self.object(),
             &generation,
-            (id, start..end),
+            id,
+            start..end,
             &self.wanted.cdn_loop,
         )
         .reserved(reserved);
@@ -404,7 +407,7 @@ impl Fetch<'_> {
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
         let (of_job, cdn_loop) = (Arc::clone(&generation), self.wanted.cdn_loop.clone());
         let job = move || {
-            relay(&shared, &object, &of_job, (writer, Some((received, body))), &cdn_loop);
+            relay(&shared, &object, &of_job, writer, Some((received, body)), &cdn_loop);
             drop(permit);
         };
         if !self.shared.relays.run(job) {

@@ -46,7 +46,8 @@ pub(super) fn file_request(
 pub(super) fn send(
     shared: &Shared,
     key: &CacheKey,
-    (request, more): (&FileRequest, &[(&'static str, String)]),
+    request: &FileRequest,
+    more: &[(&'static str, String)],
     cdn_loop: &str,
     is_resumed: bool,
 ) -> Result<OriginResponse, OriginFailure> {

@@ -328,9 +328,9 @@ impl Shared {
     /// Evicts objects of at least this many bytes, because the disk is fuller than expected. Returns
     /// whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
-        let (before, mut left) = (self.quota.usage().0, 0);
+        let (before, mut left) = (self.quota.usage().bytes, 0);
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            left = self.quota.usage().0;
+            left = self.quota.usage().bytes;
             if before.saturating_sub(left) >= bytes {
                 break;
             }
@@ -417,7 +417,7 @@ impl Shared {
     /// Returns the counts.
     pub(crate) fn counters(&self) -> CacheStats {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (used_bytes, objects, reserved_bytes) = self.quota.usage();
+        let usage = self.quota.usage();
         CacheStats {
             requests: count(&self.counters.requests),
             failed: count(&self.counters.failed),
@@ -428,9 +428,9 @@ impl Shared {
             damaged: count(&self.counters.damaged),
             is_read_only: self.quota.is_read_only(),
             changed: count(&self.counters.changed),
-            used_bytes,
-            objects,
-            reserved_bytes,
+            used_bytes: usage.bytes,
+            objects: usage.objects,
+            reserved_bytes: usage.reserved,
         }
     }
 

@@ -155,15 +155,30 @@ impl DiskQuota {
         self.lock().queue = EvictionQueue::default();
     }
 
-    /// Returns the bytes and the number of objects, and the bytes that are reserved.
-    pub(crate) fn usage(&self) -> (u64, u64, u64) {
+    /// Returns what is stored and reserved.
+    pub(crate) fn usage(&self) -> QuotaUsage {
         let state = self.lock();
-        (state.queue.bytes(), state.queue.objects(), state.reserved)
+        QuotaUsage {
+            bytes: state.queue.bytes(),
+            objects: state.queue.objects(),
+            reserved: state.reserved,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, QuotaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a cache has on its disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuotaUsage {
+    /// The bytes of all objects.
+    pub(crate) bytes: u64,
+    /// The number of objects.
+    pub(crate) objects: u64,
+    /// The bytes that fills have reserved.
+    pub(crate) reserved: u64,
 }
 
 impl QuotaState {

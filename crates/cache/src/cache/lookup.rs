@@ -1,0 +1,278 @@
+//! Finds objects: decides whether the state of one answers a request, and waits for a fetch otherwise.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use underpass_protocol::caching::{CacheStatus, Forward, Use};
+
+use super::{Cache, Lookup};
+use crate::error::CacheErrorKind;
+use crate::fill::{self, BufferedResponse, ObjectRequest};
+use crate::generation::Generation;
+use crate::key::CacheKey;
+use crate::object::{CachedObject, FetchGuard, FetchOutcome, ObjectState, PendingFetch};
+use crate::shared::{Counters, Permit};
+
+impl Cache {
+    /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
+    /// fetch.
+    pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
+        self.shared.popularity.count(key);
+        let object = self.shared.object(key);
+        let mut is_collapsed = false;
+        for _ in 0..MAX_ATTEMPTS {
+            let (pending, is_own) = match self.look_up(&object, request) {
+                LookupStep::Done(found) => return *found,
+                LookupStep::Wait { pending, is_own } => (pending, is_own),
+                LookupStep::Busy => break,
+            };
+            if !is_own {
+                is_collapsed = true;
+                Counters::add(&self.shared.counters.collapsed, 1);
+            }
+            let outcome = pending.outcome().await;
+            let wait = FetchWait { is_own, is_collapsed };
+            if let Some(found) = self.resolve(&object, outcome, wait, request) {
+                return found;
+            }
+        }
+        let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
+        Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
+    }
+
+    /// Uses the current state of an object, and starts a fetch if that is not enough.
+    fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
+        let mut state = object.state();
+        match self.plan(object, &state, request) {
+            LookupPlan::Response(response) => {
+                let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
+                LookupStep::Done(Box::new(Lookup::Response { response, cache }))
+            }
+            LookupPlan::Serve { current, detail } => {
+                drop(state);
+                self.entry_now(object, current, detail, request)
+            }
+            LookupPlan::ServeAndRevalidate(current) => {
+                let permit = self.shared.clients.acquire(request.client);
+                let permit = permit.filter(|_| state.pending.is_none());
+                let begun = permit.map(|permit| (permit, begin(&mut state.pending)));
+                drop(state);
+                if let Some((permit, pending)) = begun {
+                    let request = ObjectRequest { range: None, ..request.clone() };
+                    self.start_fetch(object, pending, &request, permit);
+                }
+                self.entry_now(object, current, Some("revalidating"), request)
+            }
+            LookupPlan::FetchAlone { is_relayed } => {
+                drop(state);
+                let Some(permit) = self.shared.clients.acquire(request.client) else {
+                    return LookupStep::Busy;
+                };
+                let pending = Arc::new(PendingFetch::default());
+                let request = ObjectRequest { is_relayed, ..request.clone() };
+                self.start_fetch(object, Arc::clone(&pending), &request, permit);
+                LookupStep::Wait { pending, is_own: true }
+            }
+            LookupPlan::Join(pending) => LookupStep::Wait { pending, is_own: false },
+            LookupPlan::Fetch => {
+                let Some(permit) = self.shared.clients.acquire(request.client) else {
+                    return LookupStep::Busy;
+                };
+                let pending = begin(&mut state.pending);
+                let is_loaded = state.is_loaded;
+                drop(state);
+                if is_loaded {
+                    self.start_fetch(object, Arc::clone(&pending), request, permit);
+                } else {
+                    self.load(object, Arc::clone(&pending), request, permit);
+                }
+                LookupStep::Wait { pending, is_own: true }
+            }
+        }
+    }
+
+    /// Decides how to answer a request from the state of its object.
+    fn plan(
+        &self,
+        object: &CachedObject,
+        state: &ObjectState,
+        request: &ObjectRequest,
+    ) -> LookupPlan {
+        if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
+            return LookupPlan::Response(response);
+        }
+        let lasts = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
+        let current = state.current.clone().filter(|current| current.broken().is_none());
+        let is_relayed = request.is_relayed || lasts(state.no_room_until);
+        let is_private = lasts(state.private_until);
+        if let Some(current) = &current {
+            let current = || Arc::clone(current);
+            match self.shared.usage(&object.key, &current()) {
+                Use::Fresh => return LookupPlan::Serve { current: current(), detail: None },
+                Use::WhileRevalidating => return LookupPlan::ServeAndRevalidate(current()),
+                _ => {}
+            }
+            if lasts(state.pause_until) && self.shared.is_usable_on_error(&object.key, &current()) {
+                let detail = Some(CacheErrorKind::ServerError.label());
+                return LookupPlan::Serve { current: current(), detail };
+            }
+        }
+        match &state.pending {
+            _ if is_relayed && current.is_none() => LookupPlan::FetchAlone { is_relayed },
+            Some(_) if is_private => LookupPlan::FetchAlone { is_relayed },
+            Some(pending) => LookupPlan::Join(Arc::clone(pending)),
+            None => LookupPlan::Fetch,
+        }
+    }
+
+    /// Loads an object from the folder on another thread, and fetches it if it is not there.
+    fn load(
+        &self,
+        object: &Arc<CachedObject>,
+        pending: Arc<PendingFetch>,
+        request: &ObjectRequest,
+        permit: Permit,
+    ) {
+        let guard = FetchGuard { object: Arc::clone(object), pending };
+        let (shared, request) = (Arc::clone(&self.shared), request.aligned());
+        self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
+    }
+
+    /// Returns whether a response without an object answers later requests.
+    fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
+        response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
+    }
+
+    /// Answers from a version without asking the origin.
+    fn entry_now(
+        &self,
+        object: &Arc<CachedObject>,
+        current: Arc<Generation>,
+        detail: Option<&'static str>,
+        request: &ObjectRequest,
+    ) -> LookupStep {
+        let cache = CacheStatus { detail, ..CacheStatus::default() };
+        LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
+    }
+
+    /// Starts a fetch on another thread.
+    fn start_fetch(
+        &self,
+        object: &Arc<CachedObject>,
+        pending: Arc<PendingFetch>,
+        request: &ObjectRequest,
+        permit: Permit,
+    ) {
+        let guard = FetchGuard { object: Arc::clone(object), pending };
+        let (shared, request) = (Arc::clone(&self.shared), request.aligned());
+        // If the pool is full, dropping the guard ends the fetch.
+        self.shared.fills.run_for(permit.client(), move || {
+            fill::fetch(&shared, &guard, &request);
+            drop(permit);
+        });
+    }
+
+    /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
+    fn resolve(
+        &self,
+        object: &Arc<CachedObject>,
+        outcome: FetchOutcome,
+        wait: FetchWait,
+        request: &ObjectRequest,
+    ) -> Option<Lookup> {
+        let FetchWait { is_own, is_collapsed } = wait;
+        let forwarded = |forward, status| CacheStatus {
+            forward: Some(forward),
+            forward_status: status,
+            is_collapsed,
+            ..CacheStatus::default()
+        };
+        let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
+        Some(match outcome {
+            FetchOutcome::Loaded(current) => entry(current, CacheStatus::default()),
+            FetchOutcome::Sent(current, status) => {
+                let is_stored = current.is_stored();
+                if !is_stored && !is_own {
+                    return None;
+                }
+                let cache = CacheStatus { is_stored, ..forwarded(Forward::UriMiss, Some(status)) };
+                entry(current, cache)
+            }
+            FetchOutcome::Relayed(..) if !is_own => return None,
+            FetchOutcome::Relayed(current, status, relay_slot) => {
+                let cache = forwarded(Forward::UriMiss, Some(status)).relayed();
+                let mut entry = self.entry(object, current, cache, request);
+                entry.relay_slot = Some(relay_slot);
+                Lookup::Entry(entry)
+            }
+            FetchOutcome::Valid(current, status) => {
+                let cache =
+                    CacheStatus { is_stored: true, ..forwarded(Forward::Stale, Some(status)) };
+                entry(current, cache)
+            }
+            FetchOutcome::Stale(current, error) => {
+                let cache =
+                    CacheStatus { detail: Some(error.kind().label()), ..CacheStatus::default() };
+                entry(current, cache)
+            }
+            FetchOutcome::Response(response) if !is_own && !response.is_for_all => return None,
+            FetchOutcome::Response(response) => {
+                let cache = forwarded(Forward::UriMiss, Some(response.status));
+                Lookup::Response { response, cache }
+            }
+            FetchOutcome::Failed(error, retry_after) => {
+                let detail = Some(error.kind().label());
+                let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
+                Lookup::Failed { error, retry_after, cache }
+            }
+        })
+    }
+}
+
+/// How a request waited for a fetch.
+#[derive(Clone, Copy)]
+struct FetchWait {
+    /// Whether the fetch began for this request.
+    is_own: bool,
+    /// Whether the request has waited for that of another one.
+    is_collapsed: bool,
+}
+
+/// How to answer a request.
+enum LookupPlan {
+    /// With a response that is no object.
+    Response(Arc<BufferedResponse>),
+    /// From a version that is here.
+    Serve { current: Arc<Generation>, detail: Option<&'static str> },
+    /// From a version that is here, which a fetch validates meanwhile.
+    ServeAndRevalidate(Arc<Generation>),
+    /// By a fetch for this request only.
+    FetchAlone {
+        /// Whether the object passes by the disk.
+        is_relayed: bool,
+    },
+    /// By a fetch that has begun.
+    Join(Arc<PendingFetch>),
+    /// By a fetch that others can join.
+    Fetch,
+}
+
+/// The next step of a lookup.
+enum LookupStep {
+    Done(Box<Lookup>),
+    /// Wait for a fetch.
+    Wait {
+        pending: Arc<PendingFetch>,
+        /// Whether it was started for this request.
+        is_own: bool,
+    },
+    /// The client has too many fetches and fills in progress.
+    Busy,
+}
+
+fn begin(pending: &mut Option<Arc<PendingFetch>>) -> Arc<PendingFetch> {
+    Arc::clone(pending.insert(Arc::default()))
+}
+
+/// How often a request is retried because the fetch that it waited for cannot be shared.
+const MAX_ATTEMPTS: u32 = 3;
