@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use rustix::fs::{
-    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, renameat, statat, syncfs,
-    unlinkat,
-};
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
@@ -18,6 +15,7 @@ use underpass_engine::{Capabilities, Error};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal};
+use crate::files::folder::open_folder;
 use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
@@ -62,8 +60,10 @@ pub(crate) struct CopyContext<'a> {
     /// The remembered copies, without names.
     remembered: Mutex<MadeFiles>,
     pub(crate) progress: ObservedProgress,
-    /// Number of folders whose owner, and whose attributes, could not be kept.
-    pub(crate) unkept: [AtomicU64; 2],
+    /// Number of folders whose owner could not be kept.
+    without_owner: AtomicU64,
+    /// Number of folders whose extended attributes could not be kept.
+    without_attributes: AtomicU64,
     /// The first file that was written in place because it could not be replaced.
     pub(crate) in_place: OnceLock<PathBuf>,
     /// The first file that was copied again because it changed.
@@ -132,7 +132,8 @@ impl<'a> CopyContext<'a> {
             remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
             progress: ObservedProgress::new(),
-            unkept: Default::default(),
+            without_owner: AtomicU64::new(0),
+            without_attributes: AtomicU64::new(0),
             in_place: OnceLock::new(),
             copied_again: OnceLock::new(),
         }
@@ -224,9 +225,8 @@ impl<'a> CopyContext<'a> {
             self.problem(CopyError::Cancelled);
         }
         let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let [owners, attributes] = self.unkept.map(AtomicU64::into_inner);
-        totals.without_owner += owners;
-        totals.without_attributes += attributes;
+        totals.without_owner += self.without_owner.into_inner();
+        totals.without_attributes += self.without_attributes.into_inner();
         CopyOutcome {
             totals,
             problems: problems.failures,
@@ -239,8 +239,7 @@ impl<'a> CopyContext<'a> {
 
     /// Waits until everything is on the disk, and returns whether that worked.
     pub(crate) fn sync(&self, top: &DirPair) -> bool {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let synced = openat(top.as_fd(), ".", flags, Mode::empty()).and_then(syncfs);
+        let synced = open_folder(top.as_fd(), c".").and_then(syncfs);
         let synced = synced.at("writing to the disk of", || top.target_path(c""));
         synced.map_err(|failure| self.problem(failure)).is_ok()
     }
@@ -264,16 +263,18 @@ impl<'a> CopyContext<'a> {
                     || self.settings.preserve.changes_folders()
                     || self.settings.resume)
             {
-                let (has_owner, has_attributes, missing) = attributes::finish_folder(
+                let finished = attributes::finish_folder(
                     &self.settings,
-                    (folder.source.as_fd(), folder.target.as_fd()),
-                    (folder.origin.is_new(), folder.inherited),
+                    folder.source.as_fd(),
+                    folder.target.as_fd(),
+                    folder.origin.is_new(),
+                    folder.inherited,
                     &stat,
                 );
-                let [owners, attributes] = &self.unkept;
-                owners.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
-                attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
-                if let Some(failure) = missing.failure(|| folder.target_path(c"")) {
+                let (has_owner, has_attributes) = (finished.has_owner, finished.has_attributes);
+                self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
+                self.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
+                if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
                     self.problem(failure);
                 }
             }
@@ -340,8 +341,7 @@ impl<'a> CopyContext<'a> {
         parent: &DirPair,
         problems: &mut Vec<CopyError>,
     ) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let there = openat(&parent.target, &folder.chain.target, flags, Mode::empty())?;
+        let there = open_folder(&parent.target, &folder.chain.target)?;
         let mut stays = |clash: &Clash<'_>| match self.may_take_name(folder, clash) {
             Ok(may_replace) => !may_replace,
             Err(problem) => {

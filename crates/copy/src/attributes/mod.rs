@@ -98,11 +98,12 @@ pub(crate) fn keep(
     ends: (BorrowedFd<'_>, BorrowedFd<'_>),
     stat: &Stat,
     modes: FileModes,
-    (is_new, inherited): (bool, InheritedAttrs),
+    inherited: Option<InheritedAttrs>,
     totals: &mut CopyTotals,
 ) -> MissingAttrs {
     let (from, to) = ends;
     let mut missing = MissingAttrs::default();
+    let is_new = inherited.is_some();
     let (mut mode, mut is_other) = (modes.mode, modes.is_other || !is_new);
     let preserve = settings.preserve;
     if preserve.ownership
@@ -114,7 +115,7 @@ pub(crate) fn keep(
         totals.without_owner += 1;
         mode &= 0o1777;
     }
-    if preserve.keeps_mode() && (inherited.acl || !is_new) {
+    if preserve.keeps_mode() && inherited.is_none_or(|inherited| inherited.acl) {
         // What it got from the folder, or had; most often nothing else is to be there.
         let _ = fremovexattr(to, c"system.posix_acl_access");
     }
@@ -193,14 +194,23 @@ fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Err
     chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::from_raw_mode(mode & 0o7777))
 }
 
-/// Gives a folder the attributes of its original, once everything in it is copied. Returns whether
-/// its owner and its extended attributes could be kept, and what else could not.
+/// The attributes of a folder that its copy has.
+pub(crate) struct FinishedFolder {
+    pub(crate) has_owner: bool,
+    pub(crate) has_attributes: bool,
+    /// What else could not be kept.
+    pub(crate) missing: MissingAttrs,
+}
+
+/// Gives a folder the attributes of its original, once everything in it is copied.
 pub(crate) fn finish_folder(
     settings: &Settings<'_>,
-    (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
-    (is_new, inherited): (bool, InheritedAttrs),
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    is_new: bool,
+    inherited: InheritedAttrs,
     stat: &Stat,
-) -> (bool, bool, MissingAttrs) {
+) -> FinishedFolder {
     let mut missing = MissingAttrs::default();
     let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
     let mut mode = settings.mode(stat.st_mode);
@@ -236,7 +246,7 @@ pub(crate) fn finish_folder(
     if preserve.timestamps {
         missing.record("keeping times of", futimens(to, &times(stat)));
     }
-    (has_owner, has_attributes, missing)
+    FinishedFolder { has_owner, has_attributes, missing }
 }
 
 /// Gives a copy the owner of its original, and returns whether that worked. It is no failure if

@@ -84,7 +84,8 @@ impl<'a> DestFile<'a> {
         folder: &DirPair,
         name: &CStr,
         mode: u32,
-        (existing, force): (Existing, bool),
+        existing: Existing,
+        force: bool,
         original: &File,
     ) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -178,7 +179,7 @@ impl<'a> DestFile<'a> {
         }
         file.commit_by(|folder, hidden, name| {
             let (hidden, name) = (c_string(hidden)?, c_string(name)?);
-            Ok(rename_over(folder, (&hidden, &name), Some(naming))?)
+            Ok(rename_over(folder, &hidden, &name, Some(naming))?)
         })
     }
 

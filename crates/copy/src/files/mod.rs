@@ -2,4 +2,5 @@
 
 pub(crate) mod dest_file;
 pub(crate) mod file_system;
+pub(crate) mod folder;
 pub(crate) mod replace;

@@ -93,7 +93,7 @@ fn replace<T>(
     }
     for _ in 0..MAX_ATTEMPTS {
         let (made, hidden) = hidden_names::claim(name, &mut make)?;
-        match rename_over(folder, (&hidden, name), naming.as_deref_mut()) {
+        match rename_over(folder, &hidden, name, naming.as_deref_mut()) {
             Ok(kept) => {
                 // It stays if another process has just linked the same file.
                 let _ = unlinkat(folder, &hidden, AtFlags::empty());
@@ -123,7 +123,8 @@ fn replace<T>(
 /// `name` is what it was, `hidden` stays, and a simple backup of an earlier copy may be gone.
 pub(crate) fn rename_over(
     folder: BorrowedFd<'_>,
-    (hidden, name): (&CStr, &CStr),
+    hidden: &CStr,
+    name: &CStr,
     naming: Option<&mut Naming<'_>>,
 ) -> Result<Option<CString>, Errno> {
     let Some(naming) = naming else {
@@ -141,20 +142,20 @@ fn back_up(
     naming: &Naming<'_>,
 ) -> Result<Option<CString>, Errno> {
     for _ in 0..MAX_ATTEMPTS {
-        let (kept, is_numbered) = name_of(folder, name, naming)?;
-        match link(folder, name, &kept, is_numbered) {
+        let kept = BackupName::next(folder, name, naming)?;
+        match link(folder, name, &kept) {
             Ok(()) => {
                 return renameat(folder, hidden, folder, name)
-                    .inspect_err(|_| _ = unlinkat(folder, &kept, AtFlags::empty()))
-                    .map(|()| Some(kept));
+                    .inspect_err(|_| _ = unlinkat(folder, &kept.name, AtFlags::empty()))
+                    .map(|()| Some(kept.name));
             }
-            Err(Errno::EXIST) if is_numbered => {}
+            Err(Errno::EXIST) if kept.is_numbered => {}
             // It was removed meanwhile: nothing is lost.
             Err(Errno::NOENT) => return renameat(folder, hidden, folder, name).map(|()| None),
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-                match exchange(folder, (hidden, name), (&kept, is_numbered)) {
-                    Err(Errno::EXIST) if is_numbered => {}
-                    exchanged => return exchanged.map(|()| Some(kept)),
+                match exchange(folder, hidden, name, &kept) {
+                    Err(Errno::EXIST) if kept.is_numbered => {}
+                    exchanged => return exchanged.map(|()| Some(kept.name)),
                 }
             }
             Err(errno) => return Err(errno),
@@ -163,29 +164,35 @@ fn back_up(
     Err(Errno::BUSY)
 }
 
-/// Returns the name of the next backup, and whether it has a number.
-fn name_of(
-    folder: BorrowedFd<'_>,
-    name: &CStr,
-    naming: &Naming<'_>,
-) -> Result<(CString, bool), Errno> {
-    let how = naming.how;
-    let name = name.to_bytes();
-    let highest = match how.control {
-        BackupControl::Simple => None,
-        BackupControl::Numbered | BackupControl::Existing => highest(folder, name)?,
-    };
-    let (bytes, is_numbered) = match highest {
-        Some(highest) => (numbered(name, highest + 1), true),
-        None if how.control == BackupControl::Numbered => (numbered(name, 1), true),
-        None => (how.simple(name), false),
-    };
-    let mut kept = CString::new(bytes).map_err(|_| Errno::INVAL)?;
-    while !is_numbered && look(folder, &kept).is_ok_and(|there| naming.named.contains(&id(&there)))
-    {
-        kept = CString::new(how.simple(kept.to_bytes())).map_err(|_| Errno::INVAL)?;
+/// The name of a backup.
+struct BackupName {
+    name: CString,
+    /// Whether it has a number, so that no other backup has it.
+    is_numbered: bool,
+}
+
+impl BackupName {
+    /// Returns the name of the next backup of `name`.
+    fn next(folder: BorrowedFd<'_>, name: &CStr, naming: &Naming<'_>) -> Result<Self, Errno> {
+        let how = naming.how;
+        let name = name.to_bytes();
+        let highest = match how.control {
+            BackupControl::Simple => None,
+            BackupControl::Numbered | BackupControl::Existing => highest(folder, name)?,
+        };
+        let (bytes, is_numbered) = match highest {
+            Some(highest) => (numbered(name, highest + 1), true),
+            None if how.control == BackupControl::Numbered => (numbered(name, 1), true),
+            None => (how.simple(name), false),
+        };
+        let mut name = CString::new(bytes).map_err(|_| Errno::INVAL)?;
+        while !is_numbered
+            && look(folder, &name).is_ok_and(|there| naming.named.contains(&id(&there)))
+        {
+            name = CString::new(how.simple(name.to_bytes())).map_err(|_| Errno::INVAL)?;
+        }
+        Ok(Self { name, is_numbered })
     }
-    Ok((kept, is_numbered))
 }
 
 fn look(folder: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
@@ -206,9 +213,10 @@ fn highest(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>, Errno> {
 }
 
 /// Gives a file its backup name as a second name. An earlier simple backup is replaced.
-fn link(folder: BorrowedFd<'_>, name: &CStr, kept: &CStr, is_numbered: bool) -> Result<(), Errno> {
+fn link(folder: BorrowedFd<'_>, name: &CStr, backup: &BackupName) -> Result<(), Errno> {
+    let kept = &backup.name;
     match linkat(folder, name, folder, kept, AtFlags::empty()) {
-        Err(Errno::EXIST) if !is_numbered => {}
+        Err(Errno::EXIST) if !backup.is_numbered => {}
         linked => return linked,
     }
     let link = |hidden: &CStr| linkat(folder, name, folder, hidden, AtFlags::empty());
@@ -224,10 +232,12 @@ fn link(folder: BorrowedFd<'_>, name: &CStr, kept: &CStr, is_numbered: bool) -> 
 /// Gives the new file the backup name, and has both change places.
 fn exchange(
     folder: BorrowedFd<'_>,
-    (hidden, name): (&CStr, &CStr),
-    (kept, is_numbered): (&CStr, bool),
+    hidden: &CStr,
+    name: &CStr,
+    backup: &BackupName,
 ) -> Result<(), Errno> {
-    match is_numbered {
+    let kept = &backup.name;
+    match backup.is_numbered {
         true => atomic_file::rename_new(folder, hidden, folder, kept)?,
         false => renameat(folder, hidden, folder, kept)?,
     }

@@ -20,6 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::attributes::times;
+use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::tree::hidden_names::{self, identity};
 use crate::tree::session;
@@ -62,8 +63,7 @@ fn tells(target: &OwnedFd, name: &CString, session: &str) -> bool {
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(mut found) = openat(folder, c".", flags, Mode::empty()).and_then(Dir::new) else {
+    let Ok(mut found) = open_folder(folder, c".").and_then(Dir::new) else {
         return false;
     };
     found.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
@@ -92,16 +92,7 @@ pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>
 
 /// Returns whether a folder is a copy of this source that is not complete.
 pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
-    let open = |path: &Path, more: OFlags| {
-        openat(
-            CWD,
-            path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more,
-            Mode::empty(),
-        )
-    };
-    let nofollow = if follow == Follow::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
-    match (open(source, nofollow), open(target, OFlags::empty())) {
+    match (open_source(CWD, source, follow != Follow::Never), open_source(CWD, target, true)) {
         (Ok(source), Ok(target)) => is_marker(target.as_fd(), &name(&source)),
         _ => false,
     }

@@ -14,6 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
+use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, rename_over};
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -51,7 +52,7 @@ pub(crate) fn merge(
         let (mine, there) = (look(from)?, look(to));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            merge(settings, &open(from, &name)?, &open(to, &name)?, &path, stays)?;
+            merge(settings, &open_folder(from, &name)?, &open_folder(to, &name)?, &path, stays)?;
             unlinkat(from, &name, AtFlags::REMOVEDIR)?;
         } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
             // Only one of the two is a folder, so the kernel refuses this.
@@ -93,7 +94,7 @@ fn replace_in(
     }
     let make = |hidden: &CStr| atomic_file::rename_new(from, name, to, hidden);
     let ((), hidden) = hidden_names::claim(name, make)?;
-    rename_over(to.as_fd(), (&hidden, name), naming.as_mut())
+    rename_over(to.as_fd(), &hidden, name, naming.as_mut())
         .map(|_| ())
         .inspect_err(|_| _ = renameat(to, &hidden, from, name))
 }
@@ -216,11 +217,6 @@ pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
     let is_ours = parts.clone().count() <= 2 && parts.all(is_number);
     let is_name = !name.is_empty() && name != marker::NAME.to_bytes();
     (is_ours && is_name).then(|| CString::new(name).ok()).flatten()
-}
-
-fn open(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(folder.as_fd(), name, flags, Mode::empty())
 }
 
 fn path(folder: &OwnedFd, name: &CStr) -> PathBuf {

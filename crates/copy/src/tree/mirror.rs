@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use underpass_engine::hint::Action;
 use crate::attributes::times;
 use crate::context::CopyContext;
 use crate::error::{At, CopyError, CopyRefusal};
+use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -74,7 +75,7 @@ impl Mirror<'_, '_> {
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
             let to = top.target_path(entry.target());
             let source = self.source(top, entry)?;
-            let target = match open(&top.target, entry.target(), false) {
+            let target = match open_folder(&top.target, entry.target()) {
                 // A dry run has not made it.
                 Err(Errno::NOENT) if self.context.settings.dry_run => continue,
                 opened => opened.at("opening", || to.as_path())?,
@@ -112,7 +113,7 @@ impl Mirror<'_, '_> {
     /// Opens a source, which has to be the folder that was copied.
     fn source(&self, top: &DirPair, entry: &SourceEntry) -> Result<OwnedFd> {
         let path = || top.source_path(&entry.name);
-        let source = open(&top.source, &entry.name, entry.follows).at("opening", path)?;
+        let source = open_source(&top.source, &entry.name, entry.follows).at("opening", path)?;
         let own = identity(&fstat(&source).at("looking at", path)?);
         match self.context.has_entered(own) {
             true => Ok(source),
@@ -198,7 +199,7 @@ impl Mirror<'_, '_> {
             if folders.is_empty() {
                 continue;
             }
-            let target = open(&at.target, &name, false).at("opening", || join(&at.to, &name))?;
+            let target = open_folder(&at.target, &name).at("opening", || join(&at.to, &name))?;
             let level = TargetLevel {
                 sources: folders,
                 named: Vec::new(),
@@ -273,7 +274,7 @@ impl Mirror<'_, '_> {
                 let is_elsewhere = settings.one_file_system && stat.st_dev != device;
                 devices.push(stat.st_dev);
                 if is_folder && self::is_folder(&stat) && !is_elsewhere {
-                    let folder = open(source, name, follows).at("opening", from)?;
+                    let folder = open_source(source, name, follows).at("opening", from)?;
                     devices.push(fstat(&folder).at("looking at", from)?.st_dev);
                     folders.push(folder);
                 }
@@ -307,7 +308,7 @@ impl Mirror<'_, '_> {
         let mut how = AtFlags::empty();
         if is_folder(&stat) {
             how = AtFlags::REMOVEDIR;
-            let inner = open(folder, name, false).at("opening", path)?;
+            let inner = open_folder(folder, name).at("opening", path)?;
             let device = fstat(folder).at("looking at", path)?.st_dev;
             if fstat(&inner).at("looking at", path)?.st_dev != device {
                 return Err(Errno::BUSY).at("removing", path);
@@ -348,12 +349,6 @@ impl Mirror<'_, '_> {
 /// Returns whether a name is that of something which another copy may still write.
 fn is_unfinished(name: &CStr) -> bool {
     marker::is_name(name) || merge::meant(name).is_some()
-}
-
-fn open(folder: impl AsFd, name: &CStr, follows: bool) -> std::result::Result<OwnedFd, Errno> {
-    let nofollow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
-    openat(folder, name, flags, Mode::empty())
 }
 
 fn lstat(folder: &OwnedFd, name: &CStr) -> std::result::Result<Stat, Errno> {

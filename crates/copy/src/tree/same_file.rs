@@ -19,7 +19,8 @@ pub(crate) fn is_same(
     settings: &CopyOptions,
     folder: &DirPair,
     entry: &SourceEntry,
-    (stat, there): (&Stat, &Stat),
+    stat: &Stat,
+    there: &Stat,
 ) -> bool {
     if settings.removes_existing()
         && let Ok(named) = statat(&folder.source, &entry.name, AtFlags::SYMLINK_NOFOLLOW)

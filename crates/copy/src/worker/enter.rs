@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags, Stat, fremovexattr, fstat, mkdirat, openat};
+use rustix::fs::{Mode, Stat, fremovexattr, fstat, mkdirat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
@@ -14,6 +14,7 @@ use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::file_system;
+use crate::files::folder::{open_folder, open_source};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::{self, identity};
@@ -38,10 +39,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
     ) -> Result<(), CopyError> {
         let from = || parent.source_path(&entry.name);
-        let nofollow = if entry.follows { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
-        let source =
-            openat(&parent.source, &entry.name, flags, Mode::empty()).at("opening", from)?;
+        let source = open_source(&parent.source, &entry.name, entry.follows).at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
         self.refuse_circles(parent, entry, &stat)?;
         self.remember_source(parent, entry, &stat);
@@ -148,24 +146,22 @@ impl CopyWorker<'_> {
     ) -> Result<MadeDir, CopyError> {
         let target = entry.target();
         let path = || parent.target_path(target);
-        let open = |name: &CStr| {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(&parent.target, name, flags, Mode::empty())
-        };
         if self.context.settings.dry_run {
-            let (folder, origin) =
-                match open(target).ok().filter(|_| parent.origin == DirOrigin::Existing) {
-                    Some(found) => (found, DirOrigin::Existing),
-                    None => (
-                        parent.target.as_fd().try_clone_to_owned().at("opening", path)?,
-                        DirOrigin::Fresh,
-                    ),
-                };
+            let (folder, origin) = match open_folder(&parent.target, target)
+                .ok()
+                .filter(|_| parent.origin == DirOrigin::Existing)
+            {
+                Some(found) => (found, DirOrigin::Existing),
+                None => (
+                    parent.target.as_fd().try_clone_to_owned().at("opening", path)?,
+                    DirOrigin::Fresh,
+                ),
+            };
             return Ok(MadeDir { folder, origin, is_trusted: false, hidden: None });
         }
         let is_marked = self.context.settings.resume && parent.is_top();
         if parent.origin != DirOrigin::Fresh {
-            match open(target) {
+            match open_folder(&parent.target, target) {
                 Ok(folder) => {
                     let is_trusted = match is_marked {
                         // One that cannot be marked is one whose files are compared.
@@ -187,7 +183,7 @@ impl CopyWorker<'_> {
         let is_trusted = parent.is_trusted;
         if (is_plain && !is_marked) || self.context.settings.in_place {
             mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
-            let folder = open(target).at("opening", path)?;
+            let folder = open_folder(&parent.target, target).at("opening", path)?;
             return Ok(MadeDir { folder, origin: DirOrigin::Fresh, is_trusted, hidden: None });
         }
         let (folder, origin, hidden) =
@@ -195,7 +191,8 @@ impl CopyWorker<'_> {
                 // It has its name at once, so that the files in it must not have theirs.
                 true => {
                     mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
-                    (open(target).at("opening", path)?, DirOrigin::Adopted, None)
+                    let folder = open_folder(&parent.target, target).at("opening", path)?;
+                    (folder, DirOrigin::Adopted, None)
                 }
                 false => {
                     let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
@@ -225,16 +222,12 @@ impl CopyWorker<'_> {
     ) -> Result<(OwnedFd, DirOrigin, CString), CopyError> {
         let path = || parent.target_path(target);
         let mode = Mode::RWXU;
-        let open = |name: &CStr| {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(&parent.target, name, flags, Mode::empty())
-        };
         let hidden = hidden_names::hidden(target, Some(identity(source)));
         let origin = match mkdirat(&parent.target, &hidden, mode) {
             Err(Errno::EXIST) => DirOrigin::Adopted,
             made => made.map(|()| DirOrigin::Fresh).at(Action::Creating, path)?,
         };
-        if let Ok(folder) = open(&hidden)
+        if let Ok(folder) = open_folder(&parent.target, &hidden)
             && self.is_ours(parent, &folder, &hidden)
         {
             // A part in it would be taken for a copy once it has its name.
@@ -250,7 +243,7 @@ impl CopyWorker<'_> {
         let claimed = hidden_names::claim(target, |hidden| {
             mkdirat(&parent.target, hidden, mode)?;
             // Another process may remove it as a leftover before it is opened or locked.
-            let ours = match open(hidden) {
+            let ours = match open_folder(&parent.target, hidden) {
                 Err(Errno::NOENT) => None,
                 opened => Some(opened?).filter(|it| atomic_file::take(it, &parent.target, hidden)),
             };

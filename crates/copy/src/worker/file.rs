@@ -116,9 +116,8 @@ impl CopyWorker<'_> {
         if settings.resume && !folder.is_trusted && original.len() >= MIN_PARTIAL_LEN {
             session::forget(dest.file());
         }
-        let is_new = dest.is_new();
         let ends = (original.file.as_fd(), dest.file().as_fd());
-        let inherited = (is_new, folder.inherited);
+        let inherited = dest.is_new().then_some(folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
         if verdict == EntryVerdict::Replace {
             self.name_removed(folder, entry);
@@ -158,8 +157,9 @@ impl CopyWorker<'_> {
         }
         // Bytes that were written into a device or FIFO would be gone, and a link is replaced.
         if in_place && (verdict != EntryVerdict::Replace || self.is_file_there(original)) {
-            let how = (existing, settings.force);
-            return DestFile::in_place(folder, name, mode, how, &original.file).at("opening", path);
+            let original = &original.file;
+            return DestFile::in_place(folder, name, mode, existing, settings.force, original)
+                .at("opening", path);
         }
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
             let partial = partial_name(name, &original.stat);

@@ -40,7 +40,7 @@ impl CopyWorker<'_> {
             let from = || folder.source_path(&entry.name);
             let leads =
                 readlinkat(&folder.source, &entry.name, Vec::new()).at(Action::Reading, from)?;
-            let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
+            let made = self.make_special(folder, entry, stat, may_link, |folder, name| {
                 symlinkat(&leads, &folder.target, name)
             })?;
             self.totals.links += u64::from(made);
@@ -53,7 +53,7 @@ impl CopyWorker<'_> {
             permissions::without_acl_by_name(folder.source.as_fd(), &entry.name, stat.st_mode);
         let mode = settings.mode(mode);
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
+        let made = self.make_special(folder, entry, stat, may_link, |folder, name| {
             mknodat(&folder.target, name, kind, mode, stat.st_rdev)?;
             match mode.as_raw_mode() & umask {
                 0 => Ok(()),
@@ -69,7 +69,8 @@ impl CopyWorker<'_> {
         &mut self,
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
-        (stat, may_link): (&Stat, bool),
+        stat: &Stat,
+        may_link: bool,
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
     ) -> Result<bool, CopyError> {
         let verdict = self.verdict(folder, entry, stat)?;

@@ -43,7 +43,7 @@ impl CopyWorker<'_> {
         let settings = &self.context.settings;
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
-            return self.leave_folder(folder, (stat, &there), path);
+            return self.leave_folder(folder, stat, &there, path);
         }
         let is_one = (stat.st_dev, stat.st_ino) == (there.st_dev, there.st_ino);
         if is_one && settings.link == Some(LinkKind::Hard) {
@@ -51,7 +51,7 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         if !self.leaves_existing(folder) {
-            self.refuse_same(folder, entry, (stat, &there))?;
+            self.refuse_same(folder, entry, stat, &there)?;
         }
         if settings.resume && is_copy(stat, &there, &folder.target) {
             return Ok(EntryVerdict::Resumed);
@@ -104,7 +104,8 @@ impl CopyWorker<'_> {
     fn leave_folder(
         &mut self,
         folder: &DirPair,
-        (stat, there): (&Stat, &Stat),
+        stat: &Stat,
+        there: &Stat,
         path: impl Fn() -> PathBuf,
     ) -> Result<EntryVerdict, CopyError> {
         let may_leave =
@@ -130,9 +131,10 @@ impl CopyWorker<'_> {
         &self,
         folder: &DirPair,
         entry: &SourceEntry,
-        (stat, there): (&Stat, &Stat),
+        stat: &Stat,
+        there: &Stat,
     ) -> Result<(), CopyError> {
-        if !is_same(&self.context.settings, folder, entry, (stat, there)) {
+        if !is_same(&self.context.settings, folder, entry, stat, there) {
             return Ok(());
         }
         let from = folder.source_path(&entry.name);

@@ -103,11 +103,11 @@ impl CopyWorker<'_> {
         let half = self.buffer.len() / 2;
         // O_DIRECT wants memory at a multiple of a block.
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
-        let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
-        let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
+        let (in_copy, in_original) = self.buffer[skip..].split_at_mut(half);
+        let len = in_copy.len().min(in_original.len()) / ALIGNMENT * ALIGNMENT;
         let direct = match how {
             Verify::Cache => None,
-            Verify::Direct => past_the_cache(copy, &mut mine[..len]).at(Action::Reading, to)?,
+            Verify::Direct => past_the_cache(copy, &mut in_copy[..len]).at(Action::Reading, to)?,
         };
         let copy = direct.as_ref().unwrap_or(copy);
         let mut at = 0;
@@ -118,11 +118,12 @@ impl CopyWorker<'_> {
             }
             // What is a hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
-            let copied = buffered::read_at(copy, &mut mine[..len], at, report);
+            let copied = buffered::read_at(copy, &mut in_copy[..len], at, report);
             let copied = copied.at(Action::Reading, to)?;
-            let wanted = buffered::read_at(&original.file, &mut theirs[..len], at, report);
+            let wanted = buffered::read_at(&original.file, &mut in_original[..len], at, report);
             let wanted = wanted.at(Action::Reading, from)?;
-            let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
+            let pairs = in_copy[..copied].iter().zip(&in_original[..wanted]);
+            let same = pairs.take_while(|(a, b)| a == b);
             let end = at + same.count() as u64;
             let compared = copied.min(wanted);
             let differs = || Err(CopyError::Differs { from: from(), to: to(), at: end });
@@ -134,8 +135,9 @@ impl CopyWorker<'_> {
                 continue;
             }
             // Less than was asked for is the end only where the file ends.
-            let sizes = (copy.metadata().at(Action::Reading, to)?.len(), original.file.metadata());
-            let is_end = end >= sizes.0.max(sizes.1.at(Action::Reading, from)?.len());
+            let copy_len = copy.metadata().at(Action::Reading, to)?.len();
+            let original_len = original.file.metadata().at(Action::Reading, from)?.len();
+            let is_end = end >= copy_len.max(original_len);
             if is_end && copied == wanted {
                 at = end;
                 break;
