@@ -43,8 +43,8 @@ impl Hinted for DownloadError {
             Self::NoRoom { .. } => "free some space or choose another folder",
             Self::Replaced => "fetch it when nothing else writes there, or name another file by -o",
             Self::Special => "-o writes into a device or FIFO; remove it, or choose another name",
-            Self::Stranger { journal: Some(_), .. } => "remove both, or name another file by -o",
-            Self::Stranger { .. } => "remove it, or name another file by -o",
+            Self::Foreign { journal: Some(_), .. } => "remove both, or name another file with -o",
+            Self::Foreign { .. } => "remove it, or name another file with -o",
         }))
     }
 }

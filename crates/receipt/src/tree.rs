@@ -48,7 +48,7 @@ impl TreeReceipt {
         Self {
             url: shown(url),
             file: path.display().to_string(),
-            way: match done.way {
+            way: match done.method {
                 TreeMethod::Archive => "archive",
                 TreeMethod::Listing => "listing",
             },

@@ -63,8 +63,8 @@ pub enum DownloadError {
     #[error("it is a device, FIFO or socket")]
     Special,
     /// A file that is not of an earlier download has the name of the partial file or its journal.
-    #[error("{}", stranger_text(.name, .journal.as_deref()))]
-    Stranger {
+    #[error("{}", foreign_text(.name, .journal.as_deref()))]
+    Foreign {
         /// Its name.
         name: OsString,
         /// The name of its journal, if there is one that is damaged or of another file.
@@ -146,7 +146,7 @@ impl DownloadError {
 
     /// Checks whether it is about what is here under the names that the file needs.
     pub(crate) fn is_about_name(&self) -> bool {
-        matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Stranger { .. })
+        matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Foreign { .. })
     }
 
     /// Checks whether another attempt may succeed.
@@ -191,7 +191,7 @@ fn digest_text(check: &DigestCheck) -> String {
     }
 }
 
-fn stranger_text(name: &OsStr, journal: Option<&OsStr>) -> String {
+fn foreign_text(name: &OsStr, journal: Option<&OsStr>) -> String {
     let name = name.display();
     match journal.map(OsStr::display) {
         Some(journal) => format!(

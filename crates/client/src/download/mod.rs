@@ -148,9 +148,9 @@ impl<'a> Downloader<'a> {
                 Ok(mut done) => {
                     // Those that were not asked for the whole file.
                     if let Ok(right) = target.open() {
-                        for liar in rest.filter(|mirror| mirror.has_lied(&right)) {
+                        for mirror in rest.filter(|mirror| mirror.sent_wrong_bytes(&right)) {
                             on_event(&DownloadEvent::SourceDropped {
-                                url: &liar.url,
+                                url: &mirror.url,
                                 error: wrong,
                             });
                         }

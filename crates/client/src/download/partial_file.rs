@@ -54,7 +54,7 @@ pub(super) type Journal = journal::Journal<JournalSubject>;
 #[derive(Debug)]
 pub(super) enum PartialFile<'t> {
     /// A file with a temporary name, which a later process can resume, and its journal.
-    PartialInfo(ResumableFile),
+    Resumable(ResumableFile),
     /// A stream, and the number of bytes written to it.
     Stream { file: &'t File, at: u64, done: u64 },
     /// A file without a name, which disappears with this process.
@@ -79,7 +79,7 @@ impl PartialFile<'_> {
     /// Returns the file to write to.
     pub(super) fn file(&self) -> &File {
         match self {
-            Self::PartialInfo(kept) => kept.atomic.file(),
+            Self::Resumable(kept) => kept.atomic.file(),
             Self::Stream { file, .. } => file,
             Self::Unnamed(atomic) => atomic.file(),
         }
@@ -89,21 +89,21 @@ impl PartialFile<'_> {
     pub(super) fn base(&self) -> u64 {
         match self {
             Self::Stream { at, .. } => *at,
-            Self::PartialInfo(_) | Self::Unnamed(_) => 0,
+            Self::Resumable(_) | Self::Unnamed(_) => 0,
         }
     }
 
     /// Returns the journal, if there is one.
     pub(super) fn journal(&self) -> Option<&Journal> {
         match self {
-            Self::PartialInfo(kept) => Some(&kept.journal),
+            Self::Resumable(kept) => Some(&kept.journal),
             Self::Stream { .. } | Self::Unnamed(_) => None,
         }
     }
 
     /// Notes, before a part comes from another server, that a digest has to be compared.
     pub(super) fn require_digest(&mut self) -> Result<(), DownloadError> {
-        let Self::PartialInfo(kept) = self else { return Ok(()) };
+        let Self::Resumable(kept) = self else { return Ok(()) };
         let subject = kept.journal.subject();
         if subject.needs_digest {
             return Ok(());
@@ -114,7 +114,7 @@ impl PartialFile<'_> {
 
     /// Notes how the file is left for a later process.
     pub(super) fn leave(&mut self) {
-        let Self::PartialInfo(kept) = self else { return };
+        let Self::Resumable(kept) = self else { return };
         let Ok(found) = kept.atomic.file().metadata() else { return };
         let subject = kept.journal.subject().clone();
         // Without it the file is resumed as after a kill.
@@ -124,7 +124,7 @@ impl PartialFile<'_> {
     /// Returns the ranges that have arrived.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         match self {
-            Self::PartialInfo(kept) => kept.journal.present(),
+            Self::Resumable(kept) => kept.journal.present(),
             Self::Stream { done: 0, .. } | Self::Unnamed(_) => Vec::new(),
             Self::Stream { done, .. } => vec![0..*done],
         }
@@ -193,11 +193,11 @@ impl<'t> TargetName<'t> {
         if found.len() > 0 && !is_own {
             let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             let journal = is_there.then_some(journal);
-            return Err(DownloadError::Stranger { name: self.part_name(), journal });
+            return Err(DownloadError::Foreign { name: self.part_name(), journal });
         }
         if found.len() == 0 && is_foreign(self.folder, &journal) {
             atomic.discard();
-            return Err(DownloadError::Stranger { name: journal, journal: None });
+            return Err(DownloadError::Foreign { name: journal, journal: None });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -213,7 +213,7 @@ impl<'t> TargetName<'t> {
         };
         let journal = Journal::create(self.folder()?, &journal, subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(PartialFile::PartialInfo(ResumableFile { atomic, journal }))
+        Ok(PartialFile::Resumable(ResumableFile { atomic, journal }))
     }
 
     /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the digest
@@ -246,7 +246,7 @@ impl<'t> TargetName<'t> {
         }
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(Some(PartialFile::PartialInfo(ResumableFile { atomic, journal })))
+        Ok(Some(PartialFile::Resumable(ResumableFile { atomic, journal })))
     }
 
     /// Returns the version of a complete file whose process was killed after the renaming, before

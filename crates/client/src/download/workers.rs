@@ -42,8 +42,10 @@ pub(super) struct Workers<'c> {
     pub(super) url: &'c Url,
     /// Other servers that have the file.
     pub(super) sources: Sources<'c>,
-    /// The URL that answered, and whether it may receive credentials.
-    pub(super) answered: (Url, bool),
+    /// The URL that answered.
+    pub(super) answered_url: Url,
+    /// Whether that URL may receive credentials.
+    pub(super) is_trusted: bool,
     pub(super) version: Option<StrongValidator>,
     pub(super) total: u64,
     pub(super) gauge: &'c Gauge,
@@ -191,7 +193,7 @@ impl<'c> Workers<'c> {
         // Where a redirect led may have been for a while only.
         let (url, is_trusted) = match has_failed {
             true => (self.url, true),
-            false => (&self.answered.0, self.answered.1),
+            false => (&self.answered_url, self.is_trusted),
         };
         let answer = execute(client, idle, &request, url, is_trusted)?;
         match interpret_response(&request, &answer.response)? {
@@ -249,12 +251,12 @@ impl<'c> Workers<'c> {
         if self.scheduler.is_over() || self.is_cancelled() || !error.is_of_source() {
             return false;
         }
-        let wait_to_retry = self.sources.drop(mirror);
-        if wait_to_retry {
+        let has_other = self.sources.drop(mirror);
+        if has_other {
             let url = mirror.map_or(self.url, |mirror| &mirror.server.url);
             (self.on_event)(&DownloadEvent::SourceDropped { url, error });
         }
-        wait_to_retry
+        has_other
     }
 
     /// Moves a segment to its place; returns the connection if it can be used again.

@@ -107,7 +107,8 @@ struct State {
 
 impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     pub(super) fn new(
-        (client, journal): (&'p HttpClient<'a>, Option<&'p UploadJournal>),
+        client: &'p HttpClient<'a>,
+        journal: Option<&'p UploadJournal>,
         upload: &'p Upload<'p>,
         url: &'p Url,
         mut sent: Vec<StoredPart>,
@@ -170,21 +171,21 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
 
     /// Sends one part after the other, until none is left or one of them fails for good.
     fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
-        let (mut backoff, mut lessons) = (Backoff::new(self.upload.retries), 0);
+        let (mut backoff, mut corrections) = (Backoff::new(self.upload.retries), 0);
         while !self.is_over.load(Ordering::Relaxed) {
             let Some((number, range)) = self.state().missing.pop_front() else { return };
             match self.send_part(number, &range, idle.take(), count) {
                 Ok(None) => {
                     self.state().missing.push_front((number, range));
-                    lessons += 1;
-                    if lessons > MAX_LESSONS {
-                        let error = InvalidResponse::Protocol("it refused a part again and again");
+                    corrections += 1;
+                    if corrections > MAX_CORRECTIONS {
+                        let error = InvalidResponse::Protocol("it kept refusing a part");
                         return self.fail(ClientError::from(error).into());
                     }
                 }
                 Ok(Some((part, connection))) => {
                     backoff.reset();
-                    (idle, lessons) = (connection, 0);
+                    (idle, corrections) = (connection, 0);
                     let mut state = self.state();
                     // Under the lock, for each line begins where the last one ends.
                     self.journal.iter().for_each(|it| it.add_part(part.number, &part.tag));
@@ -322,8 +323,8 @@ pub(super) const MIN_PART: u64 = 16 << 20;
 /// The maximum number of parts of an upload.
 const MAX_PARTS: u64 = 10_000;
 
-/// The maximum number of times in a row that a part is sent again for what a refusal has taught.
-const MAX_LESSONS: u32 = 3;
+/// The maximum number of times in a row that a part is sent again, corrected by what a refusal says.
+const MAX_CORRECTIONS: u32 = 3;
 
 /// The maximum number of connections of an upload.
 const MAX_CONNECTIONS: usize = 64;

@@ -291,7 +291,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let upload = self.upload;
         let journal = self.kept.journal.as_ref();
         let mut parts = StoredParts::new(
-            (self.client, journal),
+            self.client,
+            journal,
             upload,
             &resource,
             sent,

@@ -28,7 +28,7 @@ pub enum TreeMethod {
 #[derive(Clone, Debug, Default)]
 pub struct TreeDone {
     /// How it was fetched.
-    pub way: TreeMethod,
+    pub method: TreeMethod,
     /// Files that were fetched.
     pub files: u64,
     /// Files that existed already.

@@ -18,10 +18,10 @@ use crate::http::Request;
 impl<'a> Uploader<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; what it sent of another version is discarded.
     pub(super) fn find_earlier(&mut self) -> Result<(), UploadError> {
-        let Some(path) = self.upload.journal.filter(|_| !self.kept.is_searched) else {
+        let Some(path) = self.upload.journal.filter(|_| !self.kept.has_searched_journal) else {
             return Ok(());
         };
-        self.kept.is_searched = true;
+        self.kept.has_searched_journal = true;
         let (journal, entry) = match UploadJournal::find(path) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
@@ -42,7 +42,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let _ = resource.set_username(self.url.username());
         let _ = resource.set_password(self.url.password());
         self.kept.resource = Some(resource);
-        self.kept.is_known = Some(true);
+        self.kept.supports_resumption = Some(true);
         let version = self.kept.version.as_ref();
         let is_same = version.is_some_and(|version| is_version(&entry.file, version));
         if !is_same || entry.target != self.kept.target {
@@ -55,7 +55,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     /// Asks whether the server can resume uploads, if the file is large enough.
     pub(super) fn check_resumable(&mut self) -> Result<(), UploadError> {
         let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
-        if self.kept.is_known.is_some() || self.upload.journal.is_none() || !is_long {
+        if self.kept.supports_resumption.is_some() || self.upload.journal.is_none() || !is_long {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };
@@ -63,7 +63,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         self.mark_answered();
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
-        self.kept.is_known = Some(says);
+        self.kept.supports_resumption = Some(says);
         self.idle = answer.connection.finish(&answer.response);
         Ok(())
     }

@@ -11,10 +11,10 @@ use crate::http::Response;
 pub(crate) struct ResumeState {
     /// The URL of the upload, once the server has sent it.
     pub(crate) resource: Option<Url>,
-    /// Whether the server can resume uploads, once that is known.
-    pub(crate) is_known: Option<bool>,
+    /// Whether the server can resume uploads; `None` until it was asked.
+    pub(crate) supports_resumption: Option<bool>,
     /// Whether the journal of an earlier process has been looked for.
-    pub(crate) is_searched: bool,
+    pub(crate) has_searched_journal: bool,
     /// The URL of the target for the journal.
     pub(crate) target: String,
     pub(crate) version: Option<String>,
@@ -35,7 +35,7 @@ impl ResumeState {
 
     /// Checks whether the server keeps broken uploads.
     pub(crate) fn is_resumable(&self) -> bool {
-        self.is_known == Some(true)
+        self.supports_resumption == Some(true)
     }
 
     /// Checks whether another process could resume the upload.

@@ -134,7 +134,7 @@ fn a_file_in_the_place_of_a_part_with_a_journal_is_left_alone() {
     fs::write(&other, "of another").unwrap();
     fs::rename(&other, &part).unwrap();
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
     assert_eq!(fs::read(&part).unwrap(), b"of another");
 }
 
@@ -145,7 +145,7 @@ fn a_file_in_the_place_of_the_journal_is_left_alone() {
     let journal = client.folder.path().join("file.part.journal");
     fs::write(&journal, "of another").unwrap();
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
     assert_eq!(fs::read(&journal).unwrap(), b"of another");
     assert_eq!(client.names(), ["file.part.journal"]);
     // A power cut leaves zeros of one.
@@ -160,7 +160,7 @@ fn a_part_without_a_journal_is_left_alone() {
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     fs::remove_file(client.folder.path().join("file.part.journal")).unwrap();
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
     assert_eq!(client.names(), ["file.part"]);
     assert_eq!(fs::metadata(client.folder.path().join("file.part")).unwrap().len(), 10_000_000);
 }

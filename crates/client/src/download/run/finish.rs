@@ -20,7 +20,7 @@ impl Download<'_, '_> {
                 self.partial = Some(stream);
                 return Ok(false);
             }
-            Some(PartialFile::PartialInfo(kept)) => {
+            Some(PartialFile::Resumable(kept)) => {
                 // Empty before another journal is written, so that no crash can leave a mixture.
                 let emptied = kept.atomic.file().set_len(0);
                 emptied.map_err(DownloadError::local("emptying"))?;
@@ -58,7 +58,7 @@ impl Download<'_, '_> {
         let (atomic, is_partial) = match partial {
             PartialFile::Stream { .. } => return Ok(()),
             PartialFile::Unnamed(atomic) => (atomic, false),
-            PartialFile::PartialInfo(kept) => (kept.atomic, true),
+            PartialFile::Resumable(kept) => (kept.atomic, true),
         };
         if let Some(modified) = self.modified.filter(|_| options.keep_time) {
             // The bytes are right whatever the time.
@@ -109,7 +109,7 @@ impl Download<'_, '_> {
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
             name.forget(true);
         }
-        let is_kept = matches!(self.partial, Some(PartialFile::PartialInfo(_))) && kept > 0;
+        let is_kept = matches!(self.partial, Some(PartialFile::Resumable(_))) && kept > 0;
         if let Some(mut partial) = self.partial.take().filter(|_| is_kept) {
             partial.leave();
         }

@@ -262,7 +262,7 @@ impl<'j, 'a> Download<'j, 'a> {
             self.version = StrongValidator::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.partial = Some(self.place(total)?);
-            self.has_partial |= matches!(self.partial, Some(PartialFile::PartialInfo(_)));
+            self.has_partial |= matches!(self.partial, Some(PartialFile::Resumable(_)));
         }
         self.gauge.set(self.here(), total);
         self.check_room()

@@ -52,7 +52,7 @@ impl MirrorServer<'_> {
     }
 
     /// Returns whether something that it has sent is not in the file that is right.
-    pub(in crate::download) fn has_lied(&self, right: &File) -> bool {
+    pub(in crate::download) fn sent_wrong_bytes(&self, right: &File) -> bool {
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.iter().any(|SentRange { range, digest }| {
             let sent = digest.as_ref();

@@ -116,7 +116,7 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Checks whether the download can be resumed from what has arrived.
     pub(super) fn is_resumable(&self) -> bool {
         match &self.partial {
-            None | Some(PartialFile::PartialInfo(_)) => true,
+            None | Some(PartialFile::Resumable(_)) => true,
             Some(PartialFile::Unnamed(_)) => false,
             Some(PartialFile::Stream { done, .. }) => {
                 *done == 0 || (self.has_ranges && self.version.is_some())

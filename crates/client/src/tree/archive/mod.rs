@@ -65,7 +65,7 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<Archive
 /// Fetches this archive.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result<(), TreeError> {
     (tree.on_event)(&TreeEvent::Begun(TreeMethod::Archive));
-    tree.done.way = TreeMethod::Archive;
+    tree.done.method = TreeMethod::Archive;
     tree.done.connections = 1;
     let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
     let (destination, journal, noted) = ArchiveDest::open(tree.path, &offer.origin.url, if_exists)?;
@@ -78,7 +78,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     loop {
         let before = unpack.position;
         match attempt(&mut unpack, &offer) {
-            Ok(BodyEnd::DownloadOutcome) => return unpack.finish(),
+            Ok(BodyEnd::Complete) => return unpack.finish(),
             Ok(BodyEnd::Jump) => {}
             Err(error) => {
                 if unpack.position > before {
@@ -127,7 +127,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
     let fields = if unpack.position > 0 { &fields[..] } else { &[] };
     if unpack.position >= unpack.origin.len && unpack.position > 0 {
-        return Ok(BodyEnd::DownloadOutcome);
+        return Ok(BodyEnd::Complete);
     }
     let tree = &*unpack.tree;
     let request = Request { method: "GET", fields };

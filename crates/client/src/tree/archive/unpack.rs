@@ -44,7 +44,7 @@ pub(super) struct Unpack<'u, 'j, 'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     /// The archive is complete.
-    DownloadOutcome,
+    Complete,
     /// A large file is here already: another request should begin after it.
     Jump,
 }
@@ -139,11 +139,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             if stream.left() < needed as u64 {
                 // Some writers leave the end out, which is no loss where the length is known.
                 let is_end = stream.left() == 0 && at == header;
-                return if is_end {
-                    Ok(BodyEnd::DownloadOutcome)
-                } else {
-                    Err(TarError::Cut.into())
-                };
+                return if is_end { Ok(BodyEnd::Complete) } else { Err(TarError::Cut.into()) };
             }
             // After the contents of an extension there is always another block.
             let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
@@ -151,7 +147,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             at += needed as u64;
             match step {
                 TarEvent::More => {}
-                TarEvent::End => return Ok(BodyEnd::DownloadOutcome),
+                TarEvent::End => return Ok(BodyEnd::Complete),
                 TarEvent::Member(member) => {
                     if stream.left() < member.padded() {
                         return Err(TarError::Cut.into());
@@ -199,7 +195,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 let large = LargeFile { header, data, size, mode, modified, path };
                 return self.begin_large(stream, &large);
             }
-            return self.take_small(stream, &path, member).map(|()| BodyEnd::DownloadOutcome);
+            return self.take_small(stream, &path, member).map(|()| BodyEnd::Complete);
         }
         let dest = &self.destination.dest;
         let made = match &member.kind {
@@ -366,7 +362,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.reached(large.data + padded(large.size))?;
         // The partial file of the next one must not be taken for that of this one.
         self.save_position()?;
-        Ok(BodyEnd::DownloadOutcome)
+        Ok(BodyEnd::Complete)
     }
 
     /// Moves what is missing of a large file by the engine, and notes the position.
@@ -412,7 +408,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
         stream.skip(len)?;
         self.position = from + len;
-        Ok(BodyEnd::DownloadOutcome)
+        Ok(BodyEnd::Complete)
     }
 
     /// Leaves out what cannot be created for a reason of its own; other errors end the run.

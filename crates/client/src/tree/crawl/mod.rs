@@ -41,7 +41,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
         crawl.finish(done)
     };
     *tree.done = done;
-    tree.done.way = TreeMethod::Listing;
+    tree.done.method = TreeMethod::Listing;
     outcome
 }
 
