@@ -17,7 +17,8 @@ use crate::server::sites::site::Site;
 pub(crate) async fn lay_out(
     site: Arc<Site>,
     client: ClientNet,
-    (key, is_range): (LayoutKey, bool),
+    key: LayoutKey,
+    is_range: bool,
     folder: OwnedFd,
 ) -> LayoutResult {
     let busy = || Err(Arc::new(ArchiveError::Busy));
@@ -27,8 +28,8 @@ pub(crate) async fn lay_out(
         layouts.queue.submit(client, move || {
             let waiters = site.shared.layouts.batches.begin(&key);
             if !waiters.is_empty() {
-                let key = (&key, is_range);
-                answer_all(waiters, &walk_folder(&site, client, key, folder).map_err(Arc::new));
+                let laid_out = walk_folder(&site, client, &key, is_range, folder);
+                answer_all(waiters, &laid_out.map_err(Arc::new));
             }
         })
     };
@@ -42,7 +43,8 @@ pub(crate) async fn lay_out(
 fn walk_folder(
     site: &Site,
     client: ClientNet,
-    (key, is_range): (&LayoutKey, bool),
+    key: &LayoutKey,
+    is_range: bool,
     folder: OwnedFd,
 ) -> Result<Arc<FolderLayout>, ArchiveError> {
     if let Some(kept) = site.shared.layouts.get(key, is_range) {

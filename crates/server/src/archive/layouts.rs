@@ -51,7 +51,8 @@ impl LayoutKey {
     /// Returns the key of an open folder at a path of a site.
     pub(crate) fn of(
         folder: impl AsFd,
-        (site, path): (u64, &[u8]),
+        site: u64,
+        path: &[u8],
         user: Option<&Arc<str>>,
         format: ArchiveFormat,
         only: Option<ChosenNames>,

@@ -45,7 +45,7 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Ve
         _ => {}
     }
     ctx.peer.set_activity(Activity::Discarding, Instant::now());
-    let mut received = ReceivedUpload::nothing(BodyState::IncompleteBody);
+    let mut received = ReceivedUpload::nothing(BodyState::Incomplete);
     let outcome = match invite(ctx, &mut received) {
         Ok(()) => receive(ctx, length, kind).await,
         Err(()) => Err(ctx.error(400, "the body of the request did not come")),

@@ -1,6 +1,6 @@
 //! Changes to files and folders, made on a helper thread.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
@@ -125,7 +125,7 @@ impl Change {
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
-            Err(Errno::XDEV) => move_across((self, site), (&folder, &name, &stat), &dest)?,
+            Err(Errno::XDEV) => move_across(self, site, &folder, &name, &stat, &dest)?,
             Err(Errno::INVAL) => {
                 return Err(ChangeRefusal::new(403, "a folder cannot go into itself"));
             }
@@ -352,8 +352,11 @@ fn check_contents(
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original. Returns the hidden name of a folder that was replaced.
 fn move_across(
-    (change, site): (&Change, &Site),
-    (folder, name, stat): (&OwnedFd, &CString, &Stat),
+    change: &Change,
+    site: &Site,
+    folder: &OwnedFd,
+    name: &CStr,
+    stat: &Stat,
     dest: &DestEntry,
 ) -> Result<(Option<CString>, Report), ChangeRefusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);

@@ -78,7 +78,7 @@ impl Exchange {
             peer.written.set(peer.written.get() + received.interim);
             access_entry::received(worker, &mut exchange.entry, &received);
             exchange.unread = exchange.unread.filter(|_| received.body == BodyState::Untouched);
-            exchange.keeps_alive &= received.body != BodyState::IncompleteBody;
+            exchange.keeps_alive &= received.body != BodyState::Incomplete;
             exchange.max_discarded = MAX_REFUSED;
         }
         exchange

@@ -69,7 +69,7 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let ((worker, peer), head_len) = (at, head.len() as u64);
         let (mut resident_since, mut version) = (None, None);
-        let (chain, precautions) = match body {
+        let (chain, checks) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
             Body::Memory(bytes) => {
                 let head = [head.as_slice(), &bytes].concat();
@@ -85,13 +85,13 @@ impl<'a> Sending<'a> {
                         return Self::sent(worker, peer, (head, now), report);
                     }
                     let slow = Slow::new(at, integrity, head_len, Some(file.version()), facts());
-                    let precautions = ChainChecks::of(&file);
-                    return Self::Slow(slow.after(report, file.chain(head), precautions));
+                    let checks = ChainChecks::of(&file);
+                    return Self::Slow(slow.after(report, file.chain(head), checks));
                 }
-                let precautions = ChainChecks::of(&file);
+                let checks = ChainChecks::of(&file);
                 resident_since = file.resident_since();
                 version = Some(file.version());
-                (file.chain(head), precautions)
+                (file.chain(head), checks)
             }
             Body::Cached(body) => {
                 return Self::begin_cached(worker, peer, (head, now), body, facts);
@@ -104,11 +104,11 @@ impl<'a> Sending<'a> {
                 return Self::Slow(Box::pin(slow.pieces(head, body)));
             }
         };
-        if !precautions.is_resident {
+        if !checks.is_resident {
             let slow = Slow::new(at, integrity, head_len, version, facts());
-            return Self::Slow(Box::pin(slow.whole(chain, precautions, resident_since)));
+            return Self::Slow(Box::pin(slow.whole(chain, checks, resident_since)));
         }
-        let transfer = transfer(worker, peer, chain, (integrity, precautions.confirm), now);
+        let transfer = transfer(worker, peer, chain, (integrity, checks.confirm), now);
         Self::advance(worker, peer, transfer, now, |usage| {
             Slow::new(at, integrity, head_len, version, facts()).spent(usage)
         })
@@ -277,23 +277,23 @@ impl<'a> Slow<'a> {
         mut self,
         report: Report,
         rest: Chain<Arc<OwnedFd>>,
-        precautions: ChainChecks,
+        checks: ChainChecks,
     ) -> SlowSend<'a> {
         self.peer.written.set(self.peer.written.get() + report.bytes());
         self.metrics().record(&report);
         self.outcome.report = report;
-        Box::pin(self.whole(rest, precautions, None))
+        Box::pin(self.whole(rest, checks, None))
     }
 
     /// Sends a chain of which pages may be missing.
     async fn whole(
         mut self,
         chain: Chain<Arc<OwnedFd>>,
-        precautions: ChainChecks,
+        checks: ChainChecks,
         resident_since: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
-        if self.send(chain, precautions.confirm).await && !self.met_missing {
+        if self.send(chain, checks.confirm).await && !self.met_missing {
             // Later requests for the same file then need no check.
             resident_since.inspect(|resident_since| resident_since.set(began));
         }
@@ -336,8 +336,8 @@ impl<'a> Slow<'a> {
             self.drop_behind = DropBehind::of_missing(&residency).await;
         }
         let before = self.peer.written.get();
-        let (checks, now) = ((self.integrity, confirm), Instant::now());
-        let transfer = transfer(self.worker, self.peer, chain, checks, now);
+        let (guards, now) = ((self.integrity, confirm), Instant::now());
+        let transfer = transfer(self.worker, self.peer, chain, guards, now);
         self.drive(transfer, residency, before).await
     }
 

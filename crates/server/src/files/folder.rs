@@ -231,9 +231,9 @@ async fn archive(
     };
     let path = &*target.path;
     let is_everything = path.is_empty() && only.is_none();
-    let key = LayoutKey::of(&folder, (ctx.site().number, path), ctx.user.as_ref(), format, only);
+    let key = LayoutKey::of(&folder, ctx.site().number, path, ctx.user.as_ref(), format, only);
     match laid_out(ctx, folder, key).await {
-        Ok(laid_out) => send_archive(ctx, path, (format, is_everything), &laid_out),
+        Ok(laid_out) => send_archive(ctx, path, format, is_everything, &laid_out),
         Err(refusal) => refusal,
     }
 }
@@ -249,7 +249,7 @@ async fn laid_out(
         return Ok(laid_out);
     }
     let client = ClientNet::of(ctx.peer.address());
-    let laid_out = lay_out(Arc::clone(ctx.site()), client, (key, is_range), folder).await;
+    let laid_out = lay_out(Arc::clone(ctx.site()), client, key, is_range, folder).await;
     laid_out.map_err(|error| match error.status() {
         503 => ctx.busy(503, &error.to_string()),
         status => ctx.error(status, &error.to_string()),
@@ -260,7 +260,8 @@ async fn laid_out(
 fn send_archive(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    (format, is_everything): (ArchiveFormat, bool),
+    format: ArchiveFormat,
+    is_everything: bool,
     laid_out: &Arc<FolderLayout>,
 ) -> Response {
     let layout = &laid_out.layout;

@@ -71,7 +71,7 @@ pub(crate) async fn respond(
             ctx.error(400, "folders of a store are neither searched below nor measured")
         }
         Ok(mut what) => {
-            what.readme = readme(ctx, cache, target, (&listing, &what)).await.map(Arc::new);
+            what.readme = readme(ctx, cache, target, &listing, &what).await.map(Arc::new);
             folder::listing(ctx, ListTask { folder: FolderSource::Store(listing), what }).await
         }
     };
@@ -85,7 +85,8 @@ async fn readme(
     ctx: &RequestContext<'_>,
     cache: &Cache,
     target: &Target<'_>,
-    (listing, what): (&FolderListing, &ListingRequest),
+    listing: &FolderListing,
+    what: &ListingRequest,
 ) -> Option<Readme> {
     if what.is_head || !Readme::is_shown(&what.query) {
         return None;

@@ -119,7 +119,7 @@ impl Server {
             let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
             let (shared, published) = (Arc::clone(&shared), Arc::clone(&published));
             let phase = control.subscribe();
-            let work = move || serve::run((shared, published), index, sockets, phase);
+            let work = move || serve::run(shared, published, index, sockets, phase);
             let name = format!("worker-{index}");
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);

@@ -31,7 +31,8 @@ use underpass_protocol::request::proxy_header::ProxiedClient;
 
 /// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
-    (shared, published): (Arc<Shared>, Arc<Published>),
+    shared: Arc<Shared>,
+    published: Arc<Published>,
     index: usize,
     listeners: Vec<(OwnedFd, ListenerKind)>,
     phase: watch::Receiver<Phase>,

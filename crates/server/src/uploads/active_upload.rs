@@ -181,7 +181,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Notes why the body is not whole, and returns the refusal.
     fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> UploadRefusal {
-        self.state = BodyState::IncompleteBody;
+        self.state = BodyState::Incomplete;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.stopped() {
             Some(stop) => IncompleteBody::stopped(stop, self.site),
@@ -240,7 +240,7 @@ impl<'a> ActiveUpload<'a> {
         let (root, changes) = (&self.site.root, &self.site.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
-        let target = UploadTarget::find(root, (self.params, &self.request), &changes)?;
+        let target = UploadTarget::find(root, self.params, &self.request, &changes)?;
         check(&self.request, target.present.as_ref())?;
         Ok(target)
     }
@@ -334,12 +334,12 @@ impl<'a> ActiveUpload<'a> {
 ///
 /// If this process decrypts, only one mechanism is possible, and no time is lost with trying
 /// others.
-fn policy(wished: Policy, session: Option<&Arc<Session>>) -> Policy {
-    match wished {
+fn policy(wanted: Policy, session: Option<&Arc<Session>>) -> Policy {
+    match wanted {
         _ if session.is_some_and(|session| !session.is_in_kernel()) => {
             Policy::Require(Mechanism::ReadWrite)
         }
-        Policy::Require(Mechanism::Splice | Mechanism::ReadWrite) | Policy::Prefer(_) => wished,
+        Policy::Require(Mechanism::Splice | Mechanism::ReadWrite) | Policy::Prefer(_) => wanted,
         _ => Policy::Auto,
     }
 }

@@ -23,7 +23,7 @@ pub(crate) enum BodyState {
     /// The server has read all of it: the next request may follow.
     Read,
     /// The server has read a part of it.
-    IncompleteBody,
+    Incomplete,
 }
 
 /// A body that is not whole, for the log and the operator.

@@ -85,7 +85,7 @@ pub(crate) async fn respond(
     let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
     // The bytes that were read ahead are lost with the closure, and the connection with them.
     if thread.spawn(work).is_err() {
-        return refused(refusal::too_many(), BodyState::IncompleteBody);
+        return refused(refusal::too_many(), BodyState::Incomplete);
     }
     match outcome.await {
         Ok(ReceiveOutcome { response, ahead, received }) => {
@@ -93,7 +93,7 @@ pub(crate) async fn respond(
             ctx.received.set(Some(received));
             response
         }
-        Err(_) => refused(ctx.error(500, ""), BodyState::IncompleteBody),
+        Err(_) => refused(ctx.error(500, ""), BodyState::Incomplete),
     }
 }
 

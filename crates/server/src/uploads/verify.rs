@@ -37,7 +37,7 @@ impl ActiveUpload<'_> {
         metrics.digest(checked.as_ref().map_or(read_bytes, |c| c.read_bytes), checked.is_ok());
         match checked {
             Ok(checked) => Ok(checked.whole),
-            Err(OfferError::ComputeError(ComputeError::Io(error))) => Err(error.into()),
+            Err(OfferError::Compute(ComputeError::Io(error))) => Err(error.into()),
             Err(error) => Err(UploadRefusal::new(400, error.to_string())),
         }
     }

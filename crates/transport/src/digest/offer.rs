@@ -104,5 +104,5 @@ pub enum OfferError {
     },
     /// The check was not completed.
     #[error("{0}")]
-    ComputeError(#[from] ComputeError),
+    Compute(#[from] ComputeError),
 }

@@ -85,8 +85,7 @@ async fn create(
         if let Some(refusal) = is_new.then(|| check(ctx, tokens, path, names)).flatten() {
             return Err(refusal);
         }
-        let is_folder = present == Present::Folder;
-        let lock = lock(ctx, path, (is_deep, is_folder), &info).map_err(|_| ctx.error(500, ""))?;
+        let lock = lock(ctx, path, depth, present, &info).map_err(|_| ctx.error(500, ""))?;
         let added = AddedLock::add(site, lock).map_err(|error| match error {
             LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
             LockError::TooMany => ctx.busy(503, "too many locks are held"),
@@ -161,7 +160,8 @@ impl Drop for AddedLock<'_> {
 fn lock(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    (is_deep, is_folder): (bool, bool),
+    depth: Depth,
+    present: Present,
     info: &LockInfo,
 ) -> Result<Lock, Errno> {
     let client = match &ctx.user {
@@ -171,8 +171,8 @@ fn lock(
     Ok(Lock {
         token: token(random_bytes()?).into(),
         root: path.into(),
-        is_folder,
-        is_deep,
+        is_folder: present == Present::Folder,
+        is_deep: depth == Depth::Infinity,
         is_exclusive: info.is_exclusive,
         owner: info.owner.as_str().into(),
         user: ctx.user.clone(),

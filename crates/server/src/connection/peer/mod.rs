@@ -208,10 +208,10 @@ impl Peer {
 
     /// Returns the policy for moving bytes, given the configured one: if this process encrypts, no
     /// time is lost with trying other mechanisms.
-    pub(crate) fn policy(&self, wished: Policy) -> Policy {
-        match wished {
+    pub(crate) fn policy(&self, wanted: Policy) -> Policy {
+        match wanted {
             Policy::Auto if self.encrypts_here() => Policy::Require(Mechanism::ReadWrite),
-            _ => wished,
+            _ => wanted,
         }
     }
 

@@ -50,7 +50,8 @@ impl UploadTarget {
     /// hold without a file.
     pub(crate) fn find(
         root: &Root,
-        (upload, request): (&UploadRequest, &Request),
+        upload: &UploadRequest,
+        request: &Request,
         changes: &Changes,
     ) -> Result<Self, UploadRefusal> {
         let path = &upload.path;
