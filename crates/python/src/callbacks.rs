@@ -75,13 +75,13 @@ pub(crate) struct Callbacks<'a> {
 ///
 /// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work`
 /// panicked.
-pub(crate) fn callbacks<T: Send>(
+pub(crate) fn run_with<T: Send>(
     py: Python<'_>,
-    attendance: &Callbacks<'_>,
+    callbacks: &Callbacks<'_>,
     position: &(dyn Fn() -> (u64, Option<u64>) + Sync),
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
-    let cancel = attendance.cancel.map(|token| Arc::clone(&token.0)).unwrap_or_default();
+    let cancel = callbacks.cancel.map(|token| Arc::clone(&token.0)).unwrap_or_default();
     let cancel = &*cancel;
     let (send, mut outcome) = mpsc::channel();
     thread::scope(|scope| {
@@ -90,7 +90,7 @@ pub(crate) fn callbacks<T: Send>(
         worker.spawn_scoped(scope, move || drop(send.send(work(cancel))))?;
         let (mut raised, mut reported) = (None, None);
         let mut report = || {
-            let (Some(callback), now) = (attendance.progress, position()) else { return Ok(()) };
+            let (Some(callback), now) = (callbacks.progress, position()) else { return Ok(()) };
             if reported.replace(now) != Some(now) {
                 callback.call1(py, now)?;
             }

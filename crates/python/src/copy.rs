@@ -15,7 +15,7 @@ use underpass_copy::{
 use underpass_engine::atomic_file;
 use underpass_receipt::{CopyReceipt, Receipt};
 
-use crate::callbacks::{Callbacks, Cancel, TransferProgress, callbacks};
+use crate::callbacks::{Callbacks, Cancel, TransferProgress, run_with};
 use crate::options::{invalid, parse, policy};
 use crate::outcome::Outcome;
 
@@ -103,8 +103,8 @@ pub(crate) fn copy(
         return Err(pyo3::exceptions::PyValueError::new_err(message));
     }
     let observer = PythonObserver::default();
-    let attendance = Callbacks { cancel, progress: progress.as_ref() };
-    callbacks(py, &attendance, &|| observer.0.get(), |cancel| {
+    let callbacks = Callbacks { cancel, progress: progress.as_ref() };
+    run_with(py, &callbacks, &|| observer.0.get(), |cancel| {
         let target = match is_tree {
             true => CopyTarget::NewName(&target),
             false => CopyTarget::Either(&target),

@@ -18,7 +18,7 @@ use underpass_engine::atomic_file;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
 
-use crate::callbacks::{Callbacks, Cancel, callbacks};
+use crate::callbacks::{Callbacks, Cancel, run_with};
 use crate::http::{HttpOptions, url};
 use crate::options::{invalid, parse, policy, rate};
 use crate::outcome::Outcome;
@@ -87,8 +87,8 @@ pub(crate) fn get(
     let name = path.file_name().map(OsString::from);
     let name = name.ok_or_else(|| invalid("path", "it ends in no name for a file"))?;
     let gauge = Gauge::default();
-    let attendance = Callbacks { cancel, progress: progress.as_ref() };
-    callbacks(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
+    let callbacks = Callbacks { cancel, progress: progress.as_ref() };
+    run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
         let (folder, name) = match destination(path, name) {
             Ok(destination) => destination,
             Err(failed) => {
@@ -149,8 +149,8 @@ pub(crate) fn get_tree(
         ..defaults
     };
     let gauge = TreeGauge::default();
-    let attendance = Callbacks { cancel, progress: progress.as_ref() };
-    callbacks(py, &attendance, &|| (gauge.done(), gauge.total()), |cancel| {
+    let callbacks = Callbacks { cancel, progress: progress.as_ref() };
+    run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
         let started = Instant::now();
         let outcome = tree::fetch(&http.client(cancel), &options, &url, &path, &gauge, &|_| {});
         match outcome {

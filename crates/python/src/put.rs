@@ -21,7 +21,7 @@ use underpass_protocol::encode_segment;
 use underpass_receipt::{EndKind, Receipt, shown};
 use underpass_transport::digest::{ComputeError, Computed, compute};
 
-use crate::callbacks::{Callbacks, Cancel, TransferProgress, callbacks};
+use crate::callbacks::{Callbacks, Cancel, TransferProgress, run_with};
 use crate::http::{HttpOptions, HttpSettings, url};
 use crate::options::{parse, policy, rate};
 use crate::outcome::Outcome;
@@ -61,8 +61,8 @@ pub(crate) fn put(
     let send = SendOptions { policy, integrity, rate: rate(options.rate)?, ..Default::default() };
     let (no_clobber, resumes) = (options.no_clobber, options.resume);
     let position = TransferProgress::default();
-    let attendance = Callbacks { cancel, progress: progress.as_ref() };
-    callbacks(py, &attendance, &|| position.get(), |cancel| {
+    let callbacks = Callbacks { cancel, progress: progress.as_ref() };
+    run_with(py, &callbacks, &|| position.get(), |cancel| {
         let journal = || journal_path(&path, &url).filter(|_| resumes);
         let condition = if no_clobber { Condition::Absent } else { Condition::None };
         let how = UploadSettings { send, condition, algorithm };

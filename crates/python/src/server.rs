@@ -20,7 +20,7 @@ use underpass_server::server::{
     SiteSettings,
 };
 
-use crate::callbacks::{Callbacks, callbacks};
+use crate::callbacks::{Callbacks, run_with};
 use crate::options::{invalid, parse, seconds};
 
 /// The options of a server, as Python passes them.
@@ -95,7 +95,7 @@ impl Server {
         let Some(thread) = thread else { return Ok(None) };
         self.control.drain();
         let control = self.control.clone();
-        let ended = callbacks(py, &Callbacks::default(), &|| (0, None), move |cancel| {
+        let ended = run_with(py, &Callbacks::default(), &|| (0, None), move |cancel| {
             while !thread.is_finished() {
                 thread::sleep(END_INTERVAL);
                 if cancel.load(std::sync::atomic::Ordering::Relaxed) {

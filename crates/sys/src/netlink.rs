@@ -29,13 +29,13 @@ impl Netlink {
     ///
     /// The error that the kernel answers with; `EBADMSG` for an answer without a whole header, and
     /// as send(2) and recv(2).
-    pub fn query(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
-        let mut request = Vec::with_capacity(HEAD + question.len());
-        request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
+    pub fn query(&self, kind: u16, body: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
+        let mut request = Vec::with_capacity(HEAD + body.len());
+        request.extend((HEAD as u32 + body.len() as u32).to_ne_bytes());
         request.extend(kind.to_ne_bytes());
         request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-        request.extend([0; 8]); // sequence and port, which an answer to one question does not need
-        request.extend(question);
+        request.extend([0; 8]); // sequence and port, which an answer to one request does not need
+        request.extend(body);
         send(&self.0, &request, SendFlags::empty())?;
         let mut answer = vec![0; HEAD + room];
         // The kernel answers within the call that sends the request.
@@ -68,8 +68,8 @@ mod tests {
     fn an_answer_that_is_an_error_is_one() {
         let netlink = Netlink::open(None).unwrap();
         // No interface has this number (linux/if_link.h).
-        let mut question = [0; 16];
-        question[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
-        assert_eq!(netlink.query(18, &question, 1 << 10), Err(Errno::NODEV));
+        let mut body = [0; 16];
+        body[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
+        assert_eq!(netlink.query(18, &body, 1 << 10), Err(Errno::NODEV));
     }
 }

@@ -149,7 +149,7 @@ fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Difference {
     let Some((min, max)) = interval.bounds else { return Difference::Few };
     let grows = min > 1.0 + margin;
     let shrinks = max < 1.0 / (1.0 + margin);
-    match (grows, shrinks, metric.aim) {
+    match (grows, shrinks, metric.preference) {
         (true, _, Some(Preference::More)) | (_, true, Some(Preference::Less)) => Difference::Better,
         (true, _, Some(Preference::Less)) | (_, true, Some(Preference::More)) => Difference::Worse,
         _ => Difference::Same,

@@ -17,7 +17,7 @@ pub(crate) struct Metric {
     pub(crate) whose: Option<SampleSide>,
     pub(crate) unit: Unit,
     /// Which direction is the better one; none if neither is.
-    pub(crate) aim: Option<Preference>,
+    pub(crate) preference: Option<Preference>,
     pub(crate) rank: Rank,
     pub(crate) of: fn(&Record, &Sample) -> Option<f64>,
 }
@@ -60,7 +60,7 @@ macro_rules! metric {
             short: $short,
             whose: None,
             unit: $crate::record::Unit::$unit,
-            aim: Some($crate::record::Preference::Less),
+            preference: Some($crate::record::Preference::Less),
             rank: $crate::record::Rank::$rank,
             of: $of,
         }
@@ -79,12 +79,12 @@ impl Metric {
     }
 
     pub(crate) const fn more(self) -> Self {
-        Self { aim: Some(Preference::More), ..self }
+        Self { preference: Some(Preference::More), ..self }
     }
 
     /// Marks the metric as neither better high nor low.
-    pub(crate) const fn aimless(self) -> Self {
-        Self { aim: None, ..self }
+    pub(crate) const fn neutral(self) -> Self {
+        Self { preference: None, ..self }
     }
 
     /// Returns the value of a sample; none if it has none.
@@ -123,7 +123,7 @@ impl Metric {
     }
 
     pub(crate) const fn advice(&self) -> &'static str {
-        match self.aim {
+        match self.preference {
             Some(Preference::Less) => "less is better",
             Some(Preference::More) => "more is better",
             None => "",
@@ -221,7 +221,7 @@ pub(crate) const LONGEST: Metric = metric! { "max": "The longest latency", "max"
 };
 
 pub(crate) const SERVER_BUSY: Metric = metric! { "server-busy": "Part of its core that the server used",
-    "server busy", Percent, Table, aimless;
+    "server busy", Percent, Table, neutral;
     |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s)
 };
 
@@ -241,7 +241,7 @@ pub(crate) const MACHINE_PER_GIB: Metric = Metric {
 };
 
 pub(crate) const LOAD_BUSY: Metric = metric! { "load-busy": "Part of its core that the load used",
-    "load busy", Percent, Table, aimless; |_, sample| {
+    "load busy", Percent, Table, neutral; |_, sample| {
         let load = sample.peer.as_ref()?;
         Some(load.thread.as_ref()?.cpu_s() / load.elapsed_s)
     }

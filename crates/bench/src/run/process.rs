@@ -241,14 +241,14 @@ impl Finished {
     /// Returns the failure of a process that should have succeeded, in its own words.
     pub(crate) fn failure(&self, what: String) -> BenchError {
         let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
-        let complaint = lines.next_back().unwrap_or_default();
-        let complaint = complaint.strip_prefix("underpass: ").unwrap_or(complaint);
+        let message = lines.next_back().unwrap_or_default();
+        let message = message.strip_prefix("underpass: ").unwrap_or(message);
         if self.status.code() == Some(2) {
-            return UsageError::Arguments(complaint.to_owned()).into();
+            return UsageError::Arguments(message.to_owned()).into();
         }
-        let said = match complaint {
+        let said = match message {
             "" => format!("the process ended with {}", self.status),
-            complaint => complaint.to_owned(),
+            message => message.to_owned(),
         };
         BenchError::Measuring { what, why: said }
     }

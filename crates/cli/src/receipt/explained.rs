@@ -26,7 +26,7 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     line("calls", format!("{}, waited {waits} times", HumanCount(receipt.calls)));
     let time = Duration::try_from_secs_f64(receipt.elapsed_s).unwrap_or_default();
     line("time", format!("{:.3} s", time.as_secs_f64()));
-    costs((receipt.cpu_s, receipt.context_switches, receipt.page_faults), &mut line);
+    costs(receipt.cpu_s, receipt.context_switches, receipt.page_faults, &mut line);
     line("integrity", receipt.integrity.clone());
     if let Some(congestion) = &receipt.congestion {
         line("congestion", congestion.clone());
@@ -55,7 +55,9 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
 
 /// Returns the costs that the kernel counted for the process that moved the bytes.
 pub(crate) fn costs(
-    (cpu, switches, faults): (CpuReceipt, SwitchesReceipt, FaultsReceipt),
+    cpu: CpuReceipt,
+    switches: SwitchesReceipt,
+    faults: FaultsReceipt,
     line: &mut impl FnMut(&str, String),
 ) {
     line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));

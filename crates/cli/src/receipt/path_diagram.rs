@@ -143,12 +143,12 @@ impl PathDiagram {
     }
 
     fn source(&self, end: EndKind, length: DiagramSize) -> String {
-        let whence = match end {
+        let device = match end {
             EndKind::File => "disk▸",
             EndKind::Socket if !self.is_local => "card▸",
             _ => "",
         };
-        format!("{}{}", if length == DiagramSize::Full { whence } else { "" }, place(end))
+        format!("{}{}", if length == DiagramSize::Full { device } else { "" }, place(end))
     }
 
     fn sink(&self, end: EndKind, length: DiagramSize) -> String {

@@ -29,14 +29,14 @@ pub struct HostRoute {
 pub fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
     let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
-    let answer = netlink.query(RTM_GETROUTE, &route_question(host), ROOM)?;
+    let answer = netlink.query(RTM_GETROUTE, &route_request(host), ROOM)?;
     let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
     let index = find(route, RTA_OIF).and_then(leading_u32).ok_or(Errno::BADMSG)?;
     let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
     let gateway = find(route, RTA_GATEWAY).and_then(address);
     let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
 
-    let answer = netlink.query(RTM_GETLINK, &link_question(index), ROOM)?;
+    let answer = netlink.query(RTM_GETLINK, &link_request(index), ROOM)?;
     let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
     let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
     let mtu = find(link, IFLA_MTU).and_then(leading_u32).ok_or(Errno::BADMSG)?;
@@ -49,24 +49,24 @@ pub fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
 }
 
 /// Returns an `rtmsg` with the host as its one attribute.
-fn route_question(host: IpAddr) -> Vec<u8> {
+fn route_request(host: IpAddr) -> Vec<u8> {
     let (family, bytes) = match host {
         IpAddr::V4(host) => (libc::AF_INET, host.octets().to_vec()),
         IpAddr::V6(host) => (libc::AF_INET6, host.octets().to_vec()),
     };
-    let mut question = vec![family as u8, 8 * bytes.len() as u8];
-    question.resize(ROUTE_HEAD, 0);
-    question.extend((4 + bytes.len() as u16).to_ne_bytes());
-    question.extend(RTA_DST.to_ne_bytes());
-    question.extend(bytes);
-    question
+    let mut request = vec![family as u8, 8 * bytes.len() as u8];
+    request.resize(ROUTE_HEAD, 0);
+    request.extend((4 + bytes.len() as u16).to_ne_bytes());
+    request.extend(RTA_DST.to_ne_bytes());
+    request.extend(bytes);
+    request
 }
 
 /// Returns an `ifinfomsg` with the number of the interface.
-fn link_question(index: u32) -> Vec<u8> {
-    let mut question = vec![0; LINK_HEAD];
-    question[4..8].copy_from_slice(&index.to_ne_bytes());
-    question
+fn link_request(index: u32) -> Vec<u8> {
+    let mut request = vec![0; LINK_HEAD];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    request
 }
 
 /// Returns the value of an attribute (`rtattr`) in a sequence of them.

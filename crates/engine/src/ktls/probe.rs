@@ -101,7 +101,7 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     let near = TcpStream::connect(listener.local_addr()?)?;
     let address: SocketAddr = near.local_addr()?;
     // Another process on this machine could have connected first.
-    for _ in 0..STRANGERS {
+    for _ in 0..MAX_OTHERS {
         let (far, peer) = listener.accept()?;
         if peer == address {
             return Ok((near, far));
@@ -110,8 +110,8 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     Err(Errno::CONNREFUSED.into())
 }
 
-/// Connections of other processes that are ignored.
-const STRANGERS: usize = 16;
+/// The maximum number of connections of other processes that are ignored.
+const MAX_OTHERS: usize = 16;
 
 const IV: [u8; 12] = [3; 12];
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_tells_of_the_same_kernel_twice_the_same() {
+    fn two_probes_of_one_kernel_agree() {
         let support = probe().unwrap();
         assert_eq!(probe().unwrap(), support);
         let any = support.suites.iter().flatten().any(Result::is_ok);

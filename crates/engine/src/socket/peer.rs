@@ -32,7 +32,7 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// socket that asks is opened if there is none, and kept for the next question.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
-    query(&question(theirs, ours), netlink).unwrap_or(0)
+    query(&request(theirs, ours), netlink).unwrap_or(0)
 }
 
 /// Returns both ends of a connection over IP.
@@ -43,31 +43,31 @@ fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 /// Builds the request for the one socket whose own end is `local`: `inet_diag_req_v2`.
-fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.ip().to_canonical().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
-    question.extend(u32::MAX.to_ne_bytes()); // in whatever state
-    question.extend(local.port().to_be_bytes());
-    question.extend(remote.port().to_be_bytes());
+    let mut request = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
+    request.extend(u32::MAX.to_ne_bytes()); // in whatever state
+    request.extend(local.port().to_be_bytes());
+    request.extend(remote.port().to_be_bytes());
     for address in [local.ip(), remote.ip()] {
         match address.to_canonical() {
-            IpAddr::V4(address) => question.extend([&address.octets()[..], &[0; 12]].concat()),
-            IpAddr::V6(address) => question.extend(address.octets()),
+            IpAddr::V4(address) => request.extend([&address.octets()[..], &[0; 12]].concat()),
+            IpAddr::V6(address) => request.extend(address.octets()),
         }
     }
-    question.extend(0u32.to_ne_bytes()); // over any interface
-    question.extend([0xff; 8]); // no cookie
-    question
+    request.extend(0u32.to_ne_bytes()); // over any interface
+    request.extend([0xff; 8]); // no cookie
+    request
 }
 
 /// Returns the unread bytes of the socket that the request names.
-fn query(question: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
+fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
     let netlink = match kept.take() {
         Some(netlink) => netlink,
         None => Netlink::open(Some(netlink::SOCK_DIAG))?,
     };
-    let answer = netlink.query(SOCK_DIAG_BY_FAMILY, question, ROOM);
-    // Kept only after an answer, so that none is left for the next question. That there is no such
+    let answer = netlink.query(SOCK_DIAG_BY_FAMILY, request, ROOM);
+    // Kept only after an answer, so that none is left for the next request. That there is no such
     // socket is one.
     if matches!(answer, Ok(_) | Err(Errno::NOENT)) {
         *kept = Some(netlink);
@@ -118,7 +118,7 @@ mod tests {
             // The second question goes through the socket of the first.
             assert!(netlink.is_some(), "{address}");
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
-            let nowhere = question("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+            let nowhere = request("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
             assert_eq!(query(&nowhere, &mut netlink), Err(Errno::NOENT));
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
         }

@@ -303,8 +303,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 return Err(errno);
             }
         }
-        let wished = self.options.step.unwrap_or(active.default_step(&ends));
-        let len = wished.min(largest_step(mechanism)).min(self.largest_step);
+        let wanted = self.options.step.unwrap_or(active.default_step(&ends));
+        let len = wanted.min(largest_step(mechanism)).min(self.largest_step);
         let mut meter = StepMeter::default();
         let step = active.step(&ends, len, self.options.pool(), &mut meter);
         self.report.mechanisms[mechanism as usize].calls += meter.calls;

@@ -71,7 +71,7 @@ impl<'l> HtmlForm<'l> {
             @if self.outline.readme.is_some() { style { (PreEscaped(README_STYLE.as_str())) } }
             header {
                 div {
-                    (self.trail())
+                    (self.breadcrumbs())
                     h1 { @if name.is_empty() { (ROOT_NAME) } @else { bdi { (visible(name)) } } }
                     (self.summary())
                 }
@@ -85,7 +85,7 @@ impl<'l> HtmlForm<'l> {
     ///
     /// Case does not matter in HTML. fsspec looks for `href` and `HREF` without resolving what it
     /// finds, and would take a folder above for one in this folder, and so on without end.
-    fn trail(&self) -> Markup {
+    fn breadcrumbs(&self) -> Markup {
         let names: Vec<_> =
             self.listing.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
         // The last name is the heading.

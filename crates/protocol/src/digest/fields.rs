@@ -36,9 +36,9 @@ pub fn parse_digests<'a>(
 /// An invalid field is ignored, since it only states a preference.
 #[must_use]
 pub fn parse_wanted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<Algorithm> {
-    let Ok(wishes) = dictionary(lines) else { return Vec::new() };
+    let Ok(preferences) = dictionary(lines) else { return Vec::new() };
     let mut wanted = Vec::new();
-    for (key, entry) in &wishes {
+    for (key, entry) in &preferences {
         let Some(algorithm) = Algorithm::of_key(key.as_str()) else { continue };
         if let ListEntry::Item(Item { bare_item: BareItem::Integer(weight), .. }) = entry {
             let weight = i64::from(*weight);

@@ -82,9 +82,9 @@ impl Acceptor {
     /// (`TLS_TX_ZEROCOPY_RO`): a change before the peer has received them breaks the connection.
     #[must_use]
     pub fn zero_copy(self, wanted: bool) -> Self {
-        let mut wish = Arc::unwrap_or_clone(self.wanted);
-        wish.zero_copy = wanted;
-        Self { wanted: Arc::new(wish), ..self }
+        let mut offer = Arc::unwrap_or_clone(self.wanted);
+        offer.zero_copy = wanted;
+        Self { wanted: Arc::new(offer), ..self }
     }
 
     /// Returns whether a signature takes so long (RSA) that it should not delay other connections

@@ -70,12 +70,12 @@ fn complete_handshake(
 #[test]
 fn what_follows_a_handshake_stays_in_the_socket() {
     let (acceptor, connector) = both();
-    for (wish, why) in [
+    for (offer, why) in [
         (claimed_offer(), KernelTlsObstacle::Version),
         (false_offer(), KernelTlsObstacle::Refused(Errno::OPNOTSUPP)),
     ] {
         let ends = UnixStream::pair().unwrap();
-        let acceptor = acceptor.clone().with(wish);
+        let acceptor = acceptor.clone().with(offer);
         let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
         assert_eq!(server.facts().encrypted_by, EncryptedBy::UserSpace(why));
         // The word as one record: its head, the word with its type, 16 bytes of authentication.
@@ -119,9 +119,9 @@ fn a_byte_at_a_time_is_a_handshake_too() {
     assert!(matches!(client.advance(ours.as_fd()), Ok(HandshakeProgress::Reads)));
     let mut hello = Vec::new();
     let _ = theirs.read_to_end(&mut hello);
-    for wish in [KernelOffer::of(None), claimed_offer()] {
+    for offer in [KernelOffer::of(None), claimed_offer()] {
         let (near, far) = UnixStream::pair().unwrap();
-        let mut server = Handshake::accept(&acceptor.clone().with(wish)).unwrap();
+        let mut server = Handshake::accept(&acceptor.clone().with(offer)).unwrap();
         let mut answer = [0; 5];
         for byte in &hello {
             assert_eq!(rustix::io::write(&far, &[*byte]), Ok(1));

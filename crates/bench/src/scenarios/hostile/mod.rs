@@ -256,19 +256,19 @@ pub(super) const HOSTILE: Description = Description {
             "beside/alone", Times, Table;
             |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)),
         &metric!("failed": "Requests of a good client that failed beside bad ones",
-            "failed", Count, Table, aimless;
+            "failed", Count, Table, neutral;
             |_, sample| Some(hostile(sample)?.beside.failed as f64)),
         &metric!("memory-start": "Resident memory before bad clients come",
-            "memory", Bytes, Table, aimless;
+            "memory", Bytes, Table, neutral;
             |_, sample| Some(hostile(sample)?.start_bytes as f64)),
         &metric!("memory-hostile": "The most resident memory beside bad clients",
-            "at most", Bytes, Chart, aimless, measured;
+            "at most", Bytes, Chart, neutral, measured;
             |_, sample| Some(hostile(sample)?.peak_bytes as f64)),
         &SERVER_BUSY,
         &metric!("open": "Connections that bad clients have open at the end",
-            "open", Count, Table, aimless;
+            "open", Count, Table, neutral;
             |_, sample| Some(f64::from(hostile(sample)?.open))),
-        &metric!("begun": "Connections that bad clients have begun", "begun", Count, Table, aimless;
+        &metric!("begun": "Connections that bad clients have begun", "begun", Count, Table, neutral;
             |_, sample| Some(hostile(sample)?.begun as f64)),
     ],
     ..REQUESTS

@@ -226,8 +226,8 @@ impl TcpTransfer<'_> {
             // The side whose peer failed only reports that.
             let was_left =
                 ["reset", "Broken pipe"].iter().any(|word| finished.stderr.contains(word));
-            let is_guilty = !was_left || receiver.status.success();
-            if !finished.status.success() && is_guilty {
+            let is_own_failure = !was_left || receiver.status.success();
+            if !finished.status.success() && is_own_failure {
                 return Err(finished.failure(variant.to_string()));
             }
         }

@@ -79,14 +79,15 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();
-    let outcome = copy((args, options, &cancel), &input, &source, &target, &meter);
+    let outcome = copy(args, options, &cancel, &input, &source, &target, &meter);
     meter.clear();
     let report = outcome?;
     let elapsed_s = started.elapsed().as_secs_f64();
     let (from, to) = (source.kind().into(), target.sink()?.kind().into());
     if target.is_new() {
-        let how = (options.preserve, target.replaces(), mask());
-        keep_mode_and_times(input.file(), target.file(), how).with_path("keeping mode of", path)?;
+        let (from, to) = (input.file(), target.file());
+        keep_mode_and_times(from, to, options.preserve, target.replaces(), mask())
+            .with_path("keeping mode of", path)?;
     }
     if args.sync {
         sync(target.file()).with_path("writing to the disk of", path)?;
@@ -115,7 +116,9 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
 
 /// Moves all bytes; of a file with holes only its data.
 fn copy(
-    (args, copy_options, cancel): (&CpArgs, &CopyOptions, &AtomicBool),
+    args: &CpArgs,
+    copy_options: &CopyOptions,
+    cancel: &AtomicBool,
     input: &Input,
     source: &Source<&File>,
     target: &OutputTarget,
@@ -200,7 +203,9 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
 fn keep_mode_and_times(
     from: &File,
     to: &File,
-    (preserve, replaces, mask): (Preserve, bool, u32),
+    preserve: Preserve,
+    replaces: bool,
+    mask: u32,
 ) -> rustix::io::Result<()> {
     let stat = fstat(from)?;
     let mode = permissions::without_acl(from.as_fd(), stat.st_mode);

@@ -90,7 +90,7 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     let plural = if receipt.threads == 1 { "" } else { "s" };
     line("processes", format!("{processes}, with {threads} thread{plural}"));
     line("time", format!("{:.3} s", receipt.elapsed_s));
-    costs((receipt.cpu_s, receipt.context_switches, receipt.page_faults), line);
+    costs(receipt.cpu_s, receipt.context_switches, receipt.page_faults, line);
     let stops = HumanCount(receipt.stops);
     line("watched", format!("in {stops} stops, which are in the times above, not in the switches"));
 }

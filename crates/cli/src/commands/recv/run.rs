@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     target.find_end()?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let started = Instant::now();
-    let outcome = receive(args, (&stream, session.as_ref()), &target, &cancel, &meter);
+    let outcome = receive(args, &stream, session.as_ref(), &target, &cancel, &meter);
     meter.clear();
     let report = match outcome {
         Ok(report) => report,
@@ -73,7 +73,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
 
 fn receive(
     args: &RecvArgs,
-    (stream, session): (&Stream, Option<&Session>),
+    stream: &Stream,
+    session: Option<&Session>,
     target: &OutputTarget,
     cancel: &AtomicBool,
     meter: &ProgressMeter,

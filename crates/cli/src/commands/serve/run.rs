@@ -93,7 +93,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    serve(server, signals, log_file, reload, (args.logging.quiet, share))
+    serve(server, signals, log_file, reload, args.logging.quiet, share)
 }
 
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have opened
@@ -124,7 +124,8 @@ fn serve(
     signals: Signals,
     log_file: Option<LogFile>,
     reload: Option<Reload>,
-    (is_quiet, share): (bool, Option<&Arc<ShareGoal>>),
+    is_quiet: bool,
+    share: Option<&Arc<ShareGoal>>,
 ) -> Result<()> {
     let failed = |source| Failure::System { action: "starting a thread", source };
     let (log, writer) = log_file.map(AccessLog::start).transpose().map_err(failed)?.unzip();

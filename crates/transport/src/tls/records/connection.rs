@@ -50,16 +50,16 @@ impl RecordLayer {
         incoming: &mut ByteQueue,
         shown: usize,
         outgoing: &mut ByteQueue,
-        wish: Intent<'_>,
+        intent: Intent<'_>,
         plaintext: &mut dyn FnMut(&[u8]),
     ) -> (usize, Result<StepResult, Error>) {
         let records = &mut incoming.bytes_mut()[..shown];
         let (used, turn) = match self {
             Self::Client(client) => {
-                take(client.process_tls_records(records), outgoing, wish, plaintext)
+                take(client.process_tls_records(records), outgoing, intent, plaintext)
             }
             Self::Server(server) => {
-                take(server.process_tls_records(records), outgoing, wish, plaintext)
+                take(server.process_tls_records(records), outgoing, intent, plaintext)
             }
         };
         incoming.take(used);
@@ -104,7 +104,7 @@ impl RecordLayer {
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut ByteQueue,
-    wish: Intent<'_>,
+    intent: Intent<'_>,
     plaintext: &mut dyn FnMut(&[u8]),
 ) -> (usize, Result<StepResult, Error>) {
     let mut used = status.discard;
@@ -137,7 +137,7 @@ fn take<Data>(
                     Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
                     Err(EncryptError::EncryptExhausted) => Err(None),
                 };
-                match wish {
+                match intent {
                     Intent::Listen => (),
                     Intent::Say(bytes) => fill(outgoing, bytes.len() + RECORD, |room| {
                         grant(traffic.encrypt(bytes, room))

@@ -162,14 +162,14 @@ impl UserSpace {
     }
 
     /// Has rustls carry out an intent.
-    fn say(&mut self, wish: Intent<'_>) -> Result<(), Errno> {
+    fn say(&mut self, intent: Intent<'_>) -> Result<(), Errno> {
         let Self { connection, incoming, plaintext, outgoing, .. } = self;
         loop {
             // Only bytes that were received but not yet read can be seen on the way; they are
             // kept.
             let shown = incoming.len();
             let keep = &mut |data: &[u8]| plaintext.add(data);
-            match connection.step(incoming, shown, outgoing, wish, keep) {
+            match connection.step(incoming, shown, outgoing, intent, keep) {
                 (_, Ok(StepResult::Moved)) => (),
                 (_, Ok(StepResult::Idle)) => return Ok(()),
                 (_, Ok(StepResult::PeerClosed)) => self.is_ended = true,

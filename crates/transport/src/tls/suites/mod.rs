@@ -31,11 +31,11 @@ static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
 });
 
 /// Returns the algorithms for rustls. Suites that the kernel supports come first.
-pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
+pub(super) fn provider(offer: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     let mut suites = SUITES.to_vec();
     suites.sort_by_key(|suite| {
         let kind = kind_of(suite.suite());
-        !kind.zip(wish).is_some_and(|((version, cipher), wish)| wish.prefers(version, cipher))
+        !kind.zip(offer).is_some_and(|((version, cipher), offer)| offer.prefers(version, cipher))
     });
     Arc::new(CryptoProvider {
         cipher_suites: suites,
