@@ -142,10 +142,10 @@ fn what_cannot_be_tried_is_one_clear_line() {
         (&["--from", &at("empty")], 2, &["empty is empty", "name a file"]),
         (&["--from", "/dev/zero"], 2, &["/dev/zero", "device", "name a file"]),
         (&["--from", &at("file"), "--to", &at("none/new")], 1, &["creating", "No such file"]),
-        (&["--from", &at("file"), "--to", "/dev/full"], 2, &["/dev/full", "nothing is written"]),
+        (&["--from", &at("file"), "--to", "/dev/full"], 2, &["/dev/full", "does not write"]),
         (&["--to", "no-such-host.invalid"], 1, &["looking up", "no-such-host.invalid"]),
         (&["--to", "host:port"], 2, &["host:port", "addresses are"]),
-        (&["--to", ":80"], 2, &["no host"]),
+        (&["--to", ":80"], 2, &["neither a host"]),
         (&["--from"], 2, &["--from"]),
     ];
     for (args, code, words) in cases {

@@ -263,7 +263,7 @@ fn messages_have_no_words_of_libraries() {
         (&["serve", "--port=-1"][..], 2, &["-1 is not from 0 to 65535"][..]),
         (&["get", "-j", "65", "localhost/x"], 2, &["65 is not from 1 to 64"]),
         (&["--write-manpages", file], 1, &["creating", "something else has that name"]),
-        (&["explain", "--", "/etc"], 126, &["/etc", "a folder is no program"]),
+        (&["explain", "--", "/etc"], 126, &["/etc", "a folder is not a program"]),
         (
             &["serve", "-p", "0", "--origin", "http://127.0.0.1:1/", "--cache", file],
             1,

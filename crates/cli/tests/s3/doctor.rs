@@ -98,7 +98,7 @@ fn another_region_and_another_clock_are_named() {
     let (code, found) =
         findings(&Running::start(command(&store.url(), here.path(), &args)).finish());
     assert_eq!(code, Some(0), "{found:?}");
-    let expected = ("limited", "the store is in eu-test-1, and not in us-east-1");
+    let expected = ("limited", "the store is in eu-test-1, not in us-east-1");
     assert_eq!(of(&found, "region"), expected);
     assert_eq!(of(&found, "clock").0, "limited");
     assert!(of(&found, "clock").1.ends_with(" s behind the store's"), "{found:?}");

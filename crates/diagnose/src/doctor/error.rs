@@ -57,7 +57,7 @@ pub enum UnsuitableEnd {
     #[error("{} is a device or a stream: name a file or a folder", .0.display())]
     StreamSource(PathBuf),
     /// A trial would write into the target.
-    #[error("{} is no file and no folder: nothing is written into it only to try", .0.display())]
+    #[error("{} is neither a file nor a folder: the doctor does not write to it", .0.display())]
     StreamTarget(PathBuf),
 }
 

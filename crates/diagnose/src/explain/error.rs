@@ -63,9 +63,9 @@ impl Hinted for ExplainError {
         match self {
             Self::NotStarted { program, errno } => Some(Hint::new(match *errno {
                 Errno::NOENT => "is it installed, and in PATH?",
-                Errno::ACCESS if Path::new(program).is_dir() => "a folder is no program",
+                Errno::ACCESS if Path::new(program).is_dir() => "a folder is not a program",
                 Errno::ACCESS => "chmod +x makes it a program",
-                Errno::NOEXEC => "it is no program for this machine; a script begins with #!",
+                Errno::NOEXEC => "it is not a program for this machine; a script begins with #!",
                 _ => return None,
             })),
             Self::Refused { remedy, .. } => Some(*remedy),
@@ -84,7 +84,7 @@ fn remedy() -> &'static str {
 
 fn remedy_for(status: &str, scope: &str) -> &'static str {
     if field(status, "TracerPid").is_some_and(|tracer| tracer != "0") {
-        return "another tracer such as strace or gdb watches this process: leave it out";
+        return "another tracer, such as strace or gdb, is tracing this process: run it without that";
     }
     match scope {
         "3" => "sysctl kernel.yama.ptrace_scope is 3, which only a reboot changes",

@@ -27,7 +27,7 @@ impl TrialFile {
     pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
         let Some(path) = from else {
             return Self::made(Path::new(".")).or_else(|_| Self::in_memory()).map_err(|source| {
-                DoctorError::System { action: "making a file to try with", source }
+                DoctorError::System { action: "creating a file for the trials", source }
             });
         };
         let found = fs::metadata(path).with_path("opening", path)?;
@@ -36,7 +36,7 @@ impl TrialFile {
                 Ok(sample) => Ok(sample),
                 Err(error) => match largest(path) {
                     Some(file) => Self::named(&file),
-                    None => Err(error).with_path("making a file to try with in", path),
+                    None => Err(error).with_path("creating a file for the trials in", path),
                 },
             };
         }

@@ -113,8 +113,8 @@ impl TrialTarget {
         let output = io::stdout();
         let stat = fstat(output.as_fd()).with_path("looking at", name())?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => Scratch::pipe().with_path("making a pipe like", name()),
-            FileType::Socket => Scratch::unix().with_path("making a socket like", name()),
+            FileType::Fifo => Scratch::pipe().with_path("creating a pipe like", name()),
+            FileType::Socket => Scratch::unix().with_path("creating a socket like", name()),
             FileType::RegularFile => {
                 let folder = self.folder().ok_or(Errno::NOENT);
                 let folder = folder.with_path("looking for the folder of", name())?;
@@ -130,7 +130,7 @@ impl TrialTarget {
     }
 }
 
-const CONNECTING: &str = "connecting to this very program over loopback";
+const CONNECTING: &str = "connecting to this program itself over loopback";
 
 #[cfg(test)]
 mod tests {

@@ -89,13 +89,15 @@ fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
     match route {
         Ok(route) if route.is_loopback => Finding::best("route")
             .finding(format!("over {}", route.interface))
-            .consequence("packets stay on this machine: no card takes part"),
+            .consequence("packets stay on this machine: no network card is involved"),
         Ok(HostRoute { interface, kind, gateway, .. }) => {
             let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
             let by = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
             let consequence = match kind.is_empty() {
-                true => "what follows is about this card",
-                false => "this is no card: what follows is what it hands on to the next",
+                true => "the findings below are about this card",
+                false => {
+                    "this is a virtual interface: the findings below are about it, not about the card behind it"
+                }
             };
             Finding::best("route")
                 .finding(format!("over {interface}{kind}{by}"))
@@ -103,8 +105,8 @@ fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
         }
         Err(errno @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS | Errno::AFNOSUPPORT)) => {
             Finding::limited("route")
-                .finding(format!("the kernel may not be asked ({})", errno::name(*errno)))
-                .consequence("which card it is, and what that can do, is not known")
+                .finding(format!("asking the kernel is not allowed ({})", errno::name(*errno)))
+                .consequence("the card and its features are unknown")
                 .remedy("let filters (seccomp) allow socket(2) with AF_NETLINK")
         }
         Err(errno) => Finding::closed("route")
@@ -117,7 +119,7 @@ fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
 fn of_mtu(route: &HostRoute) -> Finding {
     let HostRoute { mtu, .. } = route;
     Finding::best("mtu")
-        .finding(format!("packets of at most {mtu} bytes"))
+        .finding(format!("packets have at most {mtu} bytes"))
         .consequence(format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))))
 }
 
@@ -139,16 +141,15 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
         Offload::Off => "off",
         Offload::Absent => "absent",
     });
-    let finding = format!("scatter-gather is {}, checksums of packets are {}", what[0], what[1]);
+    let finding = format!("scatter-gather is {}, packet checksums are {}", what[0], what[1]);
     if both == [Offload::On; 2] {
         return Finding::best("card_gathers").finding(finding).consequence(
-            "the Linux Journal's condition for true zero copy: the card takes the file's pages \
-             from where they lie",
+            "the Linux Journal's condition for true zero copy: the card reads the file's pages directly",
         );
     }
     let limited = Finding::limited("card_gathers")
         .finding(finding)
-        .consequence("the kernel copies each packet together before the card gets it");
+        .consequence("the kernel copies the parts of each packet together for the card");
     match both.contains(&Offload::Absent) {
         true => limited.remedy("another card, or another driver, is needed for true zero copy"),
         false => limited.remedy(format!("as root: ethtool -K {at} sg on tx on")),
@@ -162,24 +163,22 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
     let (tso, gso) = (card.best(tcp), card.get("tx-generic-segmentation"));
     if tso == Offload::On {
         return Finding::best("card_segmentation")
-            .finding("the card cuts into packets (TSO)")
-            .consequence(
-                "the kernel hands over up to 64 KiB at a time, and more where there is BIG TCP",
-            );
+            .finding("the card splits data into packets (TSO)")
+            .consequence("the kernel hands over 64 KiB at a time, or more with BIG TCP");
     }
     let limited = Finding::limited("card_segmentation");
     let limited = match gso {
         Offload::On => limited
-            .finding("the kernel cuts into packets, late (GSO)")
-            .consequence("the processor works for each packet, but only at the end of the way"),
+            .finding("the kernel splits data into packets as the last step (GSO)")
+            .consequence("each packet costs processor time, but only in the last step"),
         _ => limited
-            .finding("the kernel cuts into packets")
-            .consequence("the processor works for each packet all the way"),
+            .finding("the kernel splits data into packets")
+            .consequence("each packet costs processor time in every step"),
     };
     match (tso, gso) {
         (Offload::Off, _) => limited.remedy(format!("as root: ethtool -K {at} tso on gso on")),
         (_, Offload::Off) => limited.remedy(format!("as root: ethtool -K {at} gso on")),
-        _ => limited.remedy("a card that cuts by itself (TSO)"),
+        _ => limited.remedy("use a card that splits data by itself (TSO)"),
     }
 }
 
@@ -189,14 +188,14 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
         Offload::On => Finding::best("card_tls")
             .finding("the card encrypts TLS (tls-hw-tx-offload)")
             .consequence(
-                "with TLS in the kernel even HTTPS takes the file's pages from where they lie",
+                "with TLS in the kernel the card reads the file's pages directly even for HTTPS",
             ),
         Offload::Off => Finding::limited("card_tls")
-            .finding("the card could encrypt TLS, but that is switched off (tls-hw-tx-offload)")
+            .finding("the card could encrypt TLS, but this is switched off (tls-hw-tx-offload)")
             .consequence("the processor encrypts")
             .remedy(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
         Offload::Absent => Finding::unneeded("card_tls")
-            .finding("the card encrypts no TLS (tls-hw-tx-offload)")
+            .finding("the card does not encrypt TLS (tls-hw-tx-offload)")
             .consequence("the processor encrypts, as on nearly every machine"),
     }
 }
@@ -204,8 +203,8 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
 /// Returns the finding for a card whose driver does not answer.
 fn silent(errno: Errno, at: &str) -> Finding {
     Finding::limited("card_gathers")
-        .finding(format!("the driver of {at} does not tell ({})", errno::name(errno)))
-        .consequence("whether the card takes pages from where they lie is not known")
+        .finding(format!("the driver of {at} does not report it ({})", errno::name(errno)))
+        .consequence("it is unknown whether the card reads pages directly")
         .remedy(format!("see: ethtool -k {at}; let filters allow ioctl(2) SIOCETHTOOL"))
 }
 
@@ -215,15 +214,15 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
             let all = if all.is_empty() { String::new() } else { format!(" (of {all})") };
             let consequence = match streams::paces(used) {
                 true => {
-                    "it paces by a clock, which over loopback costs much: there another is used"
+                    "it paces by a timer, which is slow over loopback: another one is used there"
                 }
-                false => "it sends as fast as acknowledgements come in",
+                false => "it sends as fast as acknowledgements arrive",
             };
             Finding::best("congestion").finding(format!("{used}{all}")).consequence(consequence)
         }
         Err(errno) => Finding::unneeded("congestion")
             .finding(format!("it cannot be read ({})", errno::name(*errno)))
-            .consequence("the system's own is used"),
+            .consequence("the system's default is used"),
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
     let mut findings = vec![match support.module {
         Ok(()) => Finding::best("ktls")
             .finding("the kernel has TLS")
-            .consequence("HTTPS is encrypted there, and no byte of a file enters user space"),
+            .consequence("the kernel encrypts HTTPS, and no byte of a file enters user space"),
         Err(errno) => missing(errno, info.place),
     }];
     if support.module.is_ok() {
@@ -83,7 +83,7 @@ pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
 fn untried(error: &str) -> Finding {
     Finding::closed("ktls")
         .finding(format!("it could not be tried over loopback: {error}"))
-        .consequence("whether HTTPS can be encrypted in the kernel is not known")
+        .consequence("it is unknown whether the kernel can encrypt HTTPS")
         .remedy("let this program open TCP connections to 127.0.0.1 or ::1")
 }
 
@@ -92,7 +92,7 @@ fn missing(errno: Errno, place: KernelOrigin) -> Finding {
     let symbol = errno::name(errno);
     let (finding, remedy) = match (errno, place.module) {
         (Errno::NOENT, Module::Installed) => (
-            "the kernel's module of TLS is not loaded",
+            "the kernel's TLS module is not loaded",
             "load it as root: modprobe tls; at each \
               start: echo tls > /etc/modules-load.d/tls.conf",
         ),
@@ -105,7 +105,7 @@ fn missing(errno: Errno, place: KernelOrigin) -> Finding {
               run a kernel that has CONFIG_TLS=m or =y",
         ),
         _ => (
-            "a filter of system calls keeps TLS from the kernel",
+            "a system call filter prevents TLS in the kernel",
             "let the filter (seccomp) allow setsockopt(2) with TCP_ULP and SOL_TLS",
         ),
     };
@@ -134,7 +134,7 @@ fn of_suites(support: &Support) -> Finding {
     let why = why.map(errno::name).unwrap_or_default();
     let name = "ktls_suites";
     let found = match (has.is_empty(), lacks.is_empty()) {
-        (true, _) => Finding::closed(name).finding(format!("the kernel takes no suite ({why})")),
+        (true, _) => Finding::closed(name).finding(format!("the kernel supports no suite ({why})")),
         (_, true) => Finding::best(name).finding(has.join(", ")),
         _ => Finding::limited(name).finding(format!(
             "{}; not {} ({why})",
@@ -143,7 +143,7 @@ fn of_suites(support: &Support) -> Finding {
         )),
     };
     match lacks.is_empty() {
-        true => found.consequence("whatever suite is agreed on, the kernel has it"),
+        true => found.consequence("the kernel supports every suite that can be negotiated"),
         false => found
             .consequence("connections with another suite are encrypted by this program")
             .remedy(
@@ -156,13 +156,12 @@ fn of_suites(support: &Support) -> Finding {
 fn of_key_changes(support: &Support) -> Finding {
     match support.key_change {
         Ok(()) => Finding::best("ktls_key_change")
-            .finding("a connection of TLS 1.3 can be given other keys")
-            .consequence("it lasts as long as its peers like"),
+            .finding("the keys of a TLS 1.3 connection can be changed")
+            .consequence("connections can last as long as both peers want"),
         Err(errno) => Finding::limited("ktls_key_change")
-            .finding(format!("a connection keeps its keys for good ({})", errno::name(errno)))
+            .finding(format!("the keys of a connection cannot be changed ({})", errno::name(errno)))
             .consequence(
-                "it is closed before they are worn, after about 256 GiB, or when its peer changes \
-                 its own; a client then connects again",
+                "it is closed when the limit of its keys is near, after about 256 GiB, or when the peer changes keys; clients then reconnect",
             )
             .remedy("run Linux 6.14 or newer"),
     }
@@ -173,15 +172,14 @@ fn of_proof(proof: &Result<SelfTestResult, String>) -> Finding {
         Ok(SelfTestResult { suite, bytes, sent_by, received_by, elapsed }) => {
             Finding::best("ktls_self_test")
                 .finding(format!(
-                    "{} KiB went out by {sent_by} and came in by {received_by} with {suite}, \
-                     every byte as it was, in {:.1} ms",
+                    "{} KiB were sent by {sent_by} and received by {received_by} with {suite}, byte for byte the same, in {:.1} ms",
                     bytes / 1024,
                     elapsed.as_secs_f64() * 1e3,
                 ))
-                .consequence("TLS in the kernel can be relied on")
+                .consequence("TLS in the kernel is reliable")
         }
         Err(error) => Finding::closed("ktls_self_test")
-            .finding(format!("TLS in the kernel did not carry bytes as they were: {error}"))
+            .finding(format!("TLS in the kernel changed or lost bytes: {error}"))
             .consequence("transfers over HTTPS may fail or hang")
             .remedy("unload it (modprobe -r tls), and run another kernel"),
     }
@@ -200,7 +198,8 @@ fn of_counters(counters: &str) -> Option<Finding> {
         "{here} connections were encrypted by the kernel and {card} by a network card, now \
          {now_here} and {now_card}; records that were not the peer's: {bad}"
     );
-    let consequence = "these are of the whole network namespace, not of this program alone";
+    let consequence =
+        "these are the counts of the whole network namespace, not of this program alone";
     Some(Finding::best("ktls_counters").finding(finding).consequence(consequence))
 }
 

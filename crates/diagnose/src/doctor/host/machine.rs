@@ -55,20 +55,21 @@ pub(crate) fn release() -> String {
 pub(crate) fn findings(info: &HostInfo) -> Vec<Finding> {
     let kernel = Finding::best("kernel")
         .finding(info.kernel.clone())
-        .consequence("everything here was tried on it, and nothing concluded from its number");
+        .consequence("everything here was tried; nothing is concluded from the version");
     vec![kernel, beneath(info), landlock(info), io_uring(info)]
 }
 
 fn beneath(info: &HostInfo) -> Finding {
     let name = "openat2";
-    let refused = |errno| format!("the kernel keeps no path beneath a folder ({})", named(errno));
+    let refused =
+        |errno| format!("the kernel cannot keep paths beneath a folder ({})", named(errno));
     match (info.openat2, info.is_stream) {
         (Ok(()), _) => Finding::best(name)
-            .finding("the kernel keeps paths beneath a folder")
-            .consequence("no request to serve gets out of the folder that is served"),
+            .finding("the kernel can keep paths beneath a folder")
+            .consequence("no request to serve can leave the served folder"),
         (Err(errno), true) => Finding::closed(name)
             .finding(refused(errno))
-            .consequence("serve opens no file")
+            .consequence("serve cannot open any file")
             .remedy("run Linux 5.6 or newer, and let filters (seccomp) allow openat2(2)"),
         (Err(errno), false) => Finding::unneeded(name)
             .finding(refused(errno))
@@ -84,7 +85,7 @@ fn landlock(info: &HostInfo) -> Finding {
             .consequence("serve confines itself to its folders, and makes no connections"),
         (Ok(version), _) => Finding::limited(name)
             .finding(format!("version {version}"))
-            .consequence("serve confines itself to its folders, but not in everything")
+            .consequence("serve confines itself to its folders, but not completely")
             .remedy("run Linux 6.12 or newer"),
         (Err(errno), true) => Finding::limited(name)
             .finding(format!("not available ({})", named(errno)))
@@ -111,7 +112,7 @@ fn io_uring(info: &HostInfo) -> Finding {
     };
     Finding::unneeded("io_uring")
         .finding(finding)
-        .consequence("nothing here uses it: it has no sendfile, and its splice takes longer")
+        .consequence("underpass does not use it: it has no sendfile, and its splice is slower")
 }
 
 fn named(errno: Errno) -> String {

@@ -77,19 +77,19 @@ impl Contact {
             .finding(format!(
                 "{address} connects in {connecting:.1} ms and answers in {answering:.1} ms"
             ))
-            .consequence("that is how much later than a hit the first byte of a miss goes out")
+            .consequence("the first byte of a miss is sent this much later than that of a hit")
     }
 
     fn encryption(&self, url: &Url) -> Finding {
         match self.encrypted_by {
             None => Finding::unneeded("origin-tls")
                 .finding(format!("{} is not encrypted", url.scheme()))
-                .consequence("any machine on the way can read and change what is cached"),
+                .consequence("any machine on the network path can read and change what is cached"),
             Some("the kernel") => Finding::best("origin-tls")
-                .finding("the certificate is good, and the kernel decrypts")
+                .finding("the certificate is valid, and the kernel decrypts")
                 .consequence("fills are spliced to the disk"),
             Some(by) => Finding::closed("origin-tls")
-                .finding(format!("the certificate is good, and {by} decrypts"))
+                .finding(format!("the certificate is valid, and {by} decrypts"))
                 .consequence("the bytes of fills pass through user space")
                 .remedy("modprobe tls"),
         }
@@ -100,10 +100,10 @@ impl Contact {
         if self.response.status == 206 && range.starts_with("bytes 0-0/") {
             return Finding::best("ranges")
                 .finding("ranges are answered")
-                .consequence("any part is fetched at once");
+                .consequence("any part can be fetched directly");
         }
         let finding = match has_ranges(&self.response) {
-            true => "ranges are announced, and not answered",
+            true => "ranges are announced, but not answered",
             false => "ranges are not answered",
         };
         Finding::limited("ranges")

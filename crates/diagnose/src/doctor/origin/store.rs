@@ -30,11 +30,11 @@ pub(super) fn examine(client: &HttpClient<'_>, store: &Store) -> Vec<Finding> {
     let Some(object) = object else {
         findings.push(
             Finding::closed("file")
-                .finding("no key begins so")
+                .finding("no key has this prefix")
                 .consequence(
                     "there is nothing to serve, and ranges and versions cannot be examined",
                 )
-                .remedy("name a prefix that keys have: --origin s3://BUCKET/PREFIX"),
+                .remedy("name a prefix of existing keys: --origin s3://BUCKET/PREFIX"),
         );
         return findings;
     };
@@ -56,7 +56,7 @@ fn keys(store: &Store) -> Finding {
             .consequence("requests are signed"),
         None => Finding::limited("keys")
             .finding("none, or --s3-unsigned")
-            .consequence("only what is open to all can be served")
+            .consequence("only public objects can be served")
             .remedy("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
     }
 }
@@ -94,7 +94,7 @@ fn region(store: &Store) -> Finding {
             .finding(given)
             .consequence("requests are signed for the right region"),
         false => Finding::limited("region")
-            .finding(format!("the store is in {named}, and not in {given}"))
+            .finding(format!("the store is in {named}, not in {given}"))
             .consequence("the first requests of each process are refused, and sent again")
             .remedy(format!("--s3-region {named}")),
     }
@@ -105,7 +105,7 @@ fn clock(contact: &Contact) -> Finding {
     let Some(theirs) = contact.response.fields.get("date").and_then(parse_date) else {
         return Finding::limited("clock")
             .finding("the store does not say what time it is")
-            .consequence("a wrong clock shows only when signatures are refused");
+            .consequence("a wrong clock only shows when signatures are refused");
     };
     let (side, gap) = match theirs.duration_since(SystemTime::now()) {
         Ok(gap) => ("behind", gap),
@@ -116,7 +116,7 @@ fn clock(contact: &Contact) -> Finding {
     if seconds <= MAX_SKEW {
         return Finding::best("clock")
             .finding("this clock and the store's agree")
-            .consequence("signatures are good, and ages are right");
+            .consequence("signatures are valid, and ages are right");
     }
     Finding::limited("clock")
         .finding(format!("this clock is {seconds} s {side} the store's"))

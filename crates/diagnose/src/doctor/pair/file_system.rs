@@ -38,7 +38,7 @@ fn of(name: &'static str, system: &'static str) -> Finding {
         Some(&(_, consequence, remedy)) => {
             Finding::limited(name).finding(system).consequence(consequence).remedy(remedy)
         }
-        None => Finding::best(name).finding(system).consequence("nothing is known against it"),
+        None => Finding::best(name).finding(system).consequence("no problems are known"),
     }
 }
 
@@ -52,7 +52,7 @@ const KNOWN: [(&str, &str, &str); 16] = [
     ("btrfs", "copies can share the blocks of their originals", ""),
     (
         "ceph",
-        "the file may change on its servers while its pages lie here",
+        "the file may change on its servers while its pages are cached here",
         "send files that no program writes to, or use --integrity detect",
     ),
     (
@@ -62,38 +62,38 @@ const KNOWN: [(&str, &str, &str); 16] = [
     ),
     (
         "fuse",
-        "each page comes from a program, which decides how fresh and how fast it is",
-        "use --no-zero-copy if bytes are wrong; better serve from the file system below it",
+        "each page comes from a program, on which its freshness and speed depend",
+        "use --no-zero-copy if bytes are wrong; prefer the file system below it",
     ),
     (
         "nfs",
-        "the file may change on its server while its pages lie here; leases are local",
+        "the file may change on its server while its pages are cached here; leases are local",
         "send files that no program writes to, or use --integrity detect",
     ),
     (
         "ntfs",
-        "no leases and no shared blocks, and names of other rules",
+        "it has no leases, no shared blocks, and other rules for names",
         "keep what is served on ext4, XFS or btrfs",
     ),
-    ("overlay", "bytes come from the layer below, and a copy goes to the uppermost", ""),
-    ("proc", "files are made as they are read: they have no size and no pages", ""),
+    ("overlay", "bytes come from the lower layer, and a copy goes to the upper one", ""),
+    ("proc", "files are generated as they are read: they have no size and no pages", ""),
     ("ramfs", "files are in memory, without a limit", ""),
     (
         "smb",
         "pages of this machine may be older than the file on its server",
         "use --no-zero-copy or cp --verify if others write to it, or mount it with cache=none",
     ),
-    ("sysfs", "files are made as they are read: their sizes say nothing", ""),
+    ("sysfs", "files are generated as they are read: their sizes mean nothing", ""),
     ("tmpfs", "files are in memory, or in swap", ""),
     (
         "vboxsf",
-        "sendfile is known to deliver old bytes from shared folders of VirtualBox",
+        "sendfile is known to deliver stale bytes from shared folders of VirtualBox",
         "use --no-zero-copy, or copy to a disk of the machine itself first",
     ),
-    ("xfs", "copies can share the blocks of their originals, if it was made with reflink=1", ""),
+    ("xfs", "copies can share the blocks of their originals, if it was created with reflink=1", ""),
     (
         "zfs",
-        "files are cached twice, and some versions have cloned wrongly",
+        "files are cached twice, and some versions corrupt clones",
         "use OpenZFS 2.2.2 or newer",
     ),
 ];

@@ -19,9 +19,9 @@ pub(crate) type PageSharing = Result<(usize, usize), String>;
 
 /// Sends a file over loopback, writes to it, and reads what arrives.
 pub(crate) fn gather(sample: &TrialFile) -> PageSharing {
-    let folder = sample.folder().ok_or("there is no folder to make a file in")?;
+    let folder = sample.folder().ok_or("there is no folder to create a file in")?;
     let file = Scratch::file(&folder.join(NAME)).map_err(|error| {
-        format!("no file can be made in {}: {}", folder.display(), Plain(&error))
+        format!("no file can be created in {}: {}", folder.display(), Plain(&error))
     })?;
     send_and_change(&file).map_err(|error| Plain(&error).to_string())
 }
@@ -49,9 +49,9 @@ pub(crate) fn finding(sharing: &PageSharing) -> Finding {
         Ok((sent, 0)) => Finding::limited(name)
             .finding(format!("none of {sent} bytes changed with their file after they were sent"))
             .consequence(
-                "the kernel copies what is sent: one copy more, but files may be written to",
+                "the kernel copies what is sent: one more copy, but files may be written to",
             )
-            .remedy("nothing has to be done; other file systems and kernels spare the copy"),
+            .remedy("nothing needs to be done; other file systems and kernels avoid the copy"),
         Ok((sent, changed)) => Finding::best(name)
             .finding(format!(
                 "{changed} of {sent} bytes changed with their file after they were sent"
@@ -61,7 +61,7 @@ pub(crate) fn finding(sharing: &PageSharing) -> Finding {
                  use --integrity",
             ),
         Err(why) => Finding::unneeded(name).finding(format!("not tried: {why}")).consequence(
-            "take it that the peer gets the file's own pages, and replace files by renaming",
+            "assume that the peer gets the file's own pages, and replace files by renaming",
         ),
     }
 }

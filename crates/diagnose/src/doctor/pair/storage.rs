@@ -94,7 +94,7 @@ fn pipe(info: &StorageInfo) -> Finding {
     match granted {
         Ok(bytes) if bytes >= FULL => Finding::best("pipe")
             .finding(format!("a pipe of {bytes} bytes was granted{max}"))
-            .consequence("splice moves as much in each call as it can"),
+            .consequence("splice moves the most that it can in each call"),
         Ok(bytes) => Finding::limited("pipe")
             .finding(format!("only a pipe of {bytes} bytes was granted{max}"))
             .consequence("splice needs more calls, as in uploads and recv")
@@ -103,41 +103,44 @@ fn pipe(info: &StorageInfo) -> Finding {
                  (fs.pipe-user-pages-soft)",
             ),
         Err(errno) => Finding::limited("pipe")
-            .finding(format!("no pipe can be had ({})", errno::name(errno)))
-            .consequence("splice is out: what comes from sockets crosses user space")
-            .remedy("let the filter of system calls (seccomp) allow pipe2(2)"),
+            .finding(format!("no pipe can be created ({})", errno::name(errno)))
+            .consequence("splice cannot be used: bytes from sockets cross user space")
+            .remedy("let the system call filter (seccomp) allow pipe2(2)"),
     }
 }
 
 fn nowait(info: &StorageInfo) -> Finding {
-    let refused = |errno| format!("reads cannot be asked not to wait ({})", errno::name(errno));
+    let refused = |errno| format!("a read cannot be asked not to wait ({})", errno::name(errno));
     match (info.nowait, info.cachestat) {
         (Ok(()), _) => Finding::best("rwf_nowait")
             .finding("a read can be asked not to wait (RWF_NOWAIT)")
-            .consequence("serve knows what it would have to wait for, and lets a helper fetch it"),
+            .consequence("serve knows which reads would wait, and leaves them to a helper"),
         (Err(errno), Ok(_)) => Finding::unneeded("rwf_nowait")
             .finding(refused(errno))
-            .consequence("cachestat tells the same"),
+            .consequence("cachestat gives the same information"),
         (Err(errno), Err(_)) => Finding::limited("rwf_nowait")
             .finding(refused(errno))
-            .consequence("serve takes such files for being in memory, and may wait for a disk")
+            .consequence("serve assumes that such files are in memory, and may wait for a disk")
             .remedy("tmpfs is in memory; otherwise keep files on ext4, XFS or btrfs"),
     }
 }
 
 fn cachestat(info: &StorageInfo) -> Finding {
-    let refused =
-        |errno| format!("the page cache does not tell what it has ({})", errno::name(errno));
+    let refused = |errno| {
+        format!("the kernel does not report which pages are cached ({})", errno::name(errno))
+    };
     match (info.cachestat, info.nowait) {
         (Ok(bytes), _) => Finding::best("cachestat")
-            .finding(format!("the page cache tells what it has: {bytes} bytes of the first 262144"))
+            .finding(format!(
+                "the kernel reports which pages are cached: {bytes} bytes of the first 262144"
+            ))
             .consequence("serve asks once for all pages of a step"),
         (Err(errno), Ok(())) => Finding::unneeded("cachestat")
             .finding(refused(errno))
-            .consequence("reads that do not wait tell the same, page by page"),
+            .consequence("reads that do not wait give the same information, page by page"),
         (Err(errno), Err(_)) => Finding::limited("cachestat")
             .finding(refused(errno))
-            .consequence("whether a file is in memory is not known")
+            .consequence("it is unknown whether a file is in memory")
             .remedy("run Linux 6.5 or newer, and let filters allow cachestat(2); own the files"),
     }
 }
@@ -153,7 +156,7 @@ fn direct(info: &StorageInfo) -> Finding {
                 errno::name(errno)
             ))
             .consequence(
-                "cp --verify=direct has the page cache give back its pages, and reads them again",
+                "cp --verify=direct drops the file from the page cache and reads it again",
             ),
     }
 }
@@ -162,24 +165,24 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
     let name = "unnamed_file";
     match landed {
         Ok(true) => Finding::best(name)
-            .finding("a file without a name was made and then given one (O_TMPFILE, linkat)")
+            .finding("a file was created without a name and then given one (O_TMPFILE, linkat)")
             .consequence(
-                "a copy appears only when it is complete, and nothing is left of a broken one",
+                "a copy appears only when it is complete; an interrupted one leaves nothing",
             ),
         Ok(false) => Finding::limited(name)
-            .finding("files have to have a name while they are written")
+            .finding("files need a name while they are written")
             .consequence(
-                "a copy has a hidden name until it is whole; a killed one leaves it behind",
+                "a copy has a hidden name until it is complete; a killed one leaves a file behind",
             )
             .remedy("ext4, XFS, btrfs and tmpfs have files without names"),
         Err(errno) => Finding::closed(name)
             .finding(format!("a new file cannot be given its name ({})", errno::name(errno)))
-            .consequence("copies fail when they are whole")
+            .consequence("copies fail at their end")
             .remedy(match has_proc {
                 true => {
-                    "let this user make, name and remove files there, and filters allow linkat(2)"
+                    "let this user create, name and remove files there, and filters allow linkat(2)"
                 }
-                false => "mount /proc: a file without a name gets one by way of it",
+                false => "mount /proc: a file without a name gets one through it",
             }),
     }
 }

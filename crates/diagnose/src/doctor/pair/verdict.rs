@@ -21,9 +21,9 @@ fn way(trials: &PairTrials) -> Finding {
     let found = match &trials.way.outcome {
         TrialOutcome::Moved => return open_way(trials),
         TrialOutcome::Differs => Finding::closed("way")
-            .finding(format!("{} moved other bytes than the file has", movers(trials)))
+            .finding(format!("{} moved wrong bytes", movers(trials)))
             .consequence("copies and transfers of such files are wrong")
-            .remedy("copy by --no-zero-copy, and compare by cp --verify"),
+            .remedy("copy with --no-zero-copy, and compare with cp --verify"),
         TrialOutcome::Declined(_) => Finding::closed("way")
             .finding("everything was declined")
             .consequence("a command fails in the same way")
@@ -54,7 +54,7 @@ fn open_way(trials: &PairTrials) -> Finding {
     let consequence = match crossings {
         0 if report.bytes() == 0 => "there was nothing to move",
         0 => "no byte of the file enters user space",
-        _ if is_buffered => "a file this small goes through a buffer: that costs the fewest calls",
+        _ if is_buffered => "a file this small goes through a buffer, which takes the fewest calls",
         1 => "each byte of the file crosses into the kernel once more than it has to",
         _ => "each byte of the file crosses into user space and back",
     };
@@ -106,7 +106,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
             match declined(trials).iter().any(|(missed, _)| *missed == mechanism) {
                 true => Finding::limited(name)
                     .finding(finding)
-                    .consequence("a transfer tries it first, and goes on with the next")
+                    .consequence("a transfer tries it first, and then the next mechanism")
                     .remedy(remedy(mechanism, *refusal)),
                 false => Finding::unneeded(name)
                     .finding(finding)
@@ -114,18 +114,18 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
             }
         }
         TrialOutcome::Differs => Finding::closed(name)
-            .finding("moved other bytes than the file has")
-            .consequence("what goes this way arrives wrong")
-            .remedy("choose another one by --mechanism"),
+            .finding("moved wrong bytes")
+            .consequence("transfers by this mechanism are wrong")
+            .remedy("choose another one with --mechanism"),
         // One finding about it is enough.
         outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
             Finding::unneeded(name)
                 .finding(format!("fails as well: {why}"))
-                .consequence("see what is reported about the way")
+                .consequence("see the finding about the way")
         }
         TrialOutcome::Failed(why) => Finding::closed(name)
             .finding(why)
-            .consequence("what goes this way fails")
+            .consequence("transfers by this mechanism fail")
             .remedy(of_failure(trials)),
     }
 }
@@ -139,7 +139,7 @@ const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
         Mechanism::Sendfile => "the kernel copies from file to file",
         Mechanism::Splice => "the file's pages go through a pipe within the kernel",
         Mechanism::Mmap => "one crossing: the kernel copies from where the file is mapped",
-        Mechanism::ReadWrite => "two crossings: into a buffer and out of it; works everywhere",
+        Mechanism::ReadWrite => "two crossings, into a buffer and out of it; works everywhere",
     }
 }
 
@@ -147,7 +147,7 @@ const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
 fn remedy(mechanism: Mechanism, refusal: DeclineReason) -> String {
     use rustix::io::Errno;
     let DeclineReason::Errno(errno) = refusal else {
-        return "name another file: of this one the kernel copies nothing in this way".to_owned();
+        return "name another file: the kernel cannot move this one by this mechanism".to_owned();
     };
     match (mechanism, errno) {
         (_, Errno::NOSYS | Errno::PERM) => {
@@ -159,14 +159,14 @@ fn remedy(mechanism: Mechanism, refusal: DeclineReason) -> String {
                 Mechanism::Mmap => "mmap(2) of files",
                 Mechanism::ReadWrite => "read(2) and write(2)",
             };
-            format!("let the filter of system calls (seccomp) allow {call}, or run a newer kernel")
+            format!("let the system call filter (seccomp) allow {call}, or run a newer kernel")
         }
         (_, Errno::XDEV) => "keep both on one file system".to_owned(),
         (Mechanism::Reflink, Errno::OPNOTSUPP | Errno::NOTTY) => {
             "XFS and btrfs share the blocks of copies".to_owned()
         }
-        (_, Errno::ACCESS) => "a security module refuses it: ask who runs this machine".to_owned(),
-        _ => "files of another file system can go this way".to_owned(),
+        (_, Errno::ACCESS) => "a security module refuses it: ask the administrator".to_owned(),
+        _ => "files of another file system may support it".to_owned(),
     }
 }
 
@@ -175,7 +175,7 @@ const fn of_failure(trials: &PairTrials) -> &'static str {
     if trials.is_stream {
         "let this program open connections to 127.0.0.1 or ::1, read the file, and send"
     } else {
-        "see that the file can be read, that there is room, and that the target can be written"
+        "check that the file is readable, that there is space, and that the target is writable"
     }
 }
 
@@ -206,8 +206,8 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
             };
             Finding::limited(name)
                 .finding(why)
-                .consequence("whether it can be had is not known")
-                .remedy("see what is reported about the way")
+                .consequence("it is unknown whether it is available")
+                .remedy("see the finding about the way")
         }
     }
 }
