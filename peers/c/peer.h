@@ -141,7 +141,7 @@ static inline struct sockaddr_in address(const char *host, uint64_t port)
 	struct sockaddr_in place = { .sin_family = AF_INET };
 
 	if (inet_pton(AF_INET, host, &place.sin_addr) != 1 || port > 65535)
-		fail(0, "'%s' is no IPv4 address, or %" PRIu64 " no port", host, port);
+		fail(0, "'%s' is not an IPv4 address, or %" PRIu64 " no port", host, port);
 	place.sin_port = htons((uint16_t)port);
 	return place;
 }

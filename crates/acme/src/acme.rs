@@ -207,7 +207,7 @@ impl Acme {
         }
     }
 
-    /// Orders one certificate, unless another process has done so, and notes when to go on.
+    /// Orders one certificate, unless another process has done so, and notes when to continue.
     fn attempt(&mut self, index: usize, on_event: &dyn Fn(&AcmeEvent<'_>)) {
         let http = Http::new(self.options.tls.clone());
         let outcome = self.obtain(index, &http, on_event);
@@ -341,7 +341,7 @@ impl Acme {
     /// Uses a certificate from now on, and notes when it is to be renewed.
     fn adopt(&mut self, index: usize, identity: Identity) -> Result<(), AcmeError> {
         let domain = &mut self.domains[index];
-        let malformed = || TlsError::Refused("its validity cannot be read".to_owned());
+        let malformed = || TlsError::Refused("its period of validity cannot be read".to_owned());
         let validity = identity.validity().ok_or_else(malformed)?;
         domain.until = Some(validity.end);
         domain.due = schedule::renewal(&validity);

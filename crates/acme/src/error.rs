@@ -26,7 +26,7 @@ pub enum AcmeError {
     #[error("{0}")]
     Network(#[source] Box<ClientError>),
     /// The authority has refused.
-    #[error("the authority says{}", refused_text(*.challenge, .detail, .kind))]
+    #[error("the authority refused {}", refused_text(*.challenge, .detail, .kind))]
     Refused {
         /// What it did not accept, such as `TLS-ALPN-01`; `None` if it was the order itself.
         challenge: Option<&'static str>,
@@ -37,11 +37,11 @@ pub enum AcmeError {
         /// The status of its answer.
         status: u16,
     },
-    /// The authority has not decided in time.
-    #[error("the authority has not decided in time")]
+    /// The authority did not decide in time.
+    #[error("the authority did not decide in time")]
     TimedOut,
-    /// The answers of the authority make no sense.
-    #[error("the authority's answer is unclear: {0}")]
+    /// The answers of the authority are invalid.
+    #[error("unexpected answer from the authority: {0}")]
     Protocol(String),
     /// The certificate cannot be used.
     #[error("the certificate cannot be used: {0}")]
@@ -86,20 +86,21 @@ impl AcmeError {
 }
 
 fn refused_text(challenge: Option<&str>, detail: &str, kind: &str) -> String {
-    let challenge = challenge.map_or_else(String::new, |challenge| format!(" of {challenge}"));
+    let what = challenge.unwrap_or("the order");
     match kind {
-        "" => format!("{challenge}: {detail}"),
-        kind => format!("{challenge}: {detail} ({kind})"),
+        "" => format!("{what}: {detail}"),
+        kind => format!("{what}: {detail} ({kind})"),
     }
 }
 
-/// Returns a text of another program without line ends and the like, and not too long.
+/// Returns a text of another program without control characters, and not too long.
 fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_DETAIL).collect()
 }
 
 /// The longest explanation of an authority that is passed on, in characters.
 const MAX_DETAIL: usize = 1000;
+
 impl From<instant_acme::Error> for AcmeError {
     fn from(error: instant_acme::Error) -> Self {
         use instant_acme::Error;

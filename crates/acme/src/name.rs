@@ -6,15 +6,14 @@ use underpass_client::Url;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// It is an address.
-    #[error("certificates are ordered for names, and this is an address")]
+    #[error("certificates are ordered for names, not for addresses")]
     Address,
-    /// It is no host name.
-    #[error("this is no host name such as files.example.org")]
+    /// It is not a host name.
+    #[error("this is not a host name such as files.example.org")]
     Malformed,
     /// It stands for many names, and the owner of these is only found out by DNS records.
     #[error(
-        "a certificate for all names of a domain needs changes of its DNS, which this \
-         program does not make: order it with another program, and give --tls-cert"
+        "a wildcard certificate needs changes to the DNS, which this program cannot make: order it with another program, and use --tls-cert"
     )]
     Wildcard,
 }

@@ -63,18 +63,16 @@ impl CacheErrorKind {
     fn facts(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::InvalidResponse => (502, "origin-invalid", "the origin's answer cannot be used"),
-            Self::Busy => {
-                (503, "busy", "too many requests to the origin are under way; try again soon")
-            }
+            Self::Busy => (503, "busy", "too many requests to the origin at once; try again soon"),
             Self::Changed => (502, "origin-changed", "the file has changed at the origin"),
-            Self::CutOff => (504, "origin-cut-off", "the connection to the origin broke off"),
-            Self::AccessDenied => (502, "origin-denied", "the origin does not let this server in"),
+            Self::CutOff => (504, "origin-cut-off", "the connection to the origin was lost"),
+            Self::AccessDenied => (502, "origin-denied", "the origin denied access to this server"),
             Self::Disk => (503, "disk", "the disk of the cache failed"),
-            Self::NoRoom => (507, "no-room", "there is no room for it in the cache"),
+            Self::NoRoom => (507, "no-room", "the cache has no room for it"),
             Self::ServerError => (502, "origin-failed", "the origin failed"),
             Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
             Self::TimedOut => (504, "origin-timeout", "the origin did not answer in time"),
-            Self::Tls => (502, "origin-tls", "there is no secure connection to the origin"),
+            Self::Tls => (502, "origin-tls", "no secure connection to the origin could be made"),
             Self::TooManyEntries => {
                 (507, "too-many-entries", "this folder has more entries than this server lists")
             }
@@ -173,7 +171,7 @@ pub enum OpenError {
     #[error("{} is in use by another process: give each its own", .0.display())]
     InUse(PathBuf),
     /// The folder was written by another version of the program, or holds something else.
-    #[error("{} is no folder of a cache: give an empty one", .0.display())]
+    #[error("{} is not a cache folder: give an empty one", .0.display())]
     Format(PathBuf),
     /// The system refused something.
     #[error("{action} {}: {}", .path.display(), in_words(.source))]

@@ -194,7 +194,7 @@ fn above_zero(text: &str, otherwise: &str) -> Result<Size, String> {
 /// Parses a time above 0, in the form of [`duration`].
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err(format!("0 is no time here: {DURATION}")),
+        Duration::ZERO => Err(format!("0 is not a valid time here: {DURATION}")),
         time => Ok(time),
     }
 }
@@ -219,7 +219,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// What a time is.
-const DURATION: &str = "a time is a number of seconds, or such as 500ms, 5m, 2h or 1d";
+const DURATION: &str = "a time is a number of seconds, or has a unit, such as 500ms, 5m, 2h or 1d";
 
 #[cfg(test)]
 mod tests {

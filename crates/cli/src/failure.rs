@@ -160,7 +160,7 @@ impl Failure {
                 if address.starts_with("unix:")
                     && source.kind() == io::ErrorKind::PermissionDenied =>
             {
-                Some(Hint::new("the rights of the socket or of its folder do not allow it"))
+                Some(Hint::new("the permissions of the socket or of its folder do not allow it"))
             }
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),
@@ -253,13 +253,13 @@ fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     if let Some((number, range)) = words.split_once(" is not in ")
         && let Some((min, max)) = range.split_once("..=")
     {
-        let plain = format!("{number} is not from {min} to {max}");
+        let plain = format!("{number} is not between {min} and {max}");
         return Some((words, plain));
     }
     let plain = match source.downcast_ref::<ParseIntError>()?.kind() {
         IntErrorKind::PosOverflow => "the number is too large",
         IntErrorKind::NegOverflow => "the number is too small",
-        IntErrorKind::Zero => "the number has to be at least 1",
+        IntErrorKind::Zero => "the number must be at least 1",
         _ => "a whole number is needed, such as 8",
     };
     Some((words, plain.to_owned()))

@@ -32,7 +32,7 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
         (&["send", file, &closed], 1, &["connecting to", &closed, "refused", "start the other"]),
         (&["send", file, "unix:/nowhere/socket"], 1, &["unix:/nowhere/socket", "No such file"]),
         (&["send", file, "host.invalid:80"], 1, &["connecting to", "host.invalid:80"]),
-        (&["send", file, ":80"], 2, &["names no host"]),
+        (&["send", file, ":80"], 2, &["does not name a host"]),
         (&["send", file, &taken, "--range", "1000-"], 2, &["--range", "outside", "1000 bytes"]),
         (&["send", "/proc/version", &taken, "--range", "0-1"], 2, &["--range", "size"]),
         (&["send", file, "127.0.0.1:1", "--congestion", "nonsense"], 2, &["nonsense", "reno"]),
@@ -232,5 +232,5 @@ fn hints_about_sockets_are_those_of_their_kind() {
     let (code, told) = shell(here.path(), &format!("exec $0 serve -b unix:{path} ."));
     assert_eq!(code, Some(1), "{told}");
     assert!(!told.contains("1024"), "{told}");
-    assert!(is_root || told.contains("the rights of the socket"), "{told}");
+    assert!(is_root || told.contains("the permissions of the socket"), "{told}");
 }

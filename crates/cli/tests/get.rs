@@ -391,16 +391,16 @@ fn wrong_words_are_told_in_one_line() {
     for (args, words) in [
         (vec!["a", "b", "-o", "c"], "-o FILE is one file"),
         (vec!["a", "-o", "b", "-d", "c"], "cannot be used with"),
-        (vec!["http://["], "no URL"),
+        (vec!["http://["], "not a URL"),
         (vec!["a", "-j", "0"], "0"),
         (vec!["a", "--rate", "0"], "at least one byte"),
         (vec!["a", "-H", "x y: z"], "letters, digits and hyphens"),
-        (vec!["a", "-H", "x: a\nb"], "no line ends"),
+        (vec!["a", "-H", "x: a\nb"], "line breaks"),
         (vec!["a", "-H", "Content-Length: 4"], "Content-Length is set by the client itself"),
         (vec!["http://[fe80::1%25eth0]/a"], "an address with a zone"),
         (vec!["a", "--user", "me"], "colon"),
         (vec!["a", "--proxy", "socks5://b"], "over http"),
-        (vec!["a/..%2Fb"], "no name"),
+        (vec!["a/..%2Fb"], "does not end in a file name"),
         (vec!["a", "-o", "-", "--json"], "--json"),
     ] {
         get(here.path(), &args).failed(2, &[words]);

@@ -79,7 +79,7 @@ fn a_wrong_password_is_not_called_a_missing_one() {
     let server = serve(served.path(), &["-a", "me:secret@/:rw", "--allow-upload"]);
     let url = format!("{}file", server.address);
     let missing = complaint(&client(here.path(), &["get", &url]).failed(1, &["401", "--user"]));
-    assert!(missing.contains("needed"), "{missing}");
+    assert!(missing.contains("required"), "{missing}");
     for command in
         [&["get", &url, "-u", "me:wrong"][..], &["put", "/dev/null", &url, "-u", "me:no"]]
     {
@@ -233,8 +233,8 @@ fn a_misspelt_variable_of_requests_is_warned_of() {
     };
     for name in ["UNDERPASS_BEARRER", "UNDERPASS_bearer"] {
         let said = command(name);
-        assert!(said.contains(&format!("{name} is no option")), "{said}");
-        assert!(said.contains("UNDERPASS_BEARER meant"), "{said}");
+        assert!(said.contains(&format!("{name} is not an option")), "{said}");
+        assert!(said.contains("did you mean UNDERPASS_BEARER?"), "{said}");
     }
     for name in ["UNDERPASS_BEARER", "UNDERPASS_HEADER", "UNDERPASS_PORT"] {
         let said = command(name);
@@ -246,11 +246,11 @@ fn a_misspelt_variable_of_requests_is_warned_of() {
 fn a_token_cannot_add_a_field() {
     for token in ["secret\nX-Other: 1", "secret\n", ""] {
         run(["get", "--bearer", token, "http://127.0.0.1:1/x"])
-            .failed(2, &["--bearer", "line ends"]);
+            .failed(2, &["--bearer", "line breaks"]);
     }
     let mut command = underpass();
     command.args(["put", "/etc/passwd", "http://127.0.0.1:1/"]).env("UNDERPASS_BEARER", "a\nX: b");
-    Running::start(command).finish().failed(2, &["UNDERPASS_BEARER", "line ends"]);
+    Running::start(command).finish().failed(2, &["UNDERPASS_BEARER", "line breaks"]);
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn messages_have_no_words_of_libraries() {
     fs::write(&file, "x").unwrap();
     let file = file.to_str().unwrap();
     for (args, code, words) in [
-        (&["serve", "--port=-1"][..], 2, &["-1 is not from 0 to 65535"][..]),
-        (&["get", "-j", "65", "localhost/x"], 2, &["65 is not from 1 to 64"]),
+        (&["serve", "--port=-1"][..], 2, &["-1 is not between 0 and 65535"][..]),
+        (&["get", "-j", "65", "localhost/x"], 2, &["65 is not between 1 and 64"]),
         (&["--write-manpages", file], 1, &["creating", "something else has that name"]),
         (&["explain", "--", "/etc"], 126, &["/etc", "a folder is not a program"]),
         (

@@ -261,7 +261,7 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
         (&[&large, &url("/large")], &["413", "larger than the server allows"]),
         (&[&file, &url("/none/file")], &["409", "create the folder", "--create-parents"]),
         (&[&file, &url("/there"), "--if-match", "other"], &["another version", "--if-match"]),
-        (&[&file, &url("/gone"), "--if-match", "other"], &["nothing is at", "--if-match"]),
+        (&[&file, &url("/gone"), "--if-match", "other"], &["does not exist", "--if-match"]),
         (&[&file, &url("/folder")], &["40"]),
         (&[&stage.own.path().join("gone").display().to_string(), &url("/")], &["opening", "gone"]),
         (&[&file, "http://127.0.0.1:1/"], &["connecting to 127.0.0.1:1", "refused"]),

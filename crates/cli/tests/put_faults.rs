@@ -130,7 +130,7 @@ fn a_server_that_is_killed_and_started_again_gets_the_rest() {
     let kept = stage.part().unwrap();
     let _server = stage.serve();
     let finished = put.finish().succeeded();
-    assert!(finished.stderr.contains("going on"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("resuming"), "{}", finished.stderr);
     // What was on its way when the server died was in no file yet.
     assert!(number(&finished.receipt(), "bytes") < 2 * LEN as u64 - kept);
     stage.assert_whole();

@@ -187,7 +187,7 @@ fn every_thread_runs_filtered_as_the_user_without_capabilities() {
     {
         assert!(said.contains(words), "'{words}' is not in: {said}");
     }
-    assert!(!said.contains("rights of root"), "{said}");
+    assert!(!said.contains("serving as root"), "{said}");
 }
 
 #[test]

@@ -621,7 +621,7 @@ fn a_config_that_was_emptied_does_not_open_the_current_folder() {
     until("the next config counts", || sites.status("127.0.0.1", "/same") == 200);
     assert_eq!(sites.body("127.0.0.1", "/same"), "of b\n");
     let said = sites.end().0;
-    assert!(said.contains("underpass.toml: the file sets nothing any more"), "{said}");
+    assert!(said.contains("underpass.toml: the file no longer sets anything"), "{said}");
 }
 
 #[test]

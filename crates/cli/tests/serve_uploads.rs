@@ -410,7 +410,7 @@ fn a_server_that_is_killed_at_any_moment_leaves_the_old_file_or_the_new_one() {
             assert!(is_early, "{}", finished.stderr);
             finished = put(&port).finish().succeeded();
         }
-        resumed += u32::from(finished.stderr.contains("going on there"));
+        resumed += u32::from(finished.stderr.contains("resuming there"));
         let moved = finished.receipt()["bytes"].as_u64().unwrap();
         assert!(moved <= LEN as u64 + TWICE, "round {round}: {moved} bytes moved");
         assert!(fs::read(&file).unwrap() == new, "round {round}: other bytes");

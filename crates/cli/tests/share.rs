@@ -183,7 +183,7 @@ fn the_time_runs_out() {
     let here = folder();
     fs::write(here.path().join("f"), "x").unwrap();
     let finished = share(here.path(), &["--for", "1", "f"]).finish();
-    finished.failed(1, &["it ended before anything was transferred whole"]);
+    finished.failed(1, &["it ended before anything was transferred completely"]);
     if has("curl") {
         let server = share(here.path(), &["--for", "3", "f"]);
         for _ in 0..2 {
@@ -202,10 +202,10 @@ fn wrong_inputs_are_one_line() {
     for (args, code, words) in [
         (&["share"][..], 2, &["FILE or DIR"][..]),
         (&["share", "/nowhere"], 1, &["/nowhere", "No such file"]),
-        (&["share", "--upload", file], 2, &["--upload", "into a folder"]),
+        (&["share", "--upload", file], 2, &["--upload", "needs a folder"]),
         (&["share", "--times", "0", file], 2, &["--times"]),
         (&["share", "--for", "soon", file], 2, &["--for", "soon"]),
-        (&["share", "--for", "0m", file], 2, &["--for", "0 is no time"]),
+        (&["share", "--for", "0m", file], 2, &["--for", "0 is not a valid time"]),
         (&["share", "--bind", "/x", file], 2, &["/x"]),
     ] {
         let finished = run(args).failed(code, words);

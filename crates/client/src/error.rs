@@ -53,7 +53,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The proxy does not lead to the server.
-    #[error("the proxy {address} does not connect to {to}: {}", status_text(*.status, .detail))]
+    #[error("the proxy {address} refuses to connect to {to}: {}", status_text(*.status, .detail))]
     Proxy {
         /// Its address.
         address: Box<str>,
@@ -88,7 +88,7 @@ pub enum ClientError {
     #[error("no progress within the time limit")]
     Stalled,
     /// The answer was not complete at the deadline.
-    #[error("the answer did not come whole in time")]
+    #[error("the answer was not complete in time")]
     Late,
     /// The server redirects too often.
     #[error("more than {max} redirects")]

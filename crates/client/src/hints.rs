@@ -15,10 +15,10 @@ impl Hinted for ClientError {
             Self::Network { source, .. } => return Hint::of_network(source),
             Self::Status { status: 401, has_identified: true, .. } => WRONG_PASSWORD,
             Self::Status { status: 401, .. } => {
-                "give a password by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
+                "give a password with --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
             }
             Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
-                "give the proxy a password by --proxy http://NAME:PASSWORD@HOST"
+                "give the proxy a password with --proxy http://NAME:PASSWORD@HOST"
             }
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
             Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves it as it is sent",
@@ -32,16 +32,18 @@ impl Hinted for ClientError {
 impl Hinted for DownloadError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
-            Self::Busy => "wait for it, or name another file by -o",
+            Self::Busy => "wait for it, or name another file with -o",
             Self::Changed => "fetch it again when nothing writes to it",
             Self::Client(error) => return error.hint(),
             Self::Digest(_) => "it was damaged, or is another file",
             Self::Engine(error) => return error.hint(),
             Self::Exists => "--force replaces it",
             Self::Local { action, source } => return action.hint(source),
-            Self::NoDigest => "leave out --verify, or give the digest by --digest",
+            Self::NoDigest => "leave out --verify, or give the digest with --digest",
             Self::NoRoom { .. } => "free some space or choose another folder",
-            Self::Replaced => "fetch it when nothing else writes there, or name another file by -o",
+            Self::Replaced => {
+                "fetch it when nothing else writes there, or name another file with -o"
+            }
             Self::Special => "-o writes into a device or FIFO; remove it, or choose another name",
             Self::Foreign { journal: Some(_), .. } => "remove both, or name another file with -o",
             Self::Foreign { .. } => "remove it, or name another file with -o",
@@ -117,7 +119,7 @@ impl Hinted for UploadError {
         }
         Some(Hint::new(match self.status()? {
             401 if self.has_identified() => WRONG_PASSWORD,
-            401 => "give a password by --user NAME:PASSWORD or --bearer TOKEN",
+            401 => "give a password with --user NAME:PASSWORD or --bearer TOKEN",
             // The server's own reason is better than a guess.
             400..=405 if self.is_explained() => return None,
             403 => "this user may not write there",
@@ -143,7 +145,7 @@ fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
             "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile of AWS_PROFILE"
         }
-        "ExpiredToken" | "InvalidToken" => "the keys have expired: new ones are needed",
+        "ExpiredToken" | "InvalidToken" => "the keys have expired: get new ones",
         "RequestTimeTooSkewed" => "set the clock of this machine",
         _ => return None,
     }))

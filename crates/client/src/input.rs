@@ -64,7 +64,7 @@ fn parsed(text: &str) -> Result<Url, String> {
              server, or an address without a zone"
                 .to_owned()
         }
-        error => format!("that is no URL: {error}"),
+        error => format!("it is not a URL: {error}"),
     })
 }
 
@@ -82,7 +82,11 @@ fn has_zone(text: &str) -> bool {
 /// A few words about what is wrong with it.
 pub fn proxy(text: &str) -> Result<Url, String> {
     let url = parsed(text)?;
-    if url.scheme() == "http" { Ok(url) } else { Err("a proxy is asked over http".to_owned()) }
+    if url.scheme() == "http" {
+        Ok(url)
+    } else {
+        Err("only proxies over http are supported".to_owned())
+    }
 }
 
 /// Parses `Name: value`.
@@ -95,11 +99,11 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err("a name has letters, digits and hyphens".to_owned());
+        return Err("a name consists of letters, digits and hyphens".to_owned());
     }
     let value = value.trim();
     match value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        true => Err("a value has no line ends".to_owned()),
+        true => Err("a value cannot contain line breaks".to_owned()),
         false => Ok((name.to_owned(), value.to_owned())),
     }
 }
@@ -144,7 +148,7 @@ const OWN_FIELDS: [&str; 12] = [
 pub fn token(text: &str) -> Result<String, String> {
     match text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
         true => Ok(text.to_owned()),
-        false => Err("a token is not empty, and has neither spaces nor line ends".to_owned()),
+        false => Err("a token cannot be empty or contain spaces or line breaks".to_owned()),
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
             assert!(url(text).unwrap_err().contains("zone"), "{text}");
         }
         for text in ["http://[fe80::1/%25]", "http://[x%25]/", "http://[::1]a%25"] {
-            assert!(url(text).unwrap_err().contains("no URL"), "{text}");
+            assert!(url(text).unwrap_err().contains("not a URL"), "{text}");
         }
     }
 

@@ -125,7 +125,7 @@ pub enum CopyRefusal {
         from: PathBuf,
     },
     /// Several sources need a folder as target.
-    #[error("{} is no folder: several sources need one", .target.display())]
+    #[error("{} is not a folder: several sources need one", .target.display())]
     NoFolder {
         /// What is no folder.
         target: PathBuf,
@@ -152,7 +152,7 @@ impl Hinted for CopyError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Differs { .. } => {
-                Some(Hint::new("something writes to one of them, or the disk is broken"))
+                Some(Hint::new("a program is writing to one of them, or the disk is failing"))
             }
             Self::Path { action, source, .. } => action.hint(source),
             Self::Cancelled | Self::Panicked | Self::Refused(_) => None,

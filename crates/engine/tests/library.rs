@@ -452,7 +452,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         ),
         (
             Error::SourceChanged { level: Integrity::Lease, report: report() },
-            "a writer claimed the source and 1,048,576 bytes were not yet the whole",
+            "a writer claimed the source after 1,048,576 bytes, before the whole was moved",
         ),
         (
             Error::SourceChanged { level: Integrity::Detect, report: report() },

@@ -99,5 +99,5 @@ fn a_peer_is_heard_while_the_source_has_nothing_to_say() {
         .run()
         .unwrap_err();
     assert!(matches!(error, Error::Answered { .. }), "{error:?}");
-    assert_eq!(error.to_string(), "the peer wanted no more after 0 bytes");
+    assert_eq!(error.to_string(), "the peer closed its end after 0 bytes");
 }

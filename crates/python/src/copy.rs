@@ -99,7 +99,7 @@ pub(crate) fn copy(
     let is_tree = options.tree;
     let options = options.options()?;
     if !is_tree && fs::metadata(&source).is_ok_and(|found| !found.is_file()) {
-        let message = format!("{} is no file: copytree copies folders", source.display());
+        let message = format!("{} is not a file: copytree copies folders", source.display());
         return Err(pyo3::exceptions::PyValueError::new_err(message));
     }
     let observer = PythonObserver::default();

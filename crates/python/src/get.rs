@@ -85,7 +85,7 @@ pub(crate) fn get(
     let if_exists = options.if_exists()?;
     let path = place(&path, &url)?;
     let name = path.file_name().map(OsString::from);
-    let name = name.ok_or_else(|| invalid("path", "it ends in no name for a file"))?;
+    let name = name.ok_or_else(|| invalid("path", "it does not end in a file name"))?;
     let gauge = Gauge::default();
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
     run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
@@ -253,6 +253,9 @@ fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
     }
     match name_of(url) {
         Some(name) => Ok(path.join(name)),
-        None => Err(PyValueError::new_err(format!("{} ends in no name: name a file", shown(url)))),
+        None => Err(PyValueError::new_err(format!(
+            "{} does not end in a file name: name a file",
+            shown(url)
+        ))),
     }
 }

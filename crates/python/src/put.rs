@@ -51,7 +51,7 @@ pub(crate) fn put(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-        return Err(PyValueError::new_err(format!("{} is no file", path.display())));
+        return Err(PyValueError::new_err(format!("{} is not a file", path.display())));
     }
     let url = beneath(url(url_text)?, &path);
     let policy = policy(options.mechanism.as_deref())?;

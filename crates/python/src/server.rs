@@ -134,7 +134,7 @@ fn resolved(host: &str, port: u16) -> PyResult<SocketAddr> {
         return Ok(SocketAddr::new(address, port));
     }
     let wrong =
-        |reason| invalid("host", format!("'{host}' is no address of this machine: {reason}"));
+        |reason| invalid("host", format!("'{host}' is not an address of this machine: {reason}"));
     let found = (host, port).to_socket_addrs().map_err(|error| wrong(in_words(&error)))?;
     let found = found.min_by_key(SocketAddr::is_ipv6);
     found.ok_or_else(|| wrong("it has none".to_owned()))

@@ -38,10 +38,10 @@ pub enum SandboxError {
 #[non_exhaustive]
 pub enum UserError {
     /// The number is the one that stands for no user.
-    #[error("this number means no user")]
+    #[error("this is not the number of a user")]
     Invalid,
     /// The name contains a NUL byte.
-    #[error("a name has no NUL")]
+    #[error("a name cannot contain a NUL")]
     Nul,
     /// There is no group of this name.
     #[error("there is no group {0}")]

@@ -69,7 +69,7 @@ impl Privileges {
     pub(crate) fn warning(&self) -> Option<String> {
         let reads_everything = self.capabilities.intersects(ROOT);
         (self.is_root && reads_everything).then(|| {
-            "serving with the rights of root to all files: --user NAME gives them up".to_owned()
+            "serving as root, with access to all files: --user NAME drops these rights".to_owned()
         })
     }
 }

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def path(value: Path) -> str:
-    """Returns a path as text; bytes that are no text are kept as the interpreter keeps them."""
+    """Returns a path as text; bytes that are not text are kept as the interpreter keeps them."""
     text = os.fsdecode(value)
     if "\0" in text:
         raise ValueError(f"a path has a null character: {text!r}")

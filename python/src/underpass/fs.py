@@ -133,7 +133,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
                 target = os.path.join(target, unquote(url.rsplit("/", 1)[-1]))
             own = {name: value for name, value in kwargs.items() if name not in _OF_FSSPEC}
             call = {"progress": _progress(callback), "replace": True, **own}
-            # A file is no folder, and fetched as one.
+            # A file is not a folder, and fetched as one.
             with contextlib.suppress(FileNotFoundError):
                 await self._run(_http.get_tree, url, target, rpath=url, **call)
                 return None

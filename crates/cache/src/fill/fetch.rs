@@ -293,7 +293,7 @@ impl Fetch<'_> {
         let OriginResponse { answer, base, .. } = received;
         let to = answer.response.redirect(&answer.url).ok().flatten();
         let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), host_of);
-        let reason = format!("it redirects to {to}, which is no --origin-redirect");
+        let reason = format!("it redirects to {to}, which no --origin-redirect allows");
         self.shared.origin_failed(&self.object().key, base, &reason);
         self.failed(CacheErrorKind::Redirected);
     }

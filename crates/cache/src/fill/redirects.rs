@@ -23,7 +23,9 @@ impl FromStr for RedirectHost {
     /// Reads `HOST`, `HOST:PORT` or `*.HOST`.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let (name, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
-            Some((name, port)) => (name, Some(port.parse().map_err(|_| "the port is no number")?)),
+            Some((name, port)) => {
+                (name, Some(port.parse().map_err(|_| "the port is not a number")?))
+            }
             None => (text, None),
         };
         let suffix = name.strip_prefix('*').unwrap_or(name);

@@ -47,11 +47,11 @@ pub(super) enum StreamError {
     LocalTls,
     #[error("no address was given")]
     NoAddress,
-    #[error("'{0}' names no host to connect to")]
+    #[error("'{0}' does not name a host to connect to")]
     NoHost(StreamAddress),
     #[error("--tls-cert is for the side that listens")]
     NotListening,
-    #[error("certificates and pins are for streams with --tls")]
+    #[error("certificates and pins need --tls")]
     NotTls,
     #[error("--cacert, --insecure and --pin are for the side that connects")]
     NotConnecting,

@@ -35,7 +35,9 @@ fn a_refused_name_is_reported_and_does_not_disturb_others() {
     let Some(authority) = Authority::new(MONTH) else { return };
     let site = Site::new(&authority);
     let server = site.start(&["--acme", "blocked.example", "--acme", "a.example"]);
-    server.says("no new certificate for blocked.example from 127.0.0.1: the authority says: ");
+    server.says(
+        "no new certificate for blocked.example from 127.0.0.1: the authority refused the order: ",
+    );
     server.says("(rejectedIdentifier); next attempt in ");
     server.says("the certificate of a.example from 127.0.0.1 is valid until ");
     assert_eq!(site.get(&authority, "a.example", "/file").succeeded().text(), "contents");
@@ -47,7 +49,7 @@ fn a_challenge_that_nobody_answers_is_reported() {
     let mut site = Site::new(&authority);
     site.tls = underpass_testkit::free_port();
     let server = site.start(&["--acme", "a.example"]);
-    server.says("the authority says of TLS-ALPN-01: ");
+    server.says("the authority refused TLS-ALPN-01: ");
     server.says("); next attempt in ");
 }
 
@@ -94,7 +96,7 @@ fn options_that_do_not_fit_are_wrong_usage() {
     for (options, words) in [
         (["--acme", "*.example.org"].as_slice(), ["--acme", "DNS"].as_slice()),
         (&["--acme", "192.0.2.1"], &["--acme", "address"]),
-        (&["--acme", "a b"], &["--acme", "no host name"]),
+        (&["--acme", "a b"], &["--acme", "not a host name"]),
         (&["--acme", "a.example", "--tls", "self"], &["leave out --tls"]),
         (&["--acme", "a.example", "--tls-cert", "x"], &["leave out --tls"]),
         (&["--acme-email", "a@b.example"], &["--acme-email needs --acme NAME"]),

@@ -49,7 +49,7 @@ fn copied_beside_a_writer(here: &Path, words: &[&str], writes: Writes) -> Finish
             File::options().write(true).open(here.join("a")).unwrap().set_modified(time).unwrap();
             running.signal("CONT");
         }
-        assert!(Instant::now() < deadline, "it goes on for ever: {seen}");
+        assert!(Instant::now() < deadline, "it goes on forever: {seen}");
         std::thread::sleep(Duration::from_millis(5));
     }
     running.finish()

@@ -144,7 +144,7 @@ fn what_cannot_be_promised_of_a_stream_is_refused() {
     {
         let finished = cp_in(here.path(), &[word, "-", "z"]);
         let name = word.split('=').next().unwrap();
-        finished.failed(2, &[name, "bytes come or go only once"]);
+        finished.failed(2, &[name, "read or written only once"]);
         assert_eq!(names(here.path()), [] as [&str; 0]);
     }
     // What can be is kept.

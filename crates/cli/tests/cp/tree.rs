@@ -132,7 +132,7 @@ fn paths_that_mean_nothing_are_refused() {
     fs::write(here.path().join("f"), "").unwrap();
     for (words, code, says) in [
         (&["f"][..], 2, "where to"),
-        (&["f", "a/small", "new"], 2, "is no folder"),
+        (&["f", "a/small", "new"], 2, "is not a folder"),
         (&["-T", "f", "f", "d"], 2, "-T"),
         (&["f", "new/"], 1, "Not a directory"),
         (&["a", "new"], 1, "-r copies folders"),
@@ -142,7 +142,7 @@ fn paths_that_mean_nothing_are_refused() {
         (&["-r", "a", "a"], 2, "into itself"),
         (&["-r", "a/.", "a"], 2, "into itself"),
         (&["f", "f"], 2, "same file"),
-        (&["-r", "-", "d"], 2, "do not go together"),
+        (&["-r", "-", "d"], 2, "cannot be combined"),
         (&["f", "-", "d"], 2, "standard input"),
         (&["--reflink=never", "--mechanism", "sendfile", "f", "new"], 2, "--reflink"),
     ] {

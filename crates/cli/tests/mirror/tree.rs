@@ -156,7 +156,7 @@ fn what_the_server_does_not_list_is_removed_and_nothing_else() {
         update(&peer.url, &here, &[]).succeeded();
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
         update(&peer.url, &here, &["--delete", "--max-delete", "7"])
-            .failed(1, &["8 of what is here", "nothing removed"]);
+            .failed(1, &["8 entries that are here", "nothing removed"]);
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
         let args = ["--delete", "--max-delete", "7", "--exclude", "*.tmp"];
         let done = update(&peer.url, &here, &args).succeeded();

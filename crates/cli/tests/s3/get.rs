@@ -56,10 +56,10 @@ fn objects_and_folders_come_by_splice() {
     assert!(fs::read(here.path().join("escaped")).unwrap() == small);
     // A folder that no key begins with is not there, and an object is none.
     let args = ["get", "-r", "s3://bucket/typo", "-d", "typo"];
-    store.run(here.path(), &args).failed(1, &["no key begins so"]);
+    store.run(here.path(), &args).failed(1, &["no key with this prefix"]);
     assert!(!here.path().join("typo").exists());
     let args = ["get", "-r", "s3://bucket/a/large", "-d", "typo"];
-    store.run(here.path(), &args).failed(1, &["it is a file and no folder"]);
+    store.run(here.path(), &args).failed(1, &["it is a file, not a folder"]);
     store.run(here.path(), &["get", "s3://bucket/none"]).failed(1, &["404", "(NoSuchKey)"]);
     store.run(here.path(), &["get", "s3://elsewhere/x"]).failed(1, &["404", "(NoSuchBucket)"]);
 }
@@ -144,8 +144,8 @@ fn a_key_stays_in_its_bucket_and_keeps_its_backslashes() {
 #[test]
 fn a_listing_without_an_end_is_an_error() {
     for (token, why) in [
-        ("", "breaks off without a token"),
-        ("<NextContinuationToken>t</NextContinuationToken>", "begins again"),
+        ("", "truncated without a token"),
+        ("<NextContinuationToken>t</NextContinuationToken>", "repeats a page"),
     ] {
         let origin = Origin::new(move |_: &Asked, sending: &mut Sending| {
             let body = format!(
@@ -192,7 +192,7 @@ fn a_store_that_lies_about_ranges_is_an_error() {
     });
     let here = folder();
     let args = ["get", "s3://bucket/x", "-j", "2"];
-    run(&origin, here.path(), &args).failed(1, &["other bytes than those asked for"]);
+    run(&origin, here.path(), &args).failed(1, &["other bytes than requested"]);
     assert!(!here.path().join("x").exists());
 }
 

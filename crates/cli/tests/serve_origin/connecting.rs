@@ -128,13 +128,17 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
 fn what_an_origin_says_that_is_not_for_clients_is_told_to_the_operator() {
     for (head, detail, words) in [
         ("304 Not Modified", "origin-invalid", "304 Not Modified without a condition"),
-        ("206 Part\nContent-Range: bytes 0-4/9", "origin-invalid", "though all was asked for"),
+        (
+            "206 Part\nContent-Range: bytes 0-4/9",
+            "origin-invalid",
+            "although the whole was requested",
+        ),
         ("401 No\nContent-Type: text/plain", "origin-denied", "401 Unauthorized: some words"),
         ("403 No\nContent-Type: text/plain", "origin-denied", "403 Forbidden: some words"),
         (
             "302 Found\nLocation: https://other.test/x?signature=a-secret",
             "origin-redirects",
-            "it redirects to other.test, which is no --origin-redirect",
+            "it redirects to other.test, which no --origin-redirect allows",
         ),
     ] {
         let lines = format!("HTTP/1.1 {head}");

@@ -158,10 +158,10 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
     start(node.cache.path()).failed(1, &["in use by another process"]);
     let other = folder();
     fs::write(other.path().join("thesis"), "x").unwrap();
-    start(other.path()).failed(2, &["--cache", "is no folder of a cache"]);
+    start(other.path()).failed(2, &["--cache", "is not a cache folder"]);
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
     fs::write(other.path().join("format"), "").unwrap();
-    start(other.path()).failed(2, &["--cache", "is no folder of a cache"]);
+    start(other.path()).failed(2, &["--cache", "is not a cache folder"]);
     node.get("/a").is(200, b"hello");
 }
 
@@ -389,5 +389,5 @@ fn a_folder_that_is_removed_is_reported_once() {
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("was removed")).collect();
-    assert!(matches!(lines[..], [line] if line.contains("started again")), "{said}");
+    assert!(matches!(lines[..], [line] if line.contains("restarted")), "{said}");
 }

@@ -159,7 +159,7 @@ fn rows_are_renamed_and_deleted_and_folders_made() {
     act(&browser, "old.txt", ".rename");
     browser.run("document.querySelector('dialog input').value = 'music'");
     browser.click("dialog button[value=rename]");
-    browser.wait("/there already/.test(document.querySelector('dialog .fault').textContent)");
+    browser.wait("/already taken/.test(document.querySelector('dialog .fault').textContent)");
     browser.click("dialog button[type=button]");
     browser.wait("!document.querySelector('dialog')");
 

@@ -133,7 +133,7 @@ fn selected_rows_are_moved_to_another_folder_and_deleted() {
     browser.wait("document.querySelector('.where').textContent === '/archive/2026 #1/'");
     browser.click("dialog button[value=move]");
     // What is there is not replaced, and everything else is moved.
-    browser.wait("/^b.txt: .*there already/.test(document.querySelector('.fault').textContent)");
+    browser.wait("/^b.txt: .*already taken/.test(document.querySelector('.fault').textContent)");
     browser.run("document.querySelector('dialog .choices button[type=button]').click()");
     assert_eq!(names(&site.source("archive/2026 #1")), ["b.txt", "c.txt", "music"]);
     assert_eq!(fs::read(site.source("archive/2026 #1/b.txt")).unwrap(), b"there already");

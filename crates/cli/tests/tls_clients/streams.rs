@@ -100,7 +100,7 @@ fn a_cut_stream_is_no_end() {
     });
     let between = Path::new(&between);
     let sent = connects(&["send", "--pin", &pin], [&source, between]);
-    receiver.finish().failed(1, &["cut", "no close_notify"]);
+    receiver.finish().failed(1, &["cut", "without close_notify"]);
     cut.join().unwrap();
     assert_eq!(sent.code(), Some(1));
     assert_eq!(names(folder.path()), ["source"], "a part is nothing");

@@ -49,7 +49,7 @@ pub enum DownloadError {
     #[error("the server sends no digest to verify it by")]
     NoDigest,
     /// The file system has not enough space.
-    #[error("it needs {needed} bytes, and {free} are free")]
+    #[error("it needs {needed} bytes, but only {free} are free")]
     NoRoom {
         /// Bytes that are needed.
         needed: u64,
@@ -57,7 +57,7 @@ pub enum DownloadError {
         free: u64,
     },
     /// Another file got the name of the partial one meanwhile, and keeps it.
-    #[error("another program has put a file in the place of its partial one")]
+    #[error("another program has replaced its partial file")]
     Replaced,
     /// The name is that of a device, FIFO or socket.
     #[error("it is a device, FIFO or socket")]
@@ -197,6 +197,6 @@ fn foreign_text(name: &OsStr, journal: Option<&OsStr>) -> String {
         Some(journal) => format!(
             "{name} cannot be resumed: its journal {journal} is damaged, or of another file"
         ),
-        None => format!("{name} is in the way, and not of a download that can be resumed"),
+        None => format!("{name} is in the way: it belongs to no download that can be resumed"),
     }
 }

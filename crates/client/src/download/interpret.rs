@@ -152,7 +152,7 @@ fn whole(request: &FileRequest, response: &Response) -> Interpretation {
 /// be of the same version.
 fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let Some((from, end)) = request.range else {
-        return Err(InvalidResponse::Protocol("a part, though all was asked for").into());
+        return Err(InvalidResponse::Protocol("a part, although the whole was requested").into());
     };
     let text = response.fields.text("content-range").unwrap_or_default();
     let bad = |problem| {
@@ -160,16 +160,16 @@ fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, Cl
         Err(InvalidResponse::ContentRange { problem, value }.into())
     };
     let Some((range, total)) = content_range(text) else {
-        return bad("a part without saying which: Content-Range");
+        return bad("a part without a valid Content-Range");
     };
     if range.start != from || end.is_some_and(|end| range.end > end) {
-        return bad("other bytes than those asked for: Content-Range");
+        return bad("other bytes than requested: Content-Range");
     }
     if length(response).is_some_and(|len| len != range.end - range.start) {
         return bad("its Content-Length contradicts its Content-Range");
     }
     let Some(total) = total else {
-        let problem = "a part of something whose length it does not say";
+        let problem = "a part without the length of the whole";
         return Err(InvalidResponse::Protocol(problem).into());
     };
     let is_changed = request.version.as_ref().is_some_and(|(version, known)| {

@@ -186,7 +186,7 @@ impl<'a> Connection<'a> {
                 _ => return Ok(response),
             }
         }
-        bad("no end of interim answers")
+        bad("too many interim answers")
     }
 
     /// Checks whether nothing has arrived since the last answer. Anything else is the end of the

@@ -68,7 +68,7 @@ impl Response {
         let bad = InvalidResponse::Protocol;
         let parsed_len = parsed.parse(head).map_err(InvalidResponse::Head)?;
         if parsed_len != httparse::Status::Complete(head.len()) {
-            return Err(bad("its head does not end where it seems to").into());
+            return Err(bad("its head does not end at the blank line").into());
         }
         let status =
             parsed.code.filter(|code| *code >= 100).ok_or_else(|| bad("it has no status"))?;
@@ -149,7 +149,7 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, In
     if let Some(coding) = codings.next() {
         let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
         if !is_chunked || codings.next().is_some() {
-            return Err(InvalidResponse::Protocol("a transfer coding that was not asked for"));
+            return Err(InvalidResponse::Protocol("a transfer coding that was not requested"));
         }
         // Others on the way may have believed the length: RFC 9112 6.3 calls that an error.
         return match fields.get("content-length") {
@@ -168,7 +168,7 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, In
                 return Err(InvalidResponse::Protocol("it has two values of Content-Length"));
             }
             _ => {
-                return Err(InvalidResponse::Protocol("its Content-Length is no number"));
+                return Err(InvalidResponse::Protocol("its Content-Length is not a number"));
             }
         }
     }

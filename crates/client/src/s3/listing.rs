@@ -74,7 +74,7 @@ impl<'a> Pages<'a> {
         self.next.clone_from(&page.next);
         if let Some(token) = &page.next {
             if !self.tokens.insert(token.clone()) {
-                let problem = "its listing begins again with a page that was there";
+                let problem = "its listing repeats a page";
                 return Err(InvalidResponse::Protocol(problem).into());
             }
             self.is_done = false;
@@ -161,8 +161,8 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     }
     page.next = page.next.filter(|next| !next.is_empty());
     match (is_listing, is_cut && page.next.is_none()) {
-        (false, _) => Err("that is no listing of a bucket"),
-        (true, true) => Err("its listing breaks off without a token for the rest"),
+        (false, _) => Err("it is not the listing of a bucket"),
+        (true, true) => Err("its listing is truncated without a token for the rest"),
         (true, false) => Ok(page),
     }
 }

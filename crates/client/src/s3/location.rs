@@ -49,7 +49,9 @@ pub enum BadLocation {
     #[error("a bucket has 3 to 63 letters, digits, dots and hyphens: write s3://BUCKET/KEY")]
     Bucket,
     /// It has a query with something else than `region`, `endpoint` and `style`.
-    #[error("after ? stand region=, endpoint= and style=path or virtual; write %3F in a key")]
+    #[error(
+        "only region=, endpoint= and style=path or virtual can follow a ?; in a key, write %3F"
+    )]
     Query,
     /// A part of the key is `.` or `..`, and the key of another object would be requested.
     #[error("a key with . or .. between slashes cannot be named")]

@@ -97,7 +97,7 @@ impl Signer {
                 }
                 None
             }
-            Ok(None) => Some("where the keys came from there are none any more".to_owned()),
+            Ok(None) => Some("the source of the keys no longer has any".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         state.searched = Some((Instant::now(), failure));

@@ -140,7 +140,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         if is_resumed {
             sent = self.list_parts()?;
             if sent.is_none() {
-                let reason = "the store does not know it any more";
+                let reason = "the store no longer knows the upload";
                 (self.on_event)(&UploadEvent::StartedOver { reason });
                 self.kept.forget();
             }

@@ -92,7 +92,7 @@ pub enum TreeError {
         url: Option<String>,
     },
     /// The address is that of a file.
-    #[error("it is a file and no folder")]
+    #[error("it is a file, not a folder")]
     IsFile,
     /// The kernel reported an error about a file or folder here.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
@@ -116,7 +116,7 @@ pub enum TreeError {
         media_type: String,
     },
     /// No key of the bucket begins with the address.
-    #[error("the bucket has nothing there: no key begins so")]
+    #[error("the bucket has no key with this prefix")]
     NotThere,
     /// Everything was fetched, and nothing was removed.
     #[error("everything was fetched, but nothing removed: {reason}")]
@@ -134,7 +134,7 @@ pub enum TreeError {
         limit: u64,
     },
     /// The names of its files and folders take too much memory.
-    #[error("its names take more than {} MiB of memory: fetch its parts one by one", .limit >> 20)]
+    #[error("its file names take more than {} MiB of memory: fetch its parts one by one", .limit >> 20)]
     TooManyNames {
         /// The maximum in bytes.
         limit: usize,

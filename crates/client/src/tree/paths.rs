@@ -116,13 +116,13 @@ pub enum EntryRefusal {
     #[error("its path has a '..', which could lead out of the folder")]
     Parent,
     /// Its name is reserved for the notes of this program.
-    #[error("its name is one under which unfinished files are kept")]
+    #[error("its name is reserved for unfinished files")]
     Reserved,
     /// A single name contains a slash.
     #[error("its name has a slash")]
     Slash,
     /// It is not in the top folder of the archive.
-    #[error("it is not in the folder that was asked for")]
+    #[error("it is not in the requested folder")]
     Stray,
     /// Its path is too long.
     #[error("its path is too long")]

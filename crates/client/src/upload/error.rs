@@ -95,7 +95,7 @@ pub enum UploadError {
         url: String,
     },
     /// The bytes of a stream are needed again, which gives them only once.
-    #[error("it has to be sent again, but a stream gives its bytes only once")]
+    #[error("it has to be sent again, but a stream can be read only once")]
     Spent,
     /// The length of the bytes is not known, and an object store has to know it.
     #[error("its length is not known, which the store needs")]
@@ -168,6 +168,6 @@ impl Retryable for UploadError {
 fn precondition_text(found: Option<&str>) -> String {
     match found {
         Some(tag) => format!("the target is another version, with the entity tag {tag}"),
-        None => "nothing is at the target".to_owned(),
+        None => "the target does not exist".to_owned(),
     }
 }

@@ -78,7 +78,7 @@ impl<'a> Uploader<'_, 'a, '_> {
                 return Ok(AttemptEnd::Stored(status));
             }
             (self.on_event)(&UploadEvent::StartedOver {
-                reason: "the server does not know it any more",
+                reason: "the server no longer knows the upload",
             });
             self.kept.forget();
             return Ok(AttemptEnd::Again);
@@ -101,7 +101,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
             404 | 410 => {
                 (self.on_event)(&UploadEvent::StartedOver {
-                    reason: "the server does not know it any more",
+                    reason: "the server no longer knows the upload",
                 });
                 self.kept.forget();
                 Ok(AttemptEnd::Again)

@@ -132,10 +132,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                     repeats += 1;
                     continue;
                 }
-                Ok(AttemptEnd::Again) => {
-                    ClientError::from(InvalidResponse::Protocol("it keeps changing its mind"))
-                        .into()
-                }
+                Ok(AttemptEnd::Again) => ClientError::from(InvalidResponse::Protocol(
+                    "its answers contradict each other",
+                ))
+                .into(),
                 Err(error) => error,
             };
             if let Err(error) = self.prepare_again(error, &mut backoff) {

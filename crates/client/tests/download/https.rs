@@ -249,7 +249,7 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
 #[test]
 fn a_proxy_that_does_not_lead_there_is_told_in_one_line() {
     for (answer, words) in [
-        ("407 Who?\r\nContent-Length: 0", "does not connect to localhost:1: 407"),
+        ("407 Who?\r\nContent-Length: 0", "refuses to connect to localhost:1: 407"),
         ("502 x\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nno route\n", "no route"),
     ] {
         let through = proxy(move |_, client| {

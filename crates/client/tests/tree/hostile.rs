@@ -188,9 +188,9 @@ fn a_name_that_comes_again_is_the_last_one() {
 #[test]
 fn a_broken_archive_is_an_error_and_gets_no_name() {
     for (what, broken) in [
-        ("sum is wrong", b"no header".repeat(100)[..512].to_vec()),
+        ("checksum of a header", b"no header".repeat(100)[..512].to_vec()),
         ("ends too early", header(b"a", EntryType::Regular, 9_000).as_bytes().to_vec()),
-        ("not understood", header(b"a", EntryType::GNUSparse, 0).as_bytes().to_vec()),
+        ("not supported", header(b"a", EntryType::GNUSparse, 0).as_bytes().to_vec()),
     ] {
         let url = archive(&[file(b"first", b"1"), broken]);
         let Outcome { place, outcome, .. } = attempt(&url);

@@ -35,7 +35,7 @@ fn interim_answers_without_end_are_a_failure() {
         });
         let failed = sample.put(&server.url("/file")).failed();
         let text = failed.error.to_string();
-        assert!(text.contains("no end of interim answers"), "{len}: {text}");
+        assert!(text.contains("too many interim answers"), "{len}: {text}");
         server.finish();
     }
 }

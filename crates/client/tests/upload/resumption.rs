@@ -207,7 +207,7 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
         })],
     );
     let outcome = sample.put_resumably(&server.url("/file"));
-    assert_eq!(outcome.told, ["started over: the server does not know it any more"]);
+    assert_eq!(outcome.told, ["started over: the server no longer knows the upload"]);
     outcome.done();
     server.finish();
 }

@@ -30,7 +30,7 @@ impl ExcludePattern {
         let wrong = |why: &dyn fmt::Display| PatternError(why.to_string());
         let whole = text
             .to_str()
-            .ok_or_else(|| wrong(&"a pattern has to be UTF-8; ? stands for any byte"))?;
+            .ok_or_else(|| wrong(&"a pattern must be UTF-8; ? stands for any byte"))?;
         let is_folder = whole.len() > 1 && whole.ends_with('/');
         let text = if is_folder { &whole[..whole.len() - 1] } else { whole };
         let is_path = text.contains('/');

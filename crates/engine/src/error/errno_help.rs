@@ -27,7 +27,7 @@ const HELP: [(&str, &str, &str); 53] = [
     ("reflink", "EINVAL", "not aligned to blocks, beyond the end, or not a regular file"),
     ("reflink", "EISDIR", "an end is a directory"),
     ("reflink", "ENOSYS", "a seccomp filter"),
-    ("reflink", "ENOTTY", "a file system that knows no ioctl"),
+    ("reflink", "ENOTTY", "a file system without ioctl"),
     ("reflink", "EOPNOTSUPP", "a file system without shared blocks"),
     ("reflink", "EPERM", "an immutable sink, or a container's seccomp filter"),
     ("reflink", "ETXTBSY", "a swap file"),
@@ -81,7 +81,7 @@ const HELP: [(&str, &str, &str); 53] = [
     ("reflink", "EPROTONOSUPPORT", TLS),
     ("sendfile", "EPROTONOSUPPORT", TLS),
     ("splice", "EPROTONOSUPPORT", TLS),
-    ("tee", "EINVAL", "an end that is no pipe, or one pipe twice"),
+    ("tee", "EINVAL", "an end that is not a pipe, or one pipe twice"),
     ("vmsplice", "EBADF", "not a pipe"),
 ];
 

@@ -121,7 +121,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moved = Grouped(self.bytes());
         match self {
-            Self::Answered { .. } => write!(f, "the peer wanted no more after {moved} bytes"),
+            Self::Answered { .. } => write!(f, "the peer closed its end after {moved} bytes"),
             Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
             Self::Declined { mechanism, refusal, .. } => {
                 write!(f, "{mechanism} is not offered for these two ends ({})", refusal.name())
@@ -137,7 +137,10 @@ impl fmt::Display for Error {
                 write!(f, "failed after {moved} bytes: {}", Plain(source))
             }
             Self::SourceChanged { level: Integrity::Lease, .. } => {
-                write!(f, "a writer claimed the source and {moved} bytes were not yet the whole")
+                write!(
+                    f,
+                    "a writer claimed the source after {moved} bytes, before the whole was moved"
+                )
             }
             Self::SourceChanged { .. } => {
                 write!(f, "the source changed while its {moved} bytes were moved")
@@ -175,9 +178,7 @@ impl Hinted for Error {
             Self::SourceEnded { .. } => "it became shorter meanwhile, or the peer gave up",
             Self::Io { source, .. } => match Errno::from_io_error(source)? {
                 Errno::NOSPC | Errno::DQUOT | Errno::ROFS => return Action::Writing.hint(source),
-                Errno::CONNABORTED => {
-                    "the connection was cut: no close_notify said that this is all"
-                }
+                Errno::CONNABORTED => "the connection was cut: it ended without close_notify",
                 Errno::CONNRESET | Errno::PIPE => {
                     "the other side left before the end; its own message says why"
                 }

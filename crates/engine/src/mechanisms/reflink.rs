@@ -37,7 +37,7 @@ pub(crate) fn declines(errno: Errno) -> bool {
             | Errno::INVAL // not aligned to blocks, beyond the end, or not a regular file
             | Errno::ISDIR // an end is a directory
             | Errno::NOSYS // a seccomp filter
-            | Errno::NOTTY // a file system that knows no ioctl
+            | Errno::NOTTY // a file system without ioctl
             | Errno::OPNOTSUPP // a file system without shared blocks
             | Errno::PERM // immutable sink, or a container's seccomp filter
             | Errno::TXTBSY // a swap file

@@ -328,7 +328,7 @@ impl<'l> HtmlForm<'l> {
         html! {
             @if is_empty {
                 p.empty {
-                    @if self.listing.query.search.is_some() { "Nothing here has that in its name." }
+                    @if self.listing.query.search.is_some() { "No name here contains this text." }
                     @else { "This folder is empty." }
                 }
             }
@@ -341,7 +341,7 @@ impl<'l> HtmlForm<'l> {
                 @if tally.lost_links > 0 {
                     p {
                         (counted(tally.lost_links, "link is", "links are"))
-                        " not shown: nothing that may be served is at the other end."
+                        " not shown: the target does not exist or may not be served."
                     }
                 }
             }

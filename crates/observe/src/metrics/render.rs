@@ -25,15 +25,15 @@ pub(super) fn render(
     page.declines();
     page.cold_waits();
     let digests = metrics.digests.load(Relaxed);
-    page.counter("digests_total", "Digests of files that were made.", digests);
-    let help = "Bytes read into user space to make digests and checksums of zips.";
+    page.counter("digests_total", "Digests of files that were computed.", digests);
+    let help = "Bytes read into user space to compute digests and checksums of zips.";
     page.counter("digest_read_bytes_total", help, metrics.digest_bytes.load(Relaxed));
-    let help = "Folders walked to lay out archives, each once for all who waited.";
+    let help = "Folders walked to lay out archives, each once for all requests that waited.";
     page.counter("folder_walks_total", help, metrics.folder_walks.load(Relaxed));
-    let help = "Listings made, each once for all who waited.";
+    let help = "Listings made, each once for all requests that waited.";
     page.counter("listings_total", help, metrics.listings.load(Relaxed));
     page.gauge("transfers_open", "Transfers that are under way.", open_transfers as u64);
-    page.family("build_info", "gauge", "Which version this is; always 1.");
+    page.family("build_info", "gauge", "The version of the program; always 1.");
     page.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.text
 }
@@ -69,18 +69,18 @@ impl MetricsPage<'_> {
     /// Writes where TLS was encrypted, and the results of handshakes.
     fn tls(&mut self) {
         let name = "tls_connections_total";
-        let help = "Connections with TLS, by who encrypts and why it is not the kernel.";
+        let help = "TLS connections, by who encrypts and why it is not the kernel.";
         self.family(name, "counter", help);
         for ((mode, reason), count) in self.rare(|worker| &worker.secured) {
             self.sample(name, &[("mode", mode), ("reason", &reason)], count);
         }
         let name = "tls_handshakes_failed_total";
-        self.family(name, "counter", "Handshakes of TLS that came to nothing, by reason.");
+        self.family(name, "counter", "TLS handshakes that failed, by reason.");
         for ((reason, _), count) in self.rare(|worker| &worker.handshake_failures) {
             self.sample(name, &[("reason", reason)], count);
         }
         let resumed = self.sum(|worker| &worker.resumed);
-        let help = "Handshakes of TLS that went on with an earlier session.";
+        let help = "TLS handshakes that resumed an earlier session.";
         self.counter("tls_resumed_total", help, resumed);
     }
 

@@ -27,7 +27,7 @@ pub(super) fn render(views: &[View]) -> String {
             a href="?json" { "JSON" }
         }
         @if views.is_empty() {
-            p.none { "Files that take longer than a moment show up here by themselves." }
+            p.none { "Transfers that take longer than a moment appear here." }
         } @else {
             ul { @for view in shown { (entry(view)) } }
         }

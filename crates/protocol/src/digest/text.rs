@@ -44,5 +44,5 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 
 /// The text is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a digest is written sha-256:HEX or sha-512:HEX, or with Base64 behind the colon")]
+#[error("a digest is written sha-256:HEX or sha-512:HEX, or with Base64 after the colon")]
 pub struct UnknownDigest;

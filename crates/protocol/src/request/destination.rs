@@ -30,11 +30,11 @@ pub enum Overwrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDestination {
     /// The field is missing or repeated.
-    #[error("a Destination is needed, and only one")]
+    #[error("exactly one Destination is needed")]
     Missing,
     /// The destination is neither a whole URL nor a path that begins with a slash, or no file can
     /// have it.
-    #[error("the Destination is no URL and no path that begins with a slash")]
+    #[error("the Destination is neither a URL nor a path that begins with a slash")]
     Malformed,
     /// The destination is on another server, or outside of the served tree.
     #[error("the Destination is not on this server")]

@@ -390,10 +390,10 @@ pub enum Malformed {
     #[error("the request has too many header fields")]
     TooManyFields,
     /// An unsupported transfer coding, together with a chunked one.
-    #[error("the only known transfer coding is chunked")]
+    #[error("the only supported transfer coding is chunked")]
     TransferCoding,
     /// The end of the body is not certain.
-    #[error("where the body ends is not certain")]
+    #[error("the end of the body is ambiguous")]
     TransferEncoding,
     /// The version is not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
     #[error("this server speaks HTTP/1.1 and HTTP/1.0")]

@@ -20,16 +20,16 @@ pub enum ProxiedClient {
 #[non_exhaustive]
 pub enum BadHeader {
     /// They begin in another way.
-    #[error("this proxy has to begin with a header of the PROXY protocol")]
+    #[error("connections of this proxy must begin with a PROXY protocol header")]
     Missing,
     /// The line of version 1 is longer than [`MAX_LINE`] or malformed.
-    #[error("the line of the PROXY protocol is malformed")]
+    #[error("the PROXY protocol line is malformed")]
     Line,
     /// The version, the command or the family of a binary header is unknown.
     #[error("this version, command or family of the PROXY protocol is unknown")]
     Version,
     /// A binary header is shorter than its addresses, or longer than [`MAX_BINARY`].
-    #[error("the header of the PROXY protocol is too short or too long")]
+    #[error("the PROXY protocol header is too short or too long")]
     Length,
 }
 

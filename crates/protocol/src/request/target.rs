@@ -124,7 +124,7 @@ pub enum TargetError {
     /// A name has `%2F`: 404, as no file's name has a slash.
     ///
     /// To take it for a separator would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
-    #[error("no file name contains a slash")]
+    #[error("a file name cannot contain a slash")]
     SlashInName,
 }
 

@@ -15,7 +15,7 @@ pub struct ContentRange {
 
 /// The field has no value that a body could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a Content-Range is one 'bytes FIRST-LAST/TOTAL'")]
+#[error("Content-Range must be one 'bytes FIRST-LAST/TOTAL'")]
 pub struct BadContentRange;
 
 impl ContentRange {

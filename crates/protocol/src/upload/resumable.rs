@@ -97,7 +97,7 @@ impl fmt::Display for Problem {
             Self::Offset { expected, provided } => writeln!(
                 f,
                 "{{\"type\":\"{TYPES}#mismatching-upload-offset\",\
-                 \"title\":\"the upload goes on at another byte\",\
+                 \"title\":\"the upload continues at another offset\",\
                  \"expected-offset\":{expected},\"provided-offset\":{provided}}}"
             ),
             Self::Length => writeln!(

@@ -14,10 +14,10 @@ use underpass_protocol::archive::LayoutError;
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Too many archives are laid out or sent at this moment.
-    #[error("too many archives are asked for; try again soon")]
+    #[error("too many archives are requested at once; try again soon")]
     Busy,
     /// The archive is no longer wanted.
-    #[error("the archive is not wanted any more")]
+    #[error("the archive is no longer wanted")]
     Cancelled,
     /// A file is no longer the one with which the archive was laid out.
     #[error("{} changed while it was archived", QuotedPath(.path))]
@@ -34,13 +34,13 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// A path is longer than the format allows.
-    #[error("a path in the folder has more than {limit} bytes; ask for the tar")]
+    #[error("a path in the folder has more than {limit} bytes; request the tar")]
     LongPath {
         /// The maximum length of a path in bytes.
         limit: usize,
     },
     /// Folders are nested more deeply than the caller allows.
-    #[error("{} lies deeper than {limit} folders", QuotedPath(.path))]
+    #[error("{} is nested more than {limit} folders deep", QuotedPath(.path))]
     TooDeep {
         /// The first folder that is too deep.
         path: Vec<u8>,
@@ -51,7 +51,7 @@ pub enum ArchiveError {
     #[error("the archive would be longer than 8 EiB")]
     TooLarge,
     /// The folder has more members than the caller allows.
-    #[error("the folder has more than {limit} entries; ask for the folders in it")]
+    #[error("the folder has more than {limit} entries; request the folders in it")]
     TooMany {
         /// The maximum number of members.
         limit: usize,

@@ -105,7 +105,7 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     }
     let name = hosts.unknown_name(authority, || peer.is_to_loopback())?;
     let detail = format!(
-        "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
+        "{name:?} is not a name of this server; to accept it, start the server with --allow-host {name}"
     );
     Some(ctx.error(421, &detail))
 }

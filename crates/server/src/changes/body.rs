@@ -48,7 +48,7 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Ve
     let mut received = ReceivedUpload::nothing(BodyState::Incomplete);
     let outcome = match invite(ctx, &mut received) {
         Ok(()) => receive(ctx, length, kind).await,
-        Err(()) => Err(ctx.error(400, "the body of the request did not come")),
+        Err(()) => Err(ctx.error(400, "the body of the request did not arrive")),
     };
     if outcome.is_ok() {
         received.body = BodyState::Read;
@@ -89,7 +89,7 @@ async fn receive(
             }
             BodyLength::None | BodyLength::Chunked => {
                 take_chunks(&mut chunks, &buffer, &mut body, max_len)
-                    .map_err(|()| ctx.error(400, "the body of the request is not chunked right"))?
+                    .map_err(|()| ctx.error(400, "the chunks of the body are malformed"))?
             }
         };
         buffer.drain(..consumed);

@@ -99,7 +99,7 @@ impl Change {
         }
         let (folder, name) = parent_of(site, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
-            Errno::EXIST => ChangeRefusal::new(405, "something of this name is there already"),
+            Errno::EXIST => ChangeRefusal::new(405, "this name is already taken"),
             errno => errno.into(),
         })?;
         sync(site, &folder)?;
@@ -127,7 +127,10 @@ impl Change {
         let (aside, report) = match given {
             Err(Errno::XDEV) => move_across(self, site, &folder, &name, &stat, &dest)?,
             Err(Errno::INVAL) => {
-                return Err(ChangeRefusal::new(403, "a folder cannot go into itself"));
+                return Err(ChangeRefusal::new(
+                    403,
+                    "a folder cannot be moved or copied into itself",
+                ));
             }
             renamed => (renamed?, Report::default()),
         };
@@ -229,7 +232,7 @@ impl Change {
         let names = site.shared.hold_names(is_conditional);
         match self.tags.hold(site) {
             true => Ok(names),
-            false => Err(ChangeRefusal::new(412, "the conditions of If hold no longer")),
+            false => Err(ChangeRefusal::new(412, "the conditions of If no longer hold")),
         }
     }
 
@@ -247,7 +250,7 @@ impl Change {
 /// meaning for a file.
 fn check_depth(stat: &Stat, depth: Depth) -> Result<(), ChangeRefusal> {
     if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
-        return Err(ChangeRefusal::new(400, "a folder can be removed or moved only whole"));
+        return Err(ChangeRefusal::new(400, "a folder can only be removed or moved as a whole"));
     }
     Ok(())
 }
@@ -293,10 +296,7 @@ fn open_dest(
         FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
         FileType::RegularFile | FileType::Symlink => {}
         _ => {
-            return Err(ChangeRefusal::new(
-                409,
-                "what is at the Destination is no file and no folder",
-            ));
+            return Err(ChangeRefusal::new(409, "the Destination is neither a file nor a folder"));
         }
     }
     Ok(dest)
@@ -465,11 +465,11 @@ fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), Ch
 }
 
 fn hidden() -> ChangeRefusal {
-    ChangeRefusal::new(403, "names like this are hidden here")
+    ChangeRefusal::new(403, "such names are hidden here")
 }
 
 fn root_itself() -> ChangeRefusal {
-    ChangeRefusal::new(403, "what is served itself stays as it is")
+    ChangeRefusal::new(403, "the served folder or file itself cannot be changed")
 }
 
 /// Returns a name from a path as a C string; it has no NUL.

@@ -42,7 +42,7 @@ impl ChangeRefusal {
     /// it is missing, its folder is (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {
         match errno {
-            Errno::NOENT | Errno::NOTDIR => Self::new(409, "the folder for it does not exist"),
+            Errno::NOENT | Errno::NOTDIR => Self::new(409, "its parent folder does not exist"),
             errno => errno.into(),
         }
     }
@@ -53,9 +53,9 @@ impl From<Errno> for ChangeRefusal {
         let (status, detail) = match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
             Errno::ACCESS | Errno::PERM => (403, "the server may not change this"),
-            Errno::ROFS => (403, "the file system can only be read"),
-            Errno::XDEV => (403, "a link on the way leads out of what is served"),
-            Errno::EXIST => (412, "something of this name is there already"),
+            Errno::ROFS => (403, "the file system is read-only"),
+            Errno::XDEV => (403, "a link in the path leads out of the served folder"),
+            Errno::EXIST => (412, "this name is already taken"),
             Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
             // There was a file when it was checked.
             Errno::ISDIR => (409, "something else has the name now; try again"),
@@ -65,7 +65,7 @@ impl From<Errno> for ChangeRefusal {
             Errno::DQUOT => (507, "the quota is used up"),
             Errno::FBIG => (507, "the file is too large for the file system"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-                (503, "too much is going on; try again soon")
+                (503, "the server is too busy; try again soon")
             }
             _ => return Self::new(500, format!("the system says: {}", io::Error::from(errno))),
         };

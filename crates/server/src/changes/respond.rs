@@ -108,7 +108,7 @@ fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
 /// Returns the response to a method that is unknown or disabled.
 pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
     if !Method::is_known(ctx.request.verb) {
-        return ctx.error(501, "this method is not known here");
+        return ctx.error(501, "this method is unknown");
     }
     let changes = &ctx.settings().changes;
     let mut response = ctx.error(405, not_allowed_reason(ctx.request.method));
@@ -247,7 +247,7 @@ async fn begin(
 fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Option<Response> {
     let site = ctx.site();
     if site.root.is_file() {
-        return Some(ctx.error(403, "only one file is served, and it stays as it is"));
+        return Some(ctx.error(403, "only one file is served, and it cannot be changed"));
     }
     let (destination, takes_away) = match what {
         ChangeKind::Delete(_) => (None, true),
@@ -261,7 +261,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
         return Some(ctx.error(403, "there is something in it that you may not change"));
     }
     if site.root.hides(path) || destination.is_some_and(|to| site.root.hides(&to.path)) {
-        return Some(ctx.error(403, "names like this are hidden here"));
+        return Some(ctx.error(403, "such names are hidden here"));
     }
     let to = destination?;
     if !access.can_all(user, &to.path, Right::Write) {

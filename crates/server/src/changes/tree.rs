@@ -86,7 +86,7 @@ impl CheckWalk<'_> {
             let is_kept = (self.check.is_kept)(&self.path, is_folder);
             self.path.truncate(len);
             if is_kept {
-                return Err(ChangeRefusal::new(403, "the folder holds what is hidden here"));
+                return Err(ChangeRefusal::new(403, "the folder contains hidden entries"));
             }
             if is_folder {
                 folders.push(name);
@@ -344,7 +344,7 @@ impl CopyObserver for Rules<'_> {
             return false;
         }
         if self.copying.is_whole {
-            let detail = "pipes, sockets and devices cannot be moved so far";
+            let detail = "pipes, sockets and devices cannot be moved to another file system";
             self.give_up(ChangeRefusal::new(403, detail));
         }
         true
@@ -418,7 +418,7 @@ fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, ChangeRefusal> 
 /// The maximum depth of folders, which bounds the stack.
 const MAX_DEPTH: usize = 500;
 
-const TOO_DEEP: &str = "the folders lie too deep within each other";
+const TOO_DEEP: &str = "the folders are nested too deeply";
 
 /// The maximum number of descriptors that the copy of a tree may take.
 const MAX_OPEN_FILES: u64 = 64;

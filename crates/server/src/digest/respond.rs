@@ -64,7 +64,9 @@ pub(crate) async fn hash(
         }
         Err(DigestError::Unreadable) => ctx.error(500, "the file cannot be read"),
         Err(DigestError::Changing) => ctx.busy(503, "the file is being written to"),
-        Err(DigestError::Busy) => ctx.busy(503, "too many digests are asked for; try again soon"),
+        Err(DigestError::Busy) => {
+            ctx.busy(503, "too many digests are requested at once; try again soon")
+        }
     })
 }
 

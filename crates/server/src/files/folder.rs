@@ -227,7 +227,7 @@ async fn archive(
     let name = target.query.get("archive").unwrap_or_default();
     let format = ArchiveFormat::of_name(&name).filter(|_| ctx.settings().archive);
     let Some(format) = format else {
-        return ctx.error(400, "folders can be had as ?archive=tar or ?archive=zip, if at all");
+        return ctx.error(400, "folders can be downloaded as ?archive=tar or ?archive=zip only");
     };
     let path = &*target.path;
     let is_everything = path.is_empty() && only.is_none();

@@ -41,7 +41,7 @@ pub(crate) async fn respond(
     if target.query.has("archive") {
         return match ctx.is_partial {
             true => access::denied(ctx),
-            false => ctx.error(501, "folders of an object store cannot be had as archives"),
+            false => ctx.error(501, "folders of an object store cannot be downloaded as archives"),
         };
     }
     if !ctx.settings().listing {
@@ -68,7 +68,7 @@ pub(crate) async fn respond(
     let mut response = match folder::requested(ctx, target) {
         Err(fault) => ctx.error(400, &fault.to_string()),
         Ok(what) if what.query.is_walk() => {
-            ctx.error(400, "folders of a store are neither searched below nor measured")
+            ctx.error(400, "folders of an object store can be neither searched nor measured")
         }
         Ok(mut what) => {
             what.readme = readme(ctx, cache, target, &listing, &what).await.map(Arc::new);

@@ -122,7 +122,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the error that requests a name and a password.
     pub(crate) fn challenge(&self) -> Response {
-        self.challenged("a name and a password are needed")
+        self.challenged("a user name and a password are required")
     }
 
     /// Returns the error that makes a client send a name and a password, or others.
@@ -154,7 +154,7 @@ impl<'a> RequestContext<'a> {
             Errno::ACCESS | Errno::PERM => self.error(403, ""),
             Errno::BUSY => self.busy(503, "the file is being written to; try again soon"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-                self.busy(503, "too much is going on; try again soon")
+                self.busy(503, "the server is too busy; try again soon")
             }
             _ => self.error(500, "the file cannot be read"),
         }

@@ -71,7 +71,8 @@ impl Endpoint {
         }
         let is_private =
             matches!(self, Self::Transfers | Self::Cache | Self::Popular) && !ctx.is_from_here();
-        is_private.then(|| ctx.error(403, "without passwords only this machine may see this"))
+        is_private
+            .then(|| ctx.error(403, "only this machine may see this, unless users have passwords"))
     }
 
     /// Returns the response of the endpoint.

@@ -45,7 +45,7 @@ pub(crate) fn challenge(ctx: &RequestContext<'_>) -> Option<Response> {
 /// Redirects to the same address over TLS.
 fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
     let Some(location) = location(&ctx.request, port) else {
-        return ctx.error(400, "which host is meant is not said: there is no Host").closing();
+        return ctx.error(400, "the request does not name a host").closing();
     };
     // RFC 9110 15.4: after a 301 some clients change the method of their request to GET.
     let status = match ctx.request.method {
@@ -62,7 +62,7 @@ fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
 fn misdirected(ctx: &RequestContext<'_>) -> Response {
     let port = ctx.peer.local_port();
     let detail = match location(&ctx.request, port) {
-        Some(location) => format!("this port speaks HTTPS: ask for {location}"),
+        Some(location) => format!("this port speaks HTTPS: use {location}"),
         None => "this port speaks HTTPS, and this is plain HTTP".to_owned(),
     };
     ctx.error(400, &detail).closing()

@@ -73,7 +73,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
             let text = "stale: validated before it is used again\n";
             Response::memory(200, PLAIN_TEXT, text.as_bytes(), false)
         }
-        _ => ctx.error(500, "it is stale until the server is started again: noting it failed"),
+        _ => ctx.error(500, "it is stale until the server is restarted: recording it failed"),
     }
 }
 
@@ -186,8 +186,13 @@ pub(crate) fn metrics(cache: &Cache) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in [
         ("requests_total", "counter", "Requests to origins.", counters.requests),
-        ("fills_failed_total", "counter", "Fills that were given up.", counters.failed),
-        ("collapsed_total", "counter", "Requests that waited for another's.", counters.collapsed),
+        ("fills_failed_total", "counter", "Fills that were abandoned.", counters.failed),
+        (
+            "collapsed_total",
+            "counter",
+            "Requests that waited for the fetch of another one.",
+            counters.collapsed,
+        ),
         ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
         ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
         ("evicted_total", "counter", "Objects and extents removed to make room.", counters.evicted),

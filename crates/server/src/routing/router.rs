@@ -103,7 +103,7 @@ fn misdirected(ctx: &RequestContext<'_>) -> Option<Response> {
     let detail = match ctx.selection.misdirected? {
         Misdirected::Unknown if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
         Misdirected::Unknown => "no site here has this name",
-        Misdirected::OtherSite => "this connection was made for another site: use one of its own",
+        Misdirected::OtherSite => "this connection belongs to another site: use a new one",
     };
     Some(ctx.error(421, detail))
 }
@@ -209,7 +209,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         }
         Ok(ServedEntry::File(served)) => file::respond(ctx, target, &target.path, served).await,
         Ok(ServedEntry::Unsized(_)) if target.query.has("hash") => {
-            ctx.error(404, "this file is made when it is read, and has no digest")
+            ctx.error(404, "this file is generated when it is read, and has no digest")
         }
         Ok(ServedEntry::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
         Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),

@@ -70,7 +70,7 @@ pub enum BadNetwork {
     #[error("write an address, a network such as 10.0.0.0/8, or unix")]
     Form,
     /// It is an address within a network.
-    #[error("that is an address of the network {network}/{length}: write one of them")]
+    #[error("this is an address in the network {network}/{length}: write one or the other")]
     Host {
         /// The address of the network.
         network: IpAddr,

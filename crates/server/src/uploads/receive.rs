@@ -90,7 +90,7 @@ fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> 
         (None, Some(range)) => range::put(upload, range),
         (Some(is_complete), None) => resumable::create(upload, is_complete),
         (Some(_), Some(_)) => {
-            Err(UploadRefusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
+            Err(UploadRefusal::new(400, "Content-Range and Upload-Complete cannot be combined"))
         }
     }
 }

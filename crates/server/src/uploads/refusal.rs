@@ -62,8 +62,8 @@ impl UploadRefusal {
     /// Creates the refusal of a body that is longer than allowed.
     pub(crate) fn too_long(limit: Option<u64>) -> Self {
         match limit {
-            Some(limit) => Self::new(413, format!("a file may have {limit} bytes here")),
-            None => Self::new(413, "the file system takes no file of this size"),
+            Some(limit) => Self::new(413, format!("files can have at most {limit} bytes here")),
+            None => Self::new(413, "the file system cannot hold a file of this size"),
         }
     }
 
@@ -81,7 +81,7 @@ impl UploadRefusal {
 
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
-        Self::new(507, "there is no room for it")
+        Self::new(507, "there is no space for it")
     }
 }
 
@@ -95,7 +95,7 @@ impl From<Errno> for UploadRefusal {
             }
             // RFC 4918 9.7.1: the parent folder must exist.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
-                Self::new(409, "the folder that it would be in is not there")
+                Self::new(409, "its parent folder does not exist")
             }
             // Another request or program has just made it.
             Errno::ISDIR => Self::is_folder(),
@@ -120,7 +120,7 @@ impl From<UploadLockError> for UploadRefusal {
     fn from(error: UploadLockError) -> Self {
         match error {
             UploadLockError::Kept => {
-                let detail = "another request is about to end this upload";
+                let detail = "another request is completing this upload";
                 Self::new(503, detail).with("Retry-After", RETRY_SOON)
             }
             UploadLockError::Io(error) => error.into(),
@@ -138,14 +138,14 @@ impl IncompleteBody {
                 (cut_off("reset"), UploadRefusal::new(400, "the body ended too early"))
             }
             ReceiveError::Stalled | ReceiveError::Late => {
-                (cut_off("timeout"), UploadRefusal::new(408, "nothing came for too long"))
+                (cut_off("timeout"), UploadRefusal::new(408, "nothing arrived for too long"))
             }
             ReceiveError::Chunk(fault) => {
                 (outcome("malformed"), UploadRefusal::new(400, fault.to_string()))
             }
             ReceiveError::TooLong => (outcome(TOO_LONG), UploadRefusal::too_long(limit)),
             ReceiveError::Cancelled => {
-                let detail = "another request goes on with this upload";
+                let detail = "another request has resumed this upload";
                 (cut_off("superseded"), UploadRefusal::new(409, detail))
             }
             ReceiveError::Io(source) => Self::of_system(source, error),
@@ -163,7 +163,8 @@ impl IncompleteBody {
             AbortReason::TooSlow => {
                 let rate = site.settings.changes.min_rate;
                 let window = site.shared.settings.timeout.as_secs();
-                let detail = format!("fewer than {rate} bytes a second came in {window} seconds");
+                let detail =
+                    format!("fewer than {rate} bytes per second arrived within {window} seconds");
                 (broken("too_slow", true), UploadRefusal::new(408, detail))
             }
             AbortReason::Full => (broken("full", false), UploadRefusal::full()),
@@ -175,7 +176,7 @@ impl IncompleteBody {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
             let broken = Self { label: "reset", reason: None, is_cut_off: true };
-            return (broken, UploadRefusal::new(400, "the connection broke off"));
+            return (broken, UploadRefusal::new(400, "the connection was lost"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
         let reason = Some(error.to_string());
@@ -205,7 +206,7 @@ pub(crate) fn mechanism_names(report: &Report) -> String {
 /// The word for a body that is longer than allowed.
 pub(crate) const TOO_LONG: &str = "too_long";
 
-const TRY_AGAIN: &str = "too much is going on; try again soon";
+const TRY_AGAIN: &str = "the server is too busy; try again soon";
 
 #[cfg(test)]
 mod tests {

@@ -64,7 +64,7 @@ pub(crate) fn check(data: &[u8]) {
     let mut there = Wire::new(&middle_client, &middle_server, to_server);
     let mut back = Wire::new(&middle_server, &middle_client, to_client);
     for turn in 0.. {
-        assert!(turn < MOST_TURNS, "they go on for ever");
+        assert!(turn < MOST_TURNS, "they go on forever");
         let moved = [client.go(), there.carry(), server.go(), back.carry()];
         if !moved.contains(&true) {
             break;

@@ -30,13 +30,13 @@ pub enum ReceiveError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Nothing arrived for the length of the timeout.
-    #[error("nothing came for too long")]
+    #[error("nothing arrived for too long")]
     Stalled,
     /// Not all arrived before the deadline.
-    #[error("not all came in time")]
+    #[error("not everything arrived in time")]
     Late,
     /// More bytes arrived than are accepted.
-    #[error("more came than is wanted")]
+    #[error("more arrived than expected")]
     TooLong,
 }
 

@@ -250,7 +250,7 @@ fn fmt_untrusted(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::R
         other => {
             let text = Error::InvalidCertificate(other.clone()).to_string();
             let reason = text.strip_prefix("invalid peer certificate: ").unwrap_or(&text);
-            write!(f, "the server's certificate cannot be believed: {reason}")
+            write!(f, "the server's certificate cannot be trusted: {reason}")
         }
     }
 }
@@ -287,7 +287,7 @@ fn fmt_reason(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
             write!(f, "the peer refuses the TLS handshake: {alert:?}")
         }
         Error::InvalidMessage(_) => {
-            f.write_str("the peer does not speak TLS: what it sends is no record of it")
+            f.write_str("the peer does not speak TLS: what it sends is not a TLS record")
         }
         Error::PeerIncompatible(
             PeerIncompatible::ServerDoesNotSupportTls12Or13

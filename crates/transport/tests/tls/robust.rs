@@ -73,7 +73,7 @@ fn plain_http_is_left_where_it_is() {
     let (ours, mut theirs) = pair();
     theirs.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let error = connect(&ours, &Certificate::new().connector()).unwrap_err();
-    let told = "the peer does not speak TLS: what it sends is no record of it";
+    let told = "the peer does not speak TLS: what it sends is not a TLS record";
     assert_eq!(error.to_string(), told);
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CpError {
     #[error(
-        "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file"
+        "-i reads answers from standard input, which is also what is copied: leave out -i, or name a file"
     )]
     AnswersFromSource,
     #[error("--in-place writes into the files that --backup would keep")]
@@ -30,19 +30,19 @@ pub(super) enum CpError {
     InputToFolder(PathBuf),
     #[error("- is standard input: copy it alone, and name a file for it")]
     InputWithOthers,
-    #[error("{0} is for files: here bytes come or go only once")]
+    #[error("{0} needs files: a stream can be read or written only once")]
     NotForStreams(&'static str),
     #[error("--json prints on standard output, where the bytes go: name a file")]
     OutputTwice,
     #[error("--parents puts sources into a folder: name one that exists")]
     ParentsWithoutFolder,
-    #[error("--reflink and --mechanism, --prefer or --no-zero-copy say the same thing")]
+    #[error("--reflink cannot be combined with --mechanism, --prefer or --no-zero-copy")]
     ReflinkTwice,
     #[error("{from} and {to} are the same file")]
     SameFile { from: String, to: String },
     #[error("-T takes one source and its new name")]
     SeveralSources,
-    #[error("-r and - do not go together: pack a folder with tar")]
+    #[error("-r cannot be combined with -: pack the folder with tar")]
     TreeAsStream,
 }
 

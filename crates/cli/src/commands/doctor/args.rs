@@ -79,7 +79,7 @@ fn host(text: &str) -> Result<TrialTarget> {
         Err(error) => return Err(Failure::value(format_args!("--to {text}"), error)),
     };
     match host.is_empty() {
-        true => Err(Failure::value("--to", "it names no host and no file")),
+        true => Err(Failure::value("--to", "it names neither a host nor a file")),
         false => Ok(TrialTarget::Host(host)),
     }
 }

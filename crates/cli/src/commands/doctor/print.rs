@@ -111,7 +111,7 @@ impl From<&(Mechanism, Trial)> for SingleTrial {
 fn error(trial: &Trial) -> Option<String> {
     match &trial.outcome {
         TrialOutcome::Moved | TrialOutcome::Declined(_) => None,
-        TrialOutcome::Differs => Some("other bytes arrived than the file has".to_owned()),
+        TrialOutcome::Differs => Some("the bytes that arrived differ from the file".to_owned()),
         TrialOutcome::Failed(why) => Some(why.clone()),
     }
 }

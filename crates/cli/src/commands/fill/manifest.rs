@@ -53,10 +53,13 @@ fn parse(text: &str) -> std::result::Result<Vec<ManifestEntry>, (usize, &'static
         let priority = match words.next().map(str::parse::<u64>) {
             None => 0,
             Some(Ok(priority)) => priority,
-            Some(Err(_)) => return Err((index + 1, "the priority is no number")),
+            Some(Err(_)) => return Err((index + 1, "the priority is not a number")),
         };
         if !path.starts_with('/') || words.next().is_some() {
-            return Err((index + 1, "write a path that begins with /, and perhaps a priority"));
+            return Err((
+                index + 1,
+                "write a path that begins with /, optionally followed by a priority",
+            ));
         }
         entries.push((priority, ManifestEntry { path: path.to_owned(), fields: Vec::new() }));
     }

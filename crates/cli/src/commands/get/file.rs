@@ -160,17 +160,17 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
         DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {
-                    "it has another file, or none that is known to be the same"
+                    "it has another file, or one that is not known to be the same"
                 }
                 error => &error.to_string(),
             };
             output::note(&format!("{} is left out: {reason}", shown(url)));
         }
         DownloadEvent::SourcesDisagree => output::note(
-            "what the servers sent together has a wrong digest: fetching it from one after the other",
+            "the parts of several servers have a wrong digest together: fetching it from one server after the other",
         ),
         DownloadEvent::StartingOver => {
-            output::note("the server has another version now: starting over")
+            output::note("the file on the server has changed: starting over")
         }
         _ => {}
     }

@@ -56,7 +56,7 @@ pub(crate) fn digests(receipt: &GetReceipt) {
 /// Prints that a download is resumed.
 pub(crate) fn resuming(have: u64, total: Option<u64>) {
     let of = total.map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
-    note(&format!("going on at {}{of}", BinaryBytes(have)));
+    note(&format!("resuming at {}{of}", BinaryBytes(have)));
 }
 
 /// Prints that a download is tried again after a pause.

@@ -88,7 +88,7 @@ impl ChecksumList {
                 path.display()
             ))),
             Some(None) => Err(Failure::line(format!(
-                "{} has several files of the name {}: say which by -d or -o",
+                "{} has several files of the name {}: say which with -d or -o",
                 self.name,
                 path.display()
             ))),

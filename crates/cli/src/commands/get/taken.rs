@@ -80,7 +80,7 @@ impl TakenName {
     fn in_the_way(&self, item: &Item, path: &Path, how: &str) -> Failure {
         let hint = match self.url == item.url {
             true => "give it the same checksum= each time",
-            false => "name another file by -o, or by out= in a list",
+            false => "name another file with -o, or with out= in a list",
         };
         Failure::line(format!(
             "fetching {} to {}: {} {how} ({hint})",

@@ -158,7 +158,7 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             ));
         }
         TreeEvent::StartingOver => {
-            output::note("the server's folder is another one now: starting over");
+            output::note("the folder on the server has changed: starting over");
         }
         _ => {}
     }

@@ -12,18 +12,18 @@ pub(super) enum GetError {
     )]
     AlgorithmAsUrl(String),
     #[error(
-        "{0} has no name, so --delete would remove what is in the current folder: say by -d DIR which folder is its mirror"
+        "{0} has no name, so --delete would remove what is in the current folder: say with -d DIR which folder is its mirror"
     )]
     DeleteHere(String),
     #[error("with --delete, two of the URLs cannot share the folder {}: use a command and -d DIR for each", .0.display())]
     DeleteShared(PathBuf),
-    #[error("a digest cannot be made of what goes to {0}: use -o FILE")]
+    #[error("no digest can be computed of what is written to {0}: use -o FILE")]
     DigestOfStream(String),
-    #[error("{0} ends in no name for a file: use -o FILE")]
+    #[error("{0} does not end in a file name: use -o FILE")]
     Nameless(String),
     #[error("{url} cannot be a folder here: {refusal}")]
     NotAFolder { url: String, refusal: EntryRefusal },
-    #[error("{} is no name for a file", .0.display())]
+    #[error("{} is not a file name", .0.display())]
     NotAName(PathBuf),
     #[error("--digest checks one file: give one URL")]
     OneDigest,

@@ -255,7 +255,7 @@ const DOCTOR_FILES: ManualEntries = &[
 
 const EXPLAIN_FILES: ManualEntries = &[(
     "/proc/sys/kernel/yama/ptrace_scope",
-    "Who may trace programs: at 2 only root, at 3 nobody.",
+    "Which users may trace programs: only root if it is 2, none if it is 3.",
 )];
 
 const BENCH_FILES: ManualEntries =

@@ -163,7 +163,7 @@ impl<'s> PutSession<'s> {
             let (is_file, idle) = is_file(&self.client, url, self.idle.take());
             self.idle = idle;
             if is_file {
-                let line = format!("making the folder {}: a file has this name", shown(url));
+                let line = format!("creating the folder {}: a file has this name", shown(url));
                 return Err(Failure::line(line).into());
             }
         }

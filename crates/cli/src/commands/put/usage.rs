@@ -6,19 +6,19 @@ use std::path::PathBuf;
 /// Why the words make no upload.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
-    #[error("an object store checks sha-256 alone")]
+    #[error("object stores check sha-256 only")]
     DigestOfStore,
-    #[error("--digest has to read it before it is sent, which {} is not for", .0.display())]
+    #[error("--digest reads a file before it is sent, and {} can be read only once", .0.display())]
     DigestOfStream(PathBuf),
-    #[error("{} is a folder: -r sends it", .0.display())]
+    #[error("{} is a folder: add -r to send it", .0.display())]
     Folder(PathBuf),
-    #[error("say what to send and where to: underpass put FILE... URL")]
+    #[error("name the files and the URL: underpass put FILE... URL")]
     Incomplete,
-    #[error("standard input has no name: the URL has to, it must not end in /")]
+    #[error("standard input has no name: end the URL in a file name")]
     NamelessInput,
-    #[error("several files go into a folder: end the URL with /")]
+    #[error("several files need a folder: end the URL with /")]
     SeveralToFile,
-    #[error("'{}': {reason}; the last word says where to", .word.display())]
+    #[error("'{}': {reason}; the last argument is the URL to upload to", .word.display())]
     Target { word: OsString, reason: String },
 }
 

@@ -137,7 +137,7 @@ fn places(args: &RecvArgs) -> Result<(Option<StreamAddress>, &Path)> {
 
 fn address(text: &Path) -> Result<StreamAddress> {
     let text = text.to_string_lossy();
-    text.parse().map_err(|error| Failure::value(format_args!("'{text}' is no address"), error))
+    text.parse().map_err(|error| Failure::value(format_args!("'{text}' is not an address"), error))
 }
 
 /// Why the words receive nothing.

@@ -159,7 +159,7 @@ impl Writer {
             self.write(&todo.pending);
             if todo.lost > 0 {
                 let (name, lost) = (self.file.name(), todo.lost);
-                output::note(&format!("{name} is too slow: {lost} lines of requests are lost"));
+                output::note(&format!("{name} is too slow: {lost} lines are lost"));
             }
             if todo.reopens {
                 self.reopen();
@@ -174,7 +174,7 @@ impl Writer {
 
     fn write(&mut self, lines: &[u8]) {
         let outcome = self.write_whole_lines(lines);
-        self.report(outcome, "writing", "lines of requests are lost");
+        self.report(outcome, "writing", "log lines are lost");
     }
 
     /// Writes lines, after the end of one that a full disk has cut.
@@ -202,7 +202,7 @@ impl Writer {
         let outcome = self.file.reopen();
         // Not in a new file.
         self.is_torn &= self.file.file.metadata().is_ok_and(|it| it.len() > 0);
-        self.report(outcome, "re-opening", "lines go on into the file that was open");
+        self.report(outcome, "re-opening", "lines still go to the previous file");
     }
 
     fn report(&mut self, outcome: io::Result<()>, action: &str, consequence: &str) {

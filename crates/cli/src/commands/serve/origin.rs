@@ -137,7 +137,7 @@ impl OriginArgs {
         let all = found.f_blocks.saturating_mul(found.f_frsize);
         if quota > all {
             output::note(&format!(
-                "--cache-size {} is more than the file system of {} has, {}: --cache-free is the bound",
+                "--cache-size {} is more than the file system of {} has, {}: --cache-free is the limit",
                 BinaryBytes(quota),
                 folder.display(),
                 BinaryBytes(all)

@@ -113,7 +113,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         // What was cut off stands in the summary, which follows.
         ServerEvent::Drained { .. } | ServerEvent::Draining { open: 0 } => {}
         ServerEvent::Draining { open } => note(&format!(
-            "{open} {} left, no more begin; a second signal ends all at once",
+            "{open} {} left, no new ones are accepted; a second signal ends all at once",
             if *open == 1 { "transfer is" } else { "transfers are" }
         )),
         ServerEvent::AcceptFailed(error) => {
@@ -140,11 +140,11 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
             note(&format!("the contents of {folder} were removed: the cache starts empty"))
         }
         ServerEvent::CacheRemoved { folder, is_usable: false } => note(&format!(
-            "{} was removed: nothing is stored until this server is started again",
+            "{} was removed: nothing is stored until this server is restarted",
             folder.display()
         )),
         ServerEvent::CannotStore { folder, error } => note(&format!(
-            "{}: {error}: nothing new is stored until that is mended",
+            "{}: {error}: nothing new is stored until this is fixed",
             folder.display()
         )),
         ServerEvent::Failed { target, reason } => {

@@ -279,7 +279,7 @@ struct Redirected {
 impl fmt::Display for Redirected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { listed, sent } = self;
-        write!(f, "a redirect leads to {sent} bytes, and the listing has {listed}")
+        write!(f, "a redirect leads to {sent} bytes, but the listing says {listed}")
     }
 }
 

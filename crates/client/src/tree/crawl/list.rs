@@ -28,7 +28,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             return Ok(());
         }
         if task.depth > MAX_DEPTH {
-            self.leave_out(&task.entry.path, &"folders lie too deep within each other");
+            self.leave_out(&task.entry.path, &"folders are nested too deeply");
             return Ok(());
         }
         let is_root = task.depth == 0;

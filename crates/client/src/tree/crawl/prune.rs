@@ -95,7 +95,7 @@ impl Prune {
         let count = found.len() as u64;
         if let Some(max) = tree.options.max_delete.filter(|max| count > *max) {
             return nothing(format!(
-                "the server does not list {count} of what is here, over {max}"
+                "the server does not list {count} entries that are here, more than {max}"
             ));
         }
         for (path, is_folder) in found {

@@ -7,19 +7,19 @@ pub enum TarError {
     /// It ends within a member.
     #[error("the archive ends too early")]
     Cut,
-    /// A header is none: its sum is wrong.
-    #[error("what was received is no tar archive: a header's sum is wrong")]
+    /// A header is invalid: its checksum is wrong.
+    #[error("what was received is not a tar archive: the checksum of a header is wrong")]
     NotTar,
-    /// A number in a header is none, or larger than a file can be.
-    #[error("a header of the archive has a number that is none")]
+    /// A number in a header is malformed, or larger than a file can be.
+    #[error("a header of the archive has a malformed number")]
     Number,
     /// A PAX record is not as long as it says.
-    #[error("a header of the archive has a record that is none")]
+    #[error("a header of the archive has a malformed record")]
     Record,
     /// The names of one member are longer than any file system has them.
     #[error("a header of the archive is too long")]
     TooLong,
     /// It has files with holes, or is one of several volumes.
-    #[error("the archive has files with holes or several volumes, which are not understood")]
+    #[error("the archive has files with holes or several volumes, which are not supported")]
     Unsupported,
 }

@@ -54,7 +54,7 @@ fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Re
     let lock = locks(ctx.site()).refresh(&target.path, submitted, wanted, Instant::now());
     match lock {
         Some(lock) => granted(ctx, 200, lock),
-        None => ctx.error(412, "If has to name a lock of this path, which may have ended"),
+        None => ctx.error(412, "If must name a lock of this path; it may have ended"),
     }
 }
 
@@ -69,10 +69,10 @@ async fn create(
     let depth =
         Depth::read(&ctx.request).ok_or_else(|| ctx.error(400, "Depth is 0 or infinity"))?;
     if site.root.is_file() {
-        return Err(ctx.error(403, "only one file is served, and it stays as it is"));
+        return Err(ctx.error(403, "only one file is served, and it cannot be changed"));
     }
     if site.root.hides(path) {
-        return Err(ctx.error(403, "names like this are hidden here"));
+        return Err(ctx.error(403, "such names are hidden here"));
     }
     let is_deep = depth == Depth::Infinity;
     if is_deep && !ctx.settings().access.can_all(ctx.user.as_deref(), path, Right::Write) {
@@ -101,7 +101,7 @@ async fn create(
         }
         return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
     }
-    Err(ctx.busy(503, "what is there changes all the time"))
+    Err(ctx.busy(503, "it is changing all the time"))
 }
 
 /// What is at a path that is to be locked.
@@ -219,7 +219,7 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     let field = ctx.request.single("lock-token").and_then(|value| str::from_utf8(value).ok());
     let token = field.and_then(|value| value.trim().strip_prefix('<')?.strip_suffix('>'));
     let Some(token) = token else {
-        return ctx.error(400, "Lock-Token has to name the lock in angle brackets");
+        return ctx.error(400, "Lock-Token must name the lock in angle brackets");
     };
     let submitted = Submitted { tokens: &[token], user: ctx.user.as_deref() };
     let mut table = locks(ctx.site());

@@ -46,7 +46,7 @@ pub(crate) async fn respond(
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
     if ctx.site().root.is_file() {
-        return ctx.error(403, "only one file is served, and it stays as it is");
+        return ctx.error(403, "only one file is served, and it cannot be changed");
     }
     let is_folder = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(_)) => true,

@@ -17,20 +17,21 @@ use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     let Some(value) = upload.request.single("x-update-range") else {
         // RFC 5789 2.2.
-        let detail = "a PATCH needs X-Update-Range, or goes on with an upload";
+        let detail = "a PATCH needs X-Update-Range, or has to resume an upload";
         return Err(UploadRefusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
     };
     let Some(range) = UpdateRange::parse(value) else {
-        let detail = "an X-Update-Range is append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
+        let detail =
+            "X-Update-Range must be append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
         return Err(UploadRefusal::new(400, detail));
     };
     let target = upload.target()?;
     let Some(present) = &target.present else {
-        return Err(UploadRefusal::new(404, "there is no file to be changed"));
+        return Err(UploadRefusal::new(404, "there is no file to change"));
     };
     let len = present.len;
     let Some(start) = range.start(len) else {
-        let detail = "that is behind the end of the file";
+        let detail = "that is beyond the end of the file";
         return Err(UploadRefusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
     };
     let expected = upload.expected();

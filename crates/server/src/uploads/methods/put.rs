@@ -109,7 +109,7 @@ fn name(
     let present = match target.existing_file(&upload.site.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
         Ok(_) if !upload.params.tags.hold(upload.site) => {
-            Err(UploadRefusal::new(412, "the conditions of If hold no longer"))
+            Err(UploadRefusal::new(412, "the conditions of If no longer hold"))
         }
         Ok(present) => check(&upload.request, present.as_ref()).map(|()| present),
         Err(refusal) => Err(refusal),

@@ -54,7 +54,7 @@ pub(crate) fn put(
 pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     let target = upload.target()?;
     let Some(len) = part_len(upload, &target, part_id(upload, &target))? else {
-        return Err(UploadRefusal::new(404, "nothing of this file waits for its rest"));
+        return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
     };
     let mut response = Response::empty(204);
     response.add_field("Upload-Offset", &len.to_string());
@@ -74,7 +74,7 @@ fn begin<'a>(
     let is_copied = have.is_none() && range.first > 0;
     let there = have.unwrap_or(present);
     if range.first > there {
-        let detail = "the bytes before this part are not here";
+        let detail = "the bytes before this part are missing";
         return Err(UploadRefusal::new(416, detail).with("Upload-Offset", there));
     }
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;

@@ -90,7 +90,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
-            let detail = "an upload is asked for by HEAD, resumed by PATCH, given up by DELETE";
+            let detail = "use HEAD to query an upload, PATCH to resume it, DELETE to cancel it";
             Err(UploadRefusal::new(405, detail).with("Allow", "HEAD, PATCH, DELETE, OPTIONS"))
         }
     }
@@ -105,7 +105,7 @@ fn patch(
     let media_type = upload.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
-        let detail = "what goes on with an upload is of type application/partial-upload";
+        let detail = "the part of an upload must have the type application/partial-upload";
         return Err(UploadRefusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
     }
     let fields = UploadFields::of(&upload.request);
@@ -254,5 +254,8 @@ fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> Pa
 
 /// Returns the refusal for an upload that does not exist, or no longer.
 fn unknown() -> UploadRefusal {
-    UploadRefusal::new(404, "there is no such upload: it is whole, given up, or was never begun")
+    UploadRefusal::new(
+        404,
+        "there is no such upload: it was completed or cancelled, or never begun",
+    )
 }

@@ -118,7 +118,7 @@ impl<'a> PartialUpload<'a> {
             AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
         let synced = &self.site.shared.uploads.synced;
         if synced.trusted_len(new_file.file())? < len {
-            let detail = "fewer bytes are here than a moment ago; ask for their number again";
+            let detail = "the unfinished upload has become shorter; query its offset again";
             return Err(UploadRefusal::new(503, detail).with("Retry-After", RETRY_SOON));
         }
         synced.truncate(new_file.file(), len)?;

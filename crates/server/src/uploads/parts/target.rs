@@ -57,11 +57,11 @@ impl UploadTarget {
         let path = &upload.path;
         // RFC 4918 9.7.2.
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
-            let detail = "a file cannot be put in the place of a folder";
+            let detail = "a file cannot replace a folder";
             return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }
         if root.hides(path) {
-            return Err(UploadRefusal::new(403, "names like this are hidden here"));
+            return Err(UploadRefusal::new(403, "such names are hidden here"));
         }
         let parent = match (root.parent_of(path), changes.create_parents) {
             (Err(Errno::NOENT), true) => {
@@ -72,7 +72,10 @@ impl UploadTarget {
             (parent, _) => parent,
         };
         let Some((folder, name)) = parent? else {
-            return Err(UploadRefusal::new(403, "only one file is served here, to be read"));
+            return Err(UploadRefusal::new(
+                403,
+                "only one file is served here, and it is read-only",
+            ));
         };
         let mut target = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
         target.present = target.existing_file(root)?;
@@ -103,7 +106,7 @@ impl UploadTarget {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
             FileType::Directory => Err(UploadRefusal::is_folder()),
-            _ => Err(UploadRefusal::new(409, "what is there is not a file")),
+            _ => Err(UploadRefusal::new(409, "the target is not a file")),
         }
     }
 
@@ -125,7 +128,7 @@ pub(crate) fn check(
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
         PreconditionResult::Holds => Ok(()),
-        _ => Err(UploadRefusal::new(412, "the file is not the version that was meant")),
+        _ => Err(UploadRefusal::new(412, "the file is not the expected version")),
     }
 }
 

@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 pub(in super::super) enum OptionsError {
     #[error("--acme gets a certificate: leave out --tls, --tls-cert and --tls-key")]
     AcmeAndOther,
-    #[error("certificates from an authority begin with a restart of the server")]
+    #[error("--acme takes effect only after a restart of the server")]
     AcmeLater,
     #[cfg(feature = "tls")]
     #[error("acme = true orders certificates for the names of the site: give it names")]
@@ -18,10 +18,10 @@ pub(in super::super) enum OptionsError {
         "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
     )]
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },
-    #[error("the file sets nothing any more: it may have been cut off")]
+    #[error("the file no longer sets anything: it may be truncated")]
     EmptyConfig,
     #[cfg(feature = "tls")]
-    #[error("the keys of --acme would be served: {} is in {}; give another folder by --acme-state", .folder.display(), .root.display())]
+    #[error("the keys of --acme would be served: {} is in {}; give another folder with --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },
     #[error(
         "--mechanism {0} works between files only, and clients are behind sockets: choose sendfile, splice, mmap or read_write, or --prefer"
@@ -30,9 +30,9 @@ pub(in super::super) enum OptionsError {
     #[error("{option} needs {other}")]
     Needs { option: &'static str, other: &'static str },
     #[cfg(feature = "tls")]
-    #[error("--acme keeps certificates, and there is no folder for them: give one by --acme-state")]
+    #[error("--acme needs a folder for its certificates: give one with --acme-state")]
     NoStateFolder,
-    #[error("--redirect-http needs an address with a port: give one by --bind")]
+    #[error("--redirect-http needs an address with a port: give one with --bind")]
     RedirectWithoutPort,
     #[error("the sandbox was made without {0}: restart the server")]
     Sandboxed(String),
@@ -46,13 +46,13 @@ pub(in super::super) enum OptionsError {
     SiteWithoutFiles,
     #[error("this site needs names = [\"files.example.org\"], or default = true")]
     SiteWithoutNames,
-    #[error("HTTPS begins with a restart of the server")]
+    #[error("HTTPS takes effect only after a restart of the server")]
     TlsLater,
     #[error("there is no option --{0} (keys are the long names that serve --help lists)")]
     Unknown(String),
-    #[error("--proxy-protocol: name the proxies that send the header by --trusted-proxy")]
+    #[error("--proxy-protocol: name the proxies that send the header with --trusted-proxy")]
     UnnamedProxies,
-    #[error("--upload puts files into a folder, and {} is none", .0.display())]
+    #[error("--upload needs a folder, and {} is not one", .0.display())]
     UploadToFile(PathBuf),
     #[error("{0} cannot be combined with --origin: the files are the origin's")]
     WithOrigin(&'static str),
@@ -66,9 +66,7 @@ pub(in super::super) enum OptionsError {
         "--tls-cert needs --tls-key with its key; both may name one file. Without any, there is --tls self"
     )]
     WithoutKey,
-    #[error(
-        "{option}: there is no HTTPS: give --acme NAME, --tls-cert and --tls-key, or --tls self"
-    )]
+    #[error("{option} needs HTTPS: give --acme NAME, --tls-cert and --tls-key, or --tls self")]
     WithoutTls { option: &'static str },
 }
 

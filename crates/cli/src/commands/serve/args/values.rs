@@ -30,7 +30,7 @@ pub(super) fn cache_control(text: &str) -> Result<String, String> {
     // RFC 9110, section 5.5: a line end would begin another header.
     match text.is_empty() || text.chars().any(char::is_control) {
         false => Ok(text.to_owned()),
-        true => Err("it is no value of a header".to_owned()),
+        true => Err("it is not a valid header value".to_owned()),
     }
 }
 
@@ -83,10 +83,10 @@ pub(super) fn varying(name: &str) -> Result<String, String> {
     let fail = |why: &str| Err(why.to_owned());
     let lower = name.to_ascii_lowercase();
     if path_field(&lower, "").is_err() {
-        return fail("no field of a request that can be passed on");
+        return fail("it is not a request header that can be passed on");
     }
     match lower.as_str() {
-        "authorization" | "cookie" => fail("what is meant for one client is not kept for all"),
+        "authorization" | "cookie" => fail("a header meant for one client cannot be kept for all"),
         "accept-encoding"
         | "cdn-loop"
         | "expect"

@@ -172,7 +172,7 @@ fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
     match event {
         AcmeEvent::Registered { terms } => {
             let terms = terms.as_deref().unwrap_or("which it did not name");
-            note(&format!("there is an account at {host} now, by its terms: {terms}"));
+            note(&format!("registered an account at {host}, agreeing to its terms: {terms}"));
         }
         AcmeEvent::Obtained { .. } if is_quiet => {}
         AcmeEvent::Obtained { name, until, is_from_other } => {
@@ -183,7 +183,7 @@ fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
         AcmeEvent::Failed { name, error, wait, until } => {
             let wait = HumanDuration(*wait);
             let present = match until {
-                Some(until) => format!("; the present one ends on {}", day(*until)),
+                Some(until) => format!("; the current one expires on {}", day(*until)),
                 None => String::new(),
             };
             note(&format!(
@@ -191,7 +191,7 @@ fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
             ));
         }
         AcmeEvent::NotKept { name, error } => note(&format!(
-            "the certificate of {name} is used, but is lost with the next start: {error}"
+            "the certificate of {name} is in use, but will be lost at the next start: {error}"
         )),
         _ => {}
     }
@@ -206,7 +206,7 @@ fn directory(text: &str) -> Result<Url> {
     let url = Url::parse(text).ok().filter(|url| url.scheme() == "https" && url.has_host());
     url.ok_or_else(|| {
         let place = format_args!("--acme-directory {text:?}");
-        Failure::value(place, "an address that begins with https:// is needed")
+        Failure::value(place, "write a URL that begins with https://")
     })
 }
 

@@ -94,7 +94,7 @@ impl Reload {
         names.dedup();
         for name in names {
             if value(&self.of_server, name) != value(&args.of_server, name) {
-                note(&format!("{name} has changed: it counts after a restart of the server"));
+                note(&format!("{name} has changed: it takes effect after a restart of the server"));
             }
         }
     }

@@ -227,7 +227,7 @@ impl ShareReceipt {
     pub(super) fn verdict(&self, times: Option<u64>) -> Result<()> {
         match self.downloads + self.uploads {
             count if count >= times.unwrap_or(1) => Ok(()),
-            0 => Err(Failure::line("it ended before anything was transferred whole")),
+            0 => Err(Failure::line("it ended before anything was transferred completely")),
             count => Err(Failure::line(format!(
                 "it ended after {count} of {} transfers",
                 times.unwrap_or(1)

@@ -119,7 +119,7 @@ fn refuse_file(path: &Path) -> Result<()> {
 
 fn unknown(bind: &str) -> Failure {
     let how = "write 0.0.0.0, ::1, a host name, HOST:PORT, :PORT or unix:PATH";
-    Failure::value(format_args!("--bind '{bind}' is no address"), how)
+    Failure::value(format_args!("--bind '{bind}' is not an address"), how)
 }
 
 /// Only this machine, unless the operator chooses another address.

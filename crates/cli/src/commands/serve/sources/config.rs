@@ -74,7 +74,7 @@ fn keys(
         let place = format!("{file}, line {}", line(text, key.span().start));
         let key: &str = AsRef::<str>::as_ref(key.get_ref());
         let values = values(value.get_ref()).ok_or_else(|| {
-            format!("{place}: {key} is neither a text nor a number, true, false, or a list")
+            format!("{place}: {key} is neither a string, a number, true, false nor a list")
         })?;
         Ok(ConfigKey { place, name: key.replace('_', "-"), values })
     };

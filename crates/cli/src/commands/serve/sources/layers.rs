@@ -246,7 +246,7 @@ fn misspelt_variables(known: &[String]) -> Vec<String> {
             let meant = known
                 .iter()
                 .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= max)?;
-            Some(format!("{name} is no option and has no effect: is {meant} meant?"))
+            Some(format!("{name} is not an option and has no effect: did you mean {meant}?"))
         })
         .collect();
     warnings.sort();
