@@ -152,7 +152,7 @@ fn port(line: &str) -> Option<u16> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Waits for the end of a process, but not for ever.
+/// Waits for the end of a process, but not forever.
 fn wait(child: &mut Child) -> Result<std::process::ExitStatus> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -44,7 +44,7 @@ pub enum BenchError {
         /// What the system answered.
         source: io::Error,
     },
-    /// The file is no record, a damaged one, or one of another version of this program.
+    /// The file is not a record, a damaged one, or one of another version of this program.
     #[error("reading {}: {why}", .path.display())]
     Record {
         /// The file.

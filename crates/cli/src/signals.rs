@@ -26,7 +26,7 @@ pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
     }
     outlive_file_limit();
     if let Ok(before) = before {
-        // It fails only for values that are no masks.
+        // It fails only for values that are not masks.
         let _ = before.thread_set_mask();
     }
     cancel

@@ -64,7 +64,7 @@ fn a_refusal_has_its_own_reason_and_no_wrong_advice() {
     assert!(ask(&closed, "DELETE").contains("--allow-delete"));
     let url = format!("{}new", closed.address);
     client(here.path(), &["put", "small", &url]).failed(1, &["405", "--allow-upload"]);
-    // A file is no folder.
+    // A file is not a folder.
     let url = format!("{}file", closed.address);
     let line = complaint(&client(here.path(), &["get", "-r", &url]).failed(1, &["-r", "file"]));
     assert!(!line.contains("404"), "{line}");

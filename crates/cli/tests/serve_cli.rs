@@ -286,7 +286,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
     let server = serve(folder.path(), &["--log-file", log.to_str().unwrap()], &[]);
     fs::rename(&place, &moved).unwrap();
     server.signal("HUP");
-    // A line that is no request is logged as it is.
+    // A line that is not a request is logged as it is.
     let address = server.address.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"nonsense of a client\r\n\r\n").unwrap();

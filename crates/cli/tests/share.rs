@@ -59,7 +59,7 @@ fn a_file_is_shared_until_it_was_fetched_whole() {
     let url = server.address.clone();
     let secret = url.trim_end_matches('/').rsplit('/').next().unwrap();
     assert!(secret.len() == 32 && secret.bytes().all(|byte| byte.is_ascii_hexdigit()), "{url}");
-    // Nothing else is there, and what is no whole download does not count.
+    // Nothing else is there, and what is not a whole download does not count.
     let root = url.strip_suffix(&format!("{secret}/")).unwrap();
     for path in ["", "f", ".underpass/health", "0123456789abcdef0123456789abcdef/"] {
         assert_eq!(status(here.path(), &[], &format!("{root}{path}")), "404", "{path}");

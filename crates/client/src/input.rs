@@ -68,7 +68,7 @@ fn parsed(text: &str) -> Result<Url, String> {
     })
 }
 
-/// Returns whether the host of what is no URL is an address with a zone (RFC 6874).
+/// Returns whether the host of what is not a URL is an address with a zone (RFC 6874).
 fn has_zone(text: &str) -> bool {
     let host = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     host.and_then(|(host, _)| host.split_once('%'))

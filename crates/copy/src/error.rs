@@ -127,7 +127,7 @@ pub enum CopyRefusal {
     /// Several sources need a folder as target.
     #[error("{} is not a folder: several sources need one", .target.display())]
     NoFolder {
-        /// What is no folder.
+        /// What is not a folder.
         target: PathBuf,
     },
     /// Source and target are the same file.

@@ -167,7 +167,7 @@ impl LockTable {
         }
     }
 
-    /// Lets a lock that holds for a path last longer; returns it, if the client may use it.
+    /// Extends a lock that holds for a path; returns it, if the client may use it.
     pub fn refresh(
         &mut self,
         path: &[u8],

@@ -34,7 +34,7 @@ impl FromStr for Size {
         if part.is_empty() && digits.len() == whole.len() {
             return Ok(Self(bytes));
         }
-        // A part of a byte is none, and nothing is gained from more digits than these.
+        // A byte has no parts, and more digits than these gain nothing.
         let scale = u32::try_from(part.len()).ok().filter(|digits| *digits <= 9);
         let scale = 10_u128.pow(scale.ok_or(NotASize)?);
         let part = (u128::from(number(part)?) << shift) / scale;

@@ -121,7 +121,7 @@ impl HttpSettings {
 ///
 /// # Errors
 ///
-/// A `ValueError` if it is no URL.
+/// A `ValueError` if it is not a URL.
 pub(crate) fn url(text: &str) -> PyResult<Url> {
     input::url(text).map_err(|reason| PyValueError::new_err(format!("'{text}': {reason}")))
 }

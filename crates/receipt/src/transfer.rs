@@ -57,7 +57,7 @@ pub struct TlsReceipt {
     pub version: String,
     /// The cipher suite by its name in RFC 8446 or RFC 5289.
     pub suite: String,
-    /// Whether it went on with an earlier session.
+    /// Whether it resumed an earlier session.
     pub resumed: bool,
     /// Where records were encrypted: `kernel` or `user_space`.
     #[serde(rename = "where")]

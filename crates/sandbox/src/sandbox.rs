@@ -48,7 +48,7 @@ impl<'a> Sandbox<'a> {
     /// # Errors
     ///
     /// If the process cannot become the user, or the user cannot read the served files. A feature
-    /// that this kernel lacks is no error: the returned value says what is in effect.
+    /// that this kernel lacks is not an error: the returned value says what is in effect.
     pub fn apply(&self) -> Result<Confinement, SandboxError> {
         if self.is_enabled {
             privileges::limit_bounding_set(self.user);

@@ -43,7 +43,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
 ///
 /// # Errors
 ///
-/// As ioctl(2); `EINVAL` for a listening socket, and for one that is no TCP socket.
+/// As ioctl(2); `EINVAL` for a listening socket, and for one that is not a TCP socket.
 pub fn unsent(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     queued(socket, SocketQueue::Unsent)
 }

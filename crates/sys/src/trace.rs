@@ -13,11 +13,11 @@ use crate::last_errno;
 pub enum TraceRequest<'a> {
     /// `PTRACE_SEIZE` with these options.
     Seize(c_int),
-    /// Lets a stopped thread go on, delivering a signal unless it is 0.
+    /// Continues a stopped thread, delivering a signal unless it is 0.
     Resume(Resume, c_int),
     /// Stops a thread that runs (`PTRACE_INTERRUPT`).
     Interrupt,
-    /// Lets a stopped thread go on untraced (`PTRACE_DETACH`), delivering a signal unless it is 0.
+    /// Continues a stopped thread untraced (`PTRACE_DETACH`), delivering a signal unless it is 0.
     Detach(c_int),
     /// `PTRACE_GET_SYSCALL_INFO`.
     CallInfo(&'a mut CallInfo),

@@ -178,7 +178,7 @@ pub fn until_closed_by_writers(path: &Path) {
     wait_until("a file that is not open for writing", || {
         let refused = take_read_lease(&file).map_err(io::Error::from).err();
         let _ = release_lease(&file);
-        // For any other reason than a writer it is refused for good.
+        // A refusal for any other reason than a writer is permanent.
         refused.is_none_or(|error| error.kind() != io::ErrorKind::WouldBlock)
     });
 }

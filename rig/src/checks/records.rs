@@ -28,7 +28,7 @@ pub(super) fn counters(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(place.from.grown_by()))
 }
 
-/// Sends records that are not encrypted, too long, or cut short, bytes that are no TLS, and
+/// Sends records that are not encrypted, too long, or cut short, bytes that are not TLS, and
 /// handshakes in the middle. The connection ends each time, and the server continues.
 pub(super) fn bad(place: &Place) -> Result<Outcome> {
     pattern::file(&place.served().join("file"), MIB)?;

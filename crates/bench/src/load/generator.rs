@@ -284,7 +284,7 @@ fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result
     Ok(connection)
 }
 
-/// Read at once of a head and the begin of its body: a response of 10 KiB as a whole.
+/// Read at once of a head and the start of its body: a response of 10 KiB as a whole.
 const PIECE: usize = 16 << 10;
 
 /// Dropped at once, at most: what a stream may do while others wait.

@@ -209,7 +209,7 @@ const PEERS: &[PeerProgram] = {
 };
 
 impl PeerProgram {
-    /// Returns the peer of a contender; nothing if it is none, or the bench does it itself.
+    /// Returns the peer of a contender; nothing if it is not a program, or the bench does it itself.
     fn of(contender: Contender) -> Option<&'static Self> {
         PEERS.iter().find(|peer| peer.contender == contender)
     }

@@ -158,7 +158,7 @@ impl Noise {
     }
 }
 
-/// Makes a sparse file with a page of bytes at the begin of each MiB, by which its parts differ.
+/// Makes a sparse file with a page of bytes at the start of each MiB, by which its parts differ.
 pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
     let write = || -> io::Result<()> {
         let file = File::create(path)?;

@@ -125,7 +125,7 @@ impl From<Option<usize>> for Placement<'_> {
 }
 
 impl Placement<'_> {
-    /// Takes the calling thread there, for good.
+    /// Moves the calling thread there permanently.
     pub(crate) fn enter(self) -> io::Result<()> {
         if let Some(core) = self.core {
             stay_on(core);

@@ -129,7 +129,7 @@ pub(crate) struct TracerGuard {
 }
 
 impl TracerGuard {
-    /// Ends the watch and returns the calls since its begin.
+    /// Ends the watch and returns the calls since its start.
     pub(crate) fn end(mut self) -> Result<Vec<NamedCall>> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;

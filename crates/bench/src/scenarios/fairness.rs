@@ -143,7 +143,7 @@ impl Fairness<'_> {
         Ok(())
     }
 
-    /// Returns the seconds before the streams, what was spent beside them, and what clients saw.
+    /// Returns the seconds before the streams, what was spent while they ran, and what clients saw.
     fn windows(
         &self,
         size: u64,

@@ -129,7 +129,7 @@ impl Idle<'_> {
     }
 }
 
-/// Asks for the large file, takes its begin and then nothing more.
+/// Requests the large file, and stops reading after its first bytes.
 fn begin_download(host: &Host, from: Ipv4Addr) -> io::Result<TcpStream> {
     let mut stream = host.connect(from, Some(SLOW_BUFFER))?;
     stream.write_all(&host.request(&format!("/{LARGE}")))?;

@@ -7,7 +7,7 @@ pub(crate) enum AxisScale {
     Linear { high: f64 },
     /// Each multiple as long as the next.
     Log {
-        /// The value at the begin; 0 lies before it, if there is one.
+        /// The value at the start; 0 lies before it, if there is one.
         low: f64,
         high: f64,
         /// Whether some value is 0, which has a place of its own then.

@@ -17,8 +17,8 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Path`] if the file cannot be read, [`BenchError::Record`] if it is no record of a
-    /// schema and a scenario that this program knows.
+    /// [`BenchError::Path`] if the file cannot be read, [`BenchError::Record`] if it is not a
+    /// record of a schema and a scenario that this program knows.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read(path).with_path("reading", path)?;
         let failed = |why: String| BenchError::Record { path: path.to_owned(), why };
@@ -95,7 +95,7 @@ fn tame(value: &mut Value) -> bool {
     }
 }
 
-/// Controls, what turns the direction of a line around, and what is no character.
+/// Controls, what turns the direction of a line around, and what is not a character.
 const fn is_wild(letter: char) -> bool {
     matches!(
         letter,

@@ -239,7 +239,7 @@ impl Fill {
     }
 
     /// Returns whether the bytes of a response may be added to what is stored for all clients: it has
-    /// the same entity tag, even a weak one beside a version known by its date, and has not become
+    /// the same entity tag, even a weak one next to a version known by its date, and has not become
     /// private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);

@@ -71,7 +71,7 @@ impl OriginResponse {
     }
 }
 
-/// What is told of an origin that does not answer: its URL without credentials, and why.
+/// What is reported about an origin that does not answer: its URL without credentials, and why.
 pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
 
 /// The error if no origin has answered, and the time to wait before the next attempt.
@@ -121,8 +121,8 @@ impl Origins {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Sends a request to the origins in turn until one answers without a server error; `note` is told
-    /// the URL of each one that does not answer, and why.
+    /// Sends a request to the origins in turn until one answers without a server error; `note`
+    /// receives the URL of each one that does not answer, and why.
     pub(super) fn send(
         &self,
         key: &CacheKey,
@@ -186,7 +186,7 @@ impl Origins {
     }
 
     /// Reads what is in a folder, whose key ends in a slash, from the first object store that answers
-    /// without a server error; `requests` is counted up for each page, and `note` is told the URL of
+    /// without a server error; `requests` is counted up for each page, and `note` receives the URL of
     /// each one that does not list it, and why.
     pub(crate) fn list(
         &self,

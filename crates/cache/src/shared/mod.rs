@@ -77,7 +77,7 @@ pub enum CacheEvent<'e> {
     /// The disk does not take new objects, but not because it is full: it may have become read-only.
     /// Reported once, and again after it has taken some.
     CannotStore(&'e io::Error),
-    /// An origin has not answered a request, or with something that is no response.
+    /// An origin has not answered a request, or with something that is not a response.
     OriginFailed {
         /// The URL of the origin, without credentials.
         origin: &'e str,

@@ -324,7 +324,7 @@ fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
 }
 
 /// Locks the file of an object for as long as it is open. An object that leaves memory writes its
-/// journal once more: whoever opens it again waits for that, because two journals of one file would
+/// journal once more: opening it again waits for that, because two journals of one file would
 /// contradict each other.
 fn lock_body(file: &impl AsFd) {
     // Without locks on this file system that is still very unlikely.

@@ -71,7 +71,7 @@ impl StoreArgs {
         }
     }
 
-    /// Opens the store of an address; `None` if it is none of a store.
+    /// Opens the store of an address; `None` if it is not that of a store.
     pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
         let Some(location) = Location::parse(url) else { return Ok(None) };
         let location = location.map_err(|why| Failure::value(shown(url), why))?;

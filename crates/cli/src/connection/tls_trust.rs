@@ -18,7 +18,7 @@ pub(crate) struct TlsTrustArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// Accept any certificate: anyone on the way can then read and change everything
+    /// Accept any certificate: anyone on the network path can then read and change everything
     #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
 

@@ -1,7 +1,7 @@
 //! Resets a stream over a unix socket that breaks off.
 //!
 //! A unix socket has no reset of its own, and the end of a stream is its only sign of completeness. But
-//! whoever reads from one gets `ECONNRESET` after the last byte if the other side closed it while it had
+//! a reader of one gets `ECONNRESET` after the last byte if the other side closed it while it had
 //! unread bytes (`unix_release_sock` in net/unix/af_unix.c). So the receiver sends a byte, and the sender
 //! reads it only when all has arrived: not if it fails, is interrupted or killed. Other programs know
 //! nothing of this, so the receiver does it only if the sender is this very program.

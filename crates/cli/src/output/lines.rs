@@ -135,8 +135,8 @@ fn print(write: impl FnOnce() -> std::io::Result<()>) {
     }
 }
 
-/// Returns the failure of what was to be printed on standard output. A reader that has gone away wants
-/// no more, which is none.
+/// Returns the failure of what was to be printed on standard output. A reader that has closed its
+/// end wants no more: that is not a failure.
 pub(crate) fn all_printed() -> Result<(), Failure> {
     match LOST.get() {
         Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

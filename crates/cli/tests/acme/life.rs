@@ -78,7 +78,7 @@ fn a_certificate_is_ordered_over_plain_http_past_files_and_passwords() {
     server.says("the certificate of a.example from 127.0.0.1 is valid until ");
     let denied = site.get(&authority, "a.example", "/.well-known/acme-challenge/mine").succeeded();
     assert!(!denied.text().contains("mine\n") && denied.text() != "mine", "{}", denied.text());
-    // What is no challenge under way is redirected like everything else.
+    // What is not a challenge under way is redirected like everything else.
     let plain = Command::new("curl")
         .args(["-sS", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}"])
         .arg(format!("http://127.0.0.1:{port}/.well-known/acme-challenge/mine"))

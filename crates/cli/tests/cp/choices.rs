@@ -185,7 +185,7 @@ fn a_folder_that_has_the_name_of_a_file_is_left_where_a_file_would_be() {
         let time = SystemTime::now() - Duration::from_secs(seconds);
         File::open(here.path().join("f")).unwrap().set_modified(time).unwrap();
     };
-    // As coreutils has it: what is not to be replaced is no error, whatever it is.
+    // As coreutils has it: what is not to be replaced is not an error, whatever it is.
     for (option, seconds, answer, code) in [
         ("-n", 0, "", 0),
         ("-u", 3600, "", 0),

@@ -1,4 +1,4 @@
-//! Several sources of one name, and what is in the way that is no file.
+//! Several sources of one name, and what is in the way that is not a file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

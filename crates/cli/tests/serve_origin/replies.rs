@@ -1,4 +1,4 @@
-//! Answers of the origin that are no objects, and the fields of clients by which objects vary.
+//! Answers of the origin that are not objects, and the fields of clients by which objects vary.
 
 use crate::node::Node;
 use crate::scripted_origin::{Object, Origin};

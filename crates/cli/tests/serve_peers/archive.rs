@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use crate::rig::noise;
 use crate::site::{Site, assert_same, name, tree};
 
-/// The name of a file that is hard on programs: it is no UTF-8, and has a newline.
+/// The name of a file that is hard on programs: it is not UTF-8, and has a newline.
 const ODD: &[u8] = b"\xff\n";
 
 /// A site with a folder `box`, in which a file has an odd name.

@@ -339,8 +339,8 @@ impl<'t> TargetName<'t> {
     }
 }
 
-/// Returns whether a file that is no valid journal began as one, of a file with this inode: its first
-/// line, as far as it is there, was written by this program.
+/// Returns whether a file that is not a valid journal began as one, of a file with this inode: its
+/// first line, as far as it is there, was written by this program.
 fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     let field = format!("\"inode\":{inode},");
     first_line(folder, journal).is_ok_and(|line| {

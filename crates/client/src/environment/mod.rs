@@ -96,7 +96,7 @@ pub fn netrc(file: Option<&Path>, url: &Url) -> Result<Credentials, EnvironmentE
 ///
 /// # Errors
 ///
-/// [`EnvironmentError::Proxy`] if one of them is no address of a proxy.
+/// [`EnvironmentError::Proxy`] if one of them is not an address of a proxy.
 pub fn proxies() -> Result<Proxies, EnvironmentError> {
     // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
     let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;

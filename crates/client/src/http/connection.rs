@@ -171,7 +171,7 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; `InvalidResponse` if no end of interim answers is in sight.
+    /// [`ClientError`]; `InvalidResponse` if too many interim answers is in sight.
     pub(crate) fn answer(
         &mut self,
         method: &str,

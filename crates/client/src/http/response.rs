@@ -61,7 +61,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`ClientError::InvalidResponse`] if it is no head, or does not tell where its body ends.
+    /// [`ClientError::InvalidResponse`] if it is not a head, or does not tell where its body ends.
     pub fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);

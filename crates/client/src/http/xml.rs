@@ -31,7 +31,7 @@ pub struct StoreRefusal {
 }
 
 impl StoreRefusal {
-    /// Reads the body of an answer; empty if it is none of a store.
+    /// Reads the body of an answer; empty if it is not that of a store.
     pub(super) fn parse(body: &[u8]) -> Self {
         let mut refusal = Self::default();
         read(body, |name, text| match name {

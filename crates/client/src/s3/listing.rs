@@ -126,7 +126,7 @@ fn list<'a>(
 ///
 /// # Errors
 ///
-/// Why it is none, or not one after which all is known.
+/// Why it is not a listing, or not a complete one.
 fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     let (mut page, mut entry) = (ListedPage::default(), ListedKey::default());
     let (mut key, mut common) = (String::new(), String::new());

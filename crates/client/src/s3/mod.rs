@@ -64,7 +64,7 @@ impl Store {
     /// # Errors
     ///
     /// [`ClientError::Keys`] if there should be keys and they cannot be read, and
-    /// [`ClientError::Scheme`] if the URL of the store is none of `http` or `https`.
+    /// [`ClientError::Scheme`] if the URL of the store is neither `http` nor `https`.
     pub fn open(
         location: &Location,
         options: &StoreOptions,
@@ -111,7 +111,7 @@ impl Store {
 ///
 /// # Errors
 ///
-/// [`ClientError::Keys`] if the key is none of the bucket.
+/// [`ClientError::Keys`] if the key is not in the bucket.
 pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
     let mut url = bucket.clone();
     // In a URL of http, but not in one of s3, a backslash is another slash.

@@ -69,7 +69,7 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Opt
 }
 
 /// Returns the entity tag, without quotes, of what these parts become at a store whose tags of parts
-/// are digests by MD5; `None` if they are none.
+/// are MD5 digests; `None` if they are not.
 pub(super) fn whole_tag(parts: &[StoredPart]) -> Option<String> {
     let mut digest = Md5::new();
     for part in parts {
@@ -169,7 +169,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         (state.sent, state.tls)
     }
 
-    /// Sends one part after the other, until none is left or one of them fails for good.
+    /// Sends one part after the other, until none is left or one of them fails permanently.
     fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
         let (mut backoff, mut corrections) = (Backoff::new(self.upload.retries), 0);
         while !self.is_over.load(Ordering::Relaxed) {
@@ -212,7 +212,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     }
 
     /// Sends one part; returns what the store has of it, and the connection if it can be used
-    /// again. `None` if the store has refused it and taught what is needed.
+    /// again. `None` if the store has refused it and said what is needed.
     fn send_part(
         &self,
         number: usize,

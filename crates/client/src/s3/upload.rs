@@ -25,7 +25,7 @@ use crate::upload::{
 ///
 /// # Errors
 ///
-/// [`UploadFailed`], which says whether a later call can go on from where it was.
+/// [`UploadFailed`], which says whether a later call can resume it.
 pub fn upload<'a>(
     client: &HttpClient<'a>,
     upload: &Upload<'_>,
@@ -418,7 +418,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Removes the upload from the store, and the journal. It is told if the store does not.
+    /// Removes the upload from the store, and the journal. It is reported if the store does not.
     fn abort(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             // Also after it was cancelled.

@@ -13,7 +13,7 @@ use url::Url;
 ///
 /// # Errors
 ///
-/// [`EntryRefusal`] if it could lead elsewhere, or is no path at all.
+/// [`EntryRefusal`] if it could lead elsewhere, or is not a path at all.
 pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
     if path.first() == Some(&b'/') {
         return Err(EntryRefusal::Absolute);

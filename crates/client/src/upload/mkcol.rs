@@ -82,7 +82,7 @@ pub fn make_parents<'a>(
             }
             Err(error @ ClientError::Status { status: 409, .. }) => {
                 let above = next.join("..").ok().filter(|above| above.path() != "/");
-                // If it is there and this one cannot be created in it, it is no folder.
+                // If it is there and this one cannot be created in it, it is not a folder.
                 let is_new = |above: &Url| {
                     missing.len() <= MAX_DEPTH
                         && !missing.contains(above)

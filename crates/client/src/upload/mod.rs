@@ -34,7 +34,7 @@ pub use options::{Condition, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upl
 ///
 /// # Errors
 ///
-/// [`UploadFailed`], which says whether a later call can go on from where it was.
+/// [`UploadFailed`], which says whether a later call can resume it.
 pub fn upload<'a>(
     client: &HttpClient<'a>,
     upload: &Upload<'_>,

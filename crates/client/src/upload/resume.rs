@@ -73,7 +73,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
-            // An upload that is whole is none any more, either.
+            // An upload that is complete no longer exists, either.
             if let Some(status) = self.is_there()? {
                 return Ok(AttemptEnd::Stored(status));
             }

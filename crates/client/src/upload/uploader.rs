@@ -116,7 +116,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         loop {
             let outcome = self.attempt();
             let outcome = self.interpret_refusal(outcome);
-            // Only what the server keeps is progress; to start over for ever is none.
+            // Only what the server keeps is progress; starting over forever is not.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
                 repeats = 0;

@@ -72,7 +72,7 @@ fn a_server_that_wants_no_more_is_heard_in_the_middle() {
         conn.say("HTTP/1.1 102 Processing\r\n\r\n");
         conn.take(1 << 20);
         conn.refuse("413 Content Too Large", "no more than two megabytes\n");
-        // Whoever goes on sending would fill the buffers and wait here for ever.
+        // Whoever goes on sending would fill the buffers and wait here forever.
         let (rest, _) = conn.rest();
         assert!(rest.len() < LEN - (2 << 20), "everything was sent in vain");
     });

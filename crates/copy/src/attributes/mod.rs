@@ -92,7 +92,8 @@ impl MissingAttrs {
     }
 }
 
-/// Gives a copy the attributes of its original. A file that was there before keeps its mode.
+/// Gives a copy the attributes of its original. `inherited` is what a new file has from its folder;
+/// `None` for a file that was there before, which keeps its mode.
 pub(crate) fn keep(
     settings: &Settings<'_>,
     ends: (BorrowedFd<'_>, BorrowedFd<'_>),

@@ -1,4 +1,4 @@
-//! Files that are written, and names of file systems.
+//! Folders and files as they are opened, and names of file systems.
 
 pub(crate) mod dest_file;
 pub(crate) mod file_system;

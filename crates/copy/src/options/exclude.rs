@@ -25,7 +25,7 @@ impl ExcludePattern {
     ///
     /// # Errors
     ///
-    /// If the text is no pattern, such as a bracket without its end, or not UTF-8.
+    /// If the text is not a pattern, such as a bracket without its end, or not UTF-8.
     pub fn new(text: &OsStr) -> Result<Self, PatternError> {
         let wrong = |why: &dyn fmt::Display| PatternError(why.to_string());
         let whole = text
@@ -66,7 +66,7 @@ impl ExcludePattern {
     }
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);

@@ -20,7 +20,7 @@ pub(super) struct Parents {
 /// One name of the path of a source.
 #[derive(Debug, Default)]
 struct Parent {
-    /// The path that it is opened by: only that of the first one is no name.
+    /// The path that it is opened by: only that of the first one is not a name.
     path: CString,
     source: Option<SourceEntry>,
     below: Parents,

@@ -76,7 +76,7 @@ pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>
     if !is_marker(target, &name) {
         return;
     }
-    // What stays in spite of all is taken away by the next command.
+    // What cannot be removed now is removed by the next command.
     if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
         && let Ok(stat) = fstat(target)
     {

@@ -82,7 +82,7 @@ impl Mirror<'_, '_> {
             };
             let own = identity(&fstat(&target).at("looking at", || to.as_path())?);
             self.refuse_around(top, entries, (own, &to))?;
-            // Other sources lie beside what is in this one.
+            // Other sources are copied next to what is in this one.
             let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
             let named = entries.iter().filter(is_beside);
             let level = targets.entry(own).or_insert_with(|| TargetLevel {
@@ -96,7 +96,7 @@ impl Mirror<'_, '_> {
             });
             level.sources.push(source);
         }
-        // Those that others lie beside first: they may have the same folders.
+        // Those that others are next to first: they may have the same folders.
         let (mut first, mut rest): (Vec<_>, Vec<_>) =
             targets.into_iter().partition(|(_, level)| !level.named.is_empty());
         let mut shared = OtherFolders::new();
@@ -184,7 +184,7 @@ impl Mirror<'_, '_> {
                 shared.insert(identity(&there), folders.unwrap_or_default());
                 continue;
             }
-            // Its original was not copied, so that it is no copy, and nothing in it is either.
+            // Its original was not copied, so that it is not a copy, and nothing in it is either.
             if self.is_excluded(&at.below, &name, is_folder) {
                 continue;
             }

@@ -18,7 +18,7 @@ use crate::worker::CopyWorker;
 /// A part of a folder's entries.
 #[derive(Debug, Default)]
 pub(super) struct EntryBatch {
-    /// Entries that are no folders, or may be none.
+    /// Entries that are not folders, or may be none.
     pub(super) files: Vec<SourceEntry>,
     pub(super) folders: Vec<SourceEntry>,
     pub(super) is_last: bool,

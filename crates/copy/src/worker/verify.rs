@@ -41,7 +41,7 @@ impl CopyWorker<'_> {
                 Ok(())
             }
             Err(failure) if self.context.is_over() => Err(failure),
-            // What cannot be read is no copy either.
+            // What cannot be read is not a copy either.
             Err(_) => {
                 let there = self.target_stat(folder, original.entry)?;
                 if there.is_some_and(|there| self.has_made(folder, original.entry.target(), &there))

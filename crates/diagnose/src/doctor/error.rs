@@ -33,7 +33,7 @@ pub enum DoctorError {
     /// The kernel refused something about this process.
     #[error("{action}: {}", Plain(.source))]
     System {
-        /// What was being done, such as `making a file to try with`.
+        /// What was being done, such as `creating a file for the trials`.
         action: &'static str,
         /// What the kernel answered.
         source: io::Error,

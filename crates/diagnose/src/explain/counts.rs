@@ -17,7 +17,7 @@ pub struct CallCount {
     pub calls: u64,
     /// How often it failed.
     pub errors: u64,
-    /// Seconds between the begin and end of the calls, including the time of tracing. A call that
+    /// Seconds between the start and end of the calls, including the time of tracing. A call that
     /// never returned, such as exit_group(2), counts none.
     pub seconds: f64,
 }
@@ -38,7 +38,7 @@ struct CallSum {
 }
 
 impl Counts {
-    /// Counts the begin or end of a call of a thread.
+    /// Counts the start or end of a call of a thread.
     pub(super) fn see(&mut self, tid: u32, call: &CallBoundary) {
         match call {
             CallBoundary::Begins { number, .. } => {
@@ -46,7 +46,7 @@ impl Counts {
                 self.pending.insert(tid, (*number, Instant::now()));
             }
             CallBoundary::Ends(result) => {
-                // If tracing began in the middle of a call, its begin was not seen.
+                // If tracing began in the middle of a call, its start was not seen.
                 let Some((number, since)) = self.pending.remove(&tid) else { return };
                 let sum = self.by_number.entry(number).or_default();
                 sum.time += since.elapsed();

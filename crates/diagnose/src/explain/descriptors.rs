@@ -63,7 +63,7 @@ impl Descriptors {
             number: facts.stx_ino,
             born: (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec),
         };
-        // Everything that is no file except events and timers shares one number.
+        // Everything that is not a file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
             return CallEnd { kind: *kind, id, size: facts.stx_size, name: name.clone() };

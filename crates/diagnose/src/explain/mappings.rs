@@ -58,7 +58,7 @@ impl Mappings {
         (*end > address).then_some(*file)
     }
 
-    /// Returns whether a file that is no program is mapped at an address.
+    /// Returns whether a file that is not a program is mapped at an address.
     pub(super) fn is_data(&self, address: u64) -> bool {
         self.at(address).is_some_and(|file| !self.code.contains(&file))
     }

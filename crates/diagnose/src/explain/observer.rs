@@ -11,7 +11,7 @@ use super::mappings::Mappings;
 use super::process::{CallSubject, MemoryRange, PendingCall, message_bytes, parts, split, words};
 use crate::EndKind;
 
-/// Records the begin and end of system calls.
+/// Records the start and end of system calls.
 #[derive(Debug, Default)]
 pub(super) struct SyscallObserver {
     descriptors: Descriptors,

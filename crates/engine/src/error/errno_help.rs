@@ -85,7 +85,7 @@ const HELP: [(&str, &str, &str); 53] = [
     ("vmsplice", "EBADF", "not a pipe"),
 ];
 
-/// The text for a refusal that is no error.
+/// The text for a refusal that is not an error.
 const NOTHING: &str = "it claimed that nothing was left, as on some network file systems";
 
 const TLS: &str = "bytes have to pass through TLS of this process";

@@ -188,7 +188,7 @@ impl WriterCheck {
 }
 
 /// Waits until the version of a file shows each write(2) whose bytes may be read from now on: one that
-/// changed the times before `version` was looked at may still be going on, and one within the same
+/// changed the times before `version` was looked at may still be in progress, and one within the same
 /// tick of the clock may not change them. It is for files that are read in one piece, and moves the
 /// cursor to the beginning. A file that was not changed lately is not waited for.
 ///
@@ -259,7 +259,7 @@ fn counts_writers(file: &OwnedFd) -> bool {
     kind.is_ok_and(|kind| COUNTING.contains(&(kind as u32)))
 }
 
-/// Waits for the end of a write(2) that is going on.
+/// Waits for the end of a write(2) that is in progress.
 ///
 /// It changes the times of a file before its bytes. Looking for data takes the lock that it holds;
 /// what begins afterwards changes the times again.

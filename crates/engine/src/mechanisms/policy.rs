@@ -71,7 +71,7 @@ fn ladder(source: Kind, sink: Kind, sink_appends: bool) -> &'static [Mechanism] 
         (Kind::Regular, Kind::Regular) => &[Reflink, CopyFileRange, Sendfile, ReadWrite],
         (Kind::Regular, Kind::Socket) => &[Sendfile, Splice, Mmap, ReadWrite],
         (_, Kind::Socket | Kind::CharDevice) => &[Sendfile, Splice, ReadWrite],
-        // Splice would add a pipe between two ends that are no pipes, and moves no byte that
+        // Splice would add a pipe between two ends that are not pipes, and moves no byte that
         // sendfile could not: measured 3 to 5 times slower from file to file.
         (_, Kind::Regular | Kind::Block | Kind::Virtual) => &[Sendfile, ReadWrite],
     }

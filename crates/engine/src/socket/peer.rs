@@ -29,7 +29,7 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// this machine and this network namespace; otherwise 0.
 ///
 /// Where the kernel has no sock_diag(7) or refuses it, the acknowledgement has to suffice. The
-/// socket that asks is opened if there is none, and kept for the next question.
+/// socket that asks is opened if there is none, and kept for the next request.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
     query(&request(theirs, ours), netlink).unwrap_or(0)
@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 0, "{address}");
             sender.write_all(&[1; 1000]).unwrap();
             reader.read_exact(&mut [0; 400]).unwrap();
-            // The second question goes through the socket of the first.
+            // The second request goes through the socket of the first.
             assert!(netlink.is_some(), "{address}");
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
             let nowhere = request("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());

@@ -135,7 +135,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Some(source) => {
                 let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
                 wait::poll(&mut ends, timeout);
-                // A peer that hangs up is gone for good, unless only its response is awaited.
+                // A peer that hangs up does not come back, unless only its response is awaited.
                 (has_failed(&ends[0], PollFlags::HUP), speaks(&ends[0]))
             }
         };

@@ -114,7 +114,7 @@ fn targeted(fields: &FieldList) -> Option<Directives> {
     (!is_empty).then_some(directives)
 }
 
-/// Reads a number of seconds; 0 if it is none. One that is too large counts as 2^31 (RFC 9111
+/// Reads a number of seconds; 0 if it is not a number. One that is too large counts as 2^31 (RFC 9111
 /// 1.2.2).
 pub(super) fn delta_seconds(text: &str) -> u64 {
     match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {

@@ -74,7 +74,7 @@ impl Freshness {
         let sent_at = date("date");
         // RFC 9111 4.2.3.
         let apparent = sent_at.map_or(Duration::ZERO, |sent_at| since(received, sent_at));
-        // 5.1: of several the first counts, and one that is no number does not.
+        // 5.1: of several the first counts, and one that is not a number does not.
         let age = values(fields, "age").next().and_then(|age| age.split(',').next());
         let age = Duration::from_secs(age.map_or(0, |age| delta_seconds(age.trim())));
         let corrected = age.saturating_add(since(received, requested));

@@ -13,8 +13,8 @@ use super::value::{Algorithm, Digest};
 ///
 /// # Errors
 ///
-/// It is no dictionary (RFC 9651 3.2), or says something of a known algorithm that is no digest of
-/// it: the sender wanted something to be checked that cannot be.
+/// It is not a dictionary (RFC 9651 3.2), or says something of a known algorithm that is not a
+/// digest of it: the sender wanted something to be checked that cannot be.
 pub fn parse_digests<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<Digest>, BadDigestField> {

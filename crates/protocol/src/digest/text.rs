@@ -42,7 +42,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(text).ok()
 }
 
-/// The text is no digest.
+/// The text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is written sha-256:HEX or sha-512:HEX, or with Base64 after the colon")]
 pub struct UnknownDigest;

@@ -65,7 +65,7 @@ pub fn forwarded(
 }
 
 /// Returns the first address of `names`, which begin with the last one, that is not trusted, and
-/// how many were read. At a name that is no address, the address before it counts.
+/// how many were read. At a name that is not an address, the address before it counts.
 fn last_untrusted<'n>(
     names: impl Iterator<Item = Option<Cow<'n, [u8]>>>,
     is_trusted: impl Fn(IpAddr) -> bool,

@@ -53,7 +53,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// The text is no name of a host.
+/// The text is not the name of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a name without a port, such as files.example.org or *.example.org")]
 pub struct BadHost;

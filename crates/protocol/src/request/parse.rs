@@ -190,7 +190,7 @@ impl<'b> Request<'_, 'b> {
 
     /// Returns the value of the field of this name, unless there are none or several.
     ///
-    /// It serves for fields that are no lists, where it is unknown which of two is meant.
+    /// It serves for fields that are not lists, where it is unknown which of two is meant.
     #[must_use]
     pub fn single(&self, name: &str) -> Option<&'b [u8]> {
         let mut fields = self.fields(name);

@@ -70,7 +70,7 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     if value.first() == Some(&b'"') {
         return is_strong(value) && value == current.etag.as_bytes();
     }
-    // A weak tag is no date either, and so never holds. A date must be exactly that of
+    // A weak tag is not a date either, and so never holds. A date must be exactly that of
     // Last-Modified, and be strong: a second old, or the file may have changed again within the
     // second that it names (8.8.2.2).
     let modified = current.modified.and_then(|modified| last_modified(modified, now));
@@ -109,7 +109,7 @@ fn matches(
     is_there.then_some(false)
 }
 
-/// Returns whether the list has the tag. What follows a member that is no tag is not read.
+/// Returns whether the list has the tag. What follows a member that is not a tag is not read.
 fn has_tag(mut list: &[u8], etag: &[u8], comparison: TagComparison) -> bool {
     let (is_weak, etag) = split_weak(etag);
     if is_weak && comparison == TagComparison::Strong {

@@ -22,7 +22,7 @@ impl MediaTypes {
     ///
     /// # Errors
     ///
-    /// [`BadType`] if the extension or the type is none.
+    /// [`BadType`] if the extension or the type is invalid.
     pub fn choose(&mut self, text: &str) -> Result<(), BadType> {
         let (extension, media_type) = text.split_once('=').ok_or(BadType)?;
         let extension = extension.strip_prefix('.').unwrap_or(extension);

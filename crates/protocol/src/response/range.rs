@@ -23,7 +23,7 @@ pub enum RangeAnswer {
 /// Returns the part that the `Range` of this request selects from a file of `len` bytes.
 ///
 /// The caller knows that the method is GET (14.2: others have no ranges) and that an `If-Range`
-/// holds. Several `Range` fields are ignored: it is no list, and which one is meant is not known.
+/// holds. Several `Range` fields are ignored: it is not a list, and which one is meant is not known.
 #[must_use]
 pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))

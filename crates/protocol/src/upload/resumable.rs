@@ -54,7 +54,7 @@ pub struct UploadLimits {
 impl fmt::Display for UploadLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.max_size {
-            // RFC 9651 3.3.1: the largest integer; what is more is no limit.
+            // RFC 9651 3.3.1: the largest integer; what is more is not a limit.
             Some(size) => write!(f, "max-size={}", size.min(999_999_999_999_999))?,
             None => f.write_str("min-size=0")?,
         }

@@ -35,7 +35,7 @@ fn the_last_address_that_is_not_trusted_is_the_client() {
         (&["X-Forwarded-For: 2001:db8::1"], at("[2001:db8::1]:0")),
         (&["X-Forwarded-For: [2001:db8::1]:99"], at("[2001:db8::1]:99")),
         (&["X-Forwarded-For: ::ffff:192.0.2.1"], at("192.0.2.1:0")),
-        // At what is no address, the proxy before it counts.
+        // At what is not an address, the proxy before it counts.
         (&["X-Forwarded-For: unknown"], None),
         (&["X-Forwarded-For: 192.0.2.1, unknown"], None),
         (&["X-Forwarded-For: 192.0.2.1, garbage, 10.0.0.1"], at("10.0.0.1:0")),

@@ -24,7 +24,7 @@ pub(crate) enum ProxyHeaderError {
 pub(crate) struct RefusedHeader {
     /// Its first bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Why they are no header.
+    /// Why they are not a header.
     pub(crate) fault: BadHeader,
 }
 

@@ -37,7 +37,7 @@ use crate::server::worker::Worker;
 use underpass_observe::metrics::{Recorded, WorkerMetrics};
 use underpass_observe::transfers::{Handle, TransferFacts};
 
-/// The sending of a response: finished, or still going on.
+/// The sending of a response: finished, or still under way.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
 pub(crate) enum Sending<'a> {
     /// All of it is with the kernel.

@@ -30,7 +30,7 @@ use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
 /// bytes that came instead.
 ///
-/// It is no `async fn`, which would keep its arguments twice, as long as the connection lasts.
+/// It is not an `async fn`, which would keep its arguments twice, as long as the connection lasts.
 #[expect(clippy::manual_async_fn, reason = "it is smaller")]
 pub(crate) fn serve<'a>(
     worker: &'a Worker,

@@ -105,7 +105,7 @@ impl StableVersions {
     }
 }
 
-/// Waits for the end of a write(2) that is going on.
+/// Waits for the end of a write(2) that is in progress.
 ///
 /// A write changes the times of a file before its bytes, so a write that had begun when the
 /// attributes were read would go unnoticed. Seeking for data takes the lock that a write holds: any

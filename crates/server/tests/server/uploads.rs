@@ -253,7 +253,7 @@ fn folders_are_made_only_on_the_way_and_only_if_that_is_wanted() {
     assert_eq!(fs::read(server.path("a/b/file")).unwrap(), b"x");
     assert_eq!(server.ask("HEAD", "/c/d/file?partial", &[]).status, 409);
     assert_eq!(names(&server), ["a"]);
-    // A file is no folder.
+    // A file is not a folder.
     assert_eq!(put(&server, "/a/b/file/c", &[], b"x").status, 409);
 }
 

@@ -69,7 +69,7 @@ fn an_upload_in_one_request_is_an_upload() {
     assert_eq!(reply.field("ETag"), server.get("/a%20file").field("ETag"));
     assert!(fs::read(server.path("a file")).unwrap() == pattern(TOTAL));
     assert_eq!(names(&server), ["a file"]);
-    // What is whole is no upload any more; its connection goes on.
+    // What is whole is not an upload any more; its connection goes on.
     assert_eq!(client.ask("HEAD", &location, &[]).status, 404);
 }
 

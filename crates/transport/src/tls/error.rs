@@ -117,7 +117,7 @@ pub enum HandshakeError {
         /// Whether its issuer is its own subject.
         is_self_signed: bool,
     },
-    /// The server's public key is none of the pinned ones.
+    /// The server's public key is not one of the pinned ones.
     NotPinned {
         /// The server's key.
         key: Pin,

@@ -155,7 +155,7 @@ fn http_is_agreed_on_with_those_who_ask() {
         }
         assert_eq!(peer.join().unwrap().as_deref(), agreed.map(str::as_bytes));
     }
-    // A stream is no HTTP and says nothing of it.
+    // A stream is not HTTP and says nothing of it.
     for (connector, agreed) in [
         (certificate.connector(), Some(b"http/1.1".to_vec())),
         (certificate.connector().for_streams(), None),

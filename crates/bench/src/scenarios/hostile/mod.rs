@@ -3,7 +3,7 @@
 //!
 //! `loads` has the kinds of bad clients, `connection` what each of their connections can do, `generator`
 //! drives them. As the load takes its part of a small machine itself, the good client is also measured
-//! beside the same load at a server that does nothing: that is the floor. Everything stays on
+//! next to the same load at a server that does nothing: that is the floor. Everything stays on
 //! loopback, and ends with the sample.
 
 mod connection;
@@ -102,7 +102,7 @@ impl Scenario for AttackedServer<'_> {
 }
 
 impl AttackedServer<'_> {
-    /// Measures the good client alone, beside bad ones at a server that does nothing, and beside
+    /// Measures the good client alone, among bad ones at a server that does nothing, and among
     /// bad ones at the same server.
     fn besiege(
         &self,
@@ -307,5 +307,5 @@ const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 /// The bad clients give way to the good one, as they share its core.
 const NICENESS: i32 = 10;
 
-/// The good client is no load itself: it asks at most this often.
+/// The good client is not a load itself: it asks at most this often.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -1,5 +1,5 @@
 //! `bench origin`: caches in front of an origin. A crowd asks for an object that is not there, and
-//! once more when it is; ranges at random of a large object; a hot set beside a scan of ten times
+//! once more when it is; ranges at random of a large object; a hot set during a scan of ten times
 //! the budget.
 
 use std::io::{self, Read, Write};

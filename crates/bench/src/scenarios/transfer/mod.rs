@@ -1,6 +1,6 @@
-//! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours beside
-//! those that people have, from the start of their process to its end. `clients` knows their command
-//! lines, `file` takes samples of a file in either direction, `tree` of a folder.
+//! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours compared
+//! with those that people have, from the start of their process to its end. `clients` knows their
+//! command lines, `file` takes samples of a file in either direction, `tree` of a folder.
 
 mod clients;
 mod file;

@@ -66,7 +66,7 @@ impl BackupArgs {
             BackupNames::Simple => BackupControl::Simple,
         };
         let suffix = self.suffix.clone().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
-        // As with coreutils, one that would be another path is none.
+        // As with coreutils, one that would lead to another path is ignored.
         let suffix = suffix.filter(|suffix| is_suffix(suffix)).unwrap_or_else(|| "~".into());
         Ok(Some(Backup { control, suffix }))
     }

@@ -12,7 +12,7 @@ use crate::output;
 /// The options about the context of copies.
 #[derive(Debug, Args)]
 pub(crate) struct ContextArgs {
-    /// Give copies the default SELinux context; without SELinux there is none
+    /// Give copies the default SELinux context; ignored without SELinux
     #[arg(short = 'Z')]
     by_default: bool,
 

@@ -49,11 +49,11 @@ pub(crate) enum Preserved {
 /// Which existing files are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Update {
-    /// All
+    /// All of them
     All,
-    /// None
+    /// None of them
     None,
-    /// None, and each of them is an error
+    /// None of them, and each is an error
     NoneFail,
     /// Those that are older than their originals
     Older,

@@ -79,7 +79,7 @@ fn own_backup(
     Some(backup.path_of(target))
 }
 
-/// Returns the target of a byte stream if it, or the source, is no regular file.
+/// Returns the target of a byte stream if it, or the source, is not a regular file.
 fn stream_target(
     args: &CpArgs,
     options: &CopyOptions,

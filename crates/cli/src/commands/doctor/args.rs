@@ -68,7 +68,7 @@ fn target(word: &OsStr) -> Result<TrialTarget> {
     }
 }
 
-/// Parses a word that is no path as a host.
+/// Parses a word that is not a path as a host.
 fn host(text: &str) -> Result<TrialTarget> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let is_number = bare.parse::<std::net::IpAddr>().is_ok();

@@ -53,7 +53,7 @@ pub(crate) struct GetArgs {
     pub(crate) force: bool,
 
     /// Fetch only what has changed: replace a file if the server has another version of it; with
-    /// -r, as its listings show
+    /// -r, according to the listings
     #[arg(short = 'N', long, conflicts_with = "force")]
     pub(crate) update: bool,
 

@@ -123,7 +123,7 @@ impl GetDestination {
 }
 
 /// Returns the name of the file at a URL: the end of its path is what the user expects, without
-/// another request; where that is no name, `suggested` may have one.
+/// another request; where that is not a name, `suggested` may have one.
 fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsString> {
     let is_named = name_of(url).is_some() && !is_vague(url);
     let suggested = if is_named { None } else { suggested() };

@@ -99,7 +99,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let answered = TreeFetch::redacted(&answer.url);
         let (mut listing, idle) = listing::receive(answer)?;
         self.idle = idle;
-        // Such as a page to log in, which is no empty folder.
+        // Such as a page to log in, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         if is_elsewhere && is_empty && !listing.is_whole && !listing.is_scripted {
             return Err(TreeError::NotAFolder { url: answered, media_type });

@@ -366,7 +366,7 @@ impl DestFolder {
         })
     }
 
-    /// Refuses to replace what this download has made by another name, and what is no file.
+    /// Refuses to replace what this download has made by another name, and what is not a file.
     pub(super) fn refuse_to_replace(&self, path: &[u8], here: &Stat) -> Result<(), Errno> {
         self.placed.check(path, here)?;
         self.refuse_special(here)

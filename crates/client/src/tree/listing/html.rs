@@ -34,7 +34,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         has_next: false,
     };
     let mut emitter = DefaultEmitter::default();
-    // What is in a script is no tag.
+    // What is in a script is not a tag.
     emitter.naively_switch_states(true);
     let (mut has_base, mut is_heading) = (false, false);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {

@@ -100,7 +100,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`TarError`] if this is no archive, or one that cannot be read.
+    /// [`TarError`] if this is not an archive, or one that cannot be read.
     pub fn step(&mut self, bytes: &[u8]) -> Result<TarEvent, TarError> {
         if bytes.len() != self.needed() {
             return Err(TarError::Cut);

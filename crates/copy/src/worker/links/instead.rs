@@ -18,7 +18,7 @@ use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
 
 impl CopyWorker<'_> {
-    /// Gives an entry that is no folder another name, or makes a symbolic link to it.
+    /// Gives an entry that is not a folder another name, or makes a symbolic link to it.
     pub(crate) fn link_instead(
         &mut self,
         folder: &Arc<DirPair>,

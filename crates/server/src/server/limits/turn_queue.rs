@@ -92,7 +92,7 @@ impl Drop for TurnPermit<'_> {
     }
 }
 
-/// The time for turns before connections that are ready go first, beside clients that want little.
+/// The time for turns before connections that are ready go first, while clients want little.
 const MAX_SPENT: Duration = Duration::from_micros(50);
 
 /// The same among large responses alone: some turns of 2 MiB.
