@@ -116,7 +116,7 @@ impl<'a> CopyContext<'a> {
             links: LinkTable::new(settings.follow),
             boot: settings.resume.then(session::boot_id).flatten(),
             settings,
-            queue: WorkQueue::default(),
+            queue: WorkQueue::new(FolderTask::busy_key),
             capabilities: Capabilities::new(),
             observer,
             cancel,

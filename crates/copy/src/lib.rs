@@ -63,7 +63,6 @@ pub use options::preserve::{Preserve, PreserveMode, PreserveXattrs};
 pub use options::{CopyOptions, Follow, LinkKind, Verify, When, default_jobs};
 pub use outcome::{BetweenSystems, CopyOutcome, CopyTotals};
 pub use plan::CopyTarget;
-pub use queue::{QueueTask, TaskLease, WorkQueue};
 
 use context::CopyContext;
 use options::Settings;

@@ -12,36 +12,14 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Something that one thread does at a time.
-pub trait QueueTask {
-    /// Returns a number of what the task keeps busy, such as the address of a folder; `None` if any
-    /// number of such tasks can be done at a time. No other thing may have this number before the
-    /// task is done.
-    fn busy_key(&self) -> Option<usize> {
-        None
-    }
-}
+/// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any number of
+/// such tasks can be done at a time. No other thing may have this number before the task is done.
+type BusyKey<T> = fn(&T) -> Option<usize>;
 
 /// Tasks that wait, and those that are being done.
-///
-/// ```
-/// use underpass_copy::{QueueTask, WorkQueue};
-///
-/// struct Countdown(u32);
-/// impl QueueTask for Countdown {}
-///
-/// let queue = WorkQueue::default();
-/// queue.push([Countdown(3)]);
-/// let mut steps = 0;
-/// while let Some((Countdown(left), lease)) = queue.take() {
-///     steps += 1;
-///     queue.push((left > 0).then(|| Countdown(left - 1)));
-///     queue.done(lease);
-/// }
-/// assert_eq!(steps, 4);
-/// ```
 #[derive(Debug)]
-pub struct WorkQueue<T> {
+pub(crate) struct WorkQueue<T> {
+    busy_key: BusyKey<T>,
     state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
@@ -50,7 +28,7 @@ pub struct WorkQueue<T> {
 /// thread that panics.
 #[derive(Debug)]
 #[must_use]
-pub struct TaskLease<'q, T> {
+pub(crate) struct TaskLease<'q, T> {
     queue: &'q WorkQueue<T>,
     busy_key: Option<usize>,
 }
@@ -77,16 +55,15 @@ struct QueueState<T> {
     waiting: usize,
 }
 
-impl<T> Default for WorkQueue<T> {
-    fn default() -> Self {
+impl<T> WorkQueue<T> {
+    /// Creates an empty queue.
+    pub(crate) fn new(busy_key: BusyKey<T>) -> Self {
         let state = QueueState { tasks: VecDeque::new(), busy: Vec::new(), waiting: 0 };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { busy_key, state: Mutex::new(state), changed: Condvar::new() }
     }
-}
 
-impl<T: QueueTask> WorkQueue<T> {
     /// Adds tasks; the last one is taken first.
-    pub fn push(&self, tasks: impl IntoIterator<Item = T>) {
+    pub(crate) fn push(&self, tasks: impl IntoIterator<Item = T>) {
         let mut state = self.lock();
         let before = state.tasks.len();
         state.tasks.extend(tasks);
@@ -96,17 +73,17 @@ impl<T: QueueTask> WorkQueue<T> {
     }
 
     /// Adds a task that is taken after all others.
-    pub fn push_last(&self, task: T) {
+    pub(crate) fn push_last(&self, task: T) {
         self.lock().tasks.push_front(task);
         self.changed.notify_all();
     }
 
     /// Takes the next task, and waits for one as long as another thread does a task from which more
     /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
-    pub fn take(&self) -> Option<(T, TaskLease<'_, T>)> {
+    pub(crate) fn take(&self) -> Option<(T, TaskLease<'_, T>)> {
         let mut state = self.lock();
         loop {
-            if let Some((task, busy_key)) = state.next() {
+            if let Some((task, busy_key)) = state.next(self.busy_key) {
                 return Some((task, TaskLease { queue: self, busy_key }));
             }
             if state.busy.is_empty() {
@@ -119,36 +96,32 @@ impl<T: QueueTask> WorkQueue<T> {
     }
 
     /// Gives back the lease of a task that is done, after everything that comes from it was added.
-    pub fn done(&self, lease: TaskLease<'_, T>) {
+    pub(crate) fn done(&self, lease: TaskLease<'_, T>) {
         drop(lease);
     }
 
     /// Waits until everything is done, at most for `time`; returns whether everything is.
-    pub fn wait(&self, time: Duration) -> bool {
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let waited =
             self.changed.wait_timeout_while(self.lock(), time, |state| !state.is_finished());
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
-}
 
-impl<T> WorkQueue<T> {
     fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: QueueTask> QueueState<T> {
+impl<T> QueueState<T> {
     /// Takes the next task, and what it keeps busy.
-    fn next(&mut self) -> Option<(T, Option<usize>)> {
-        let below = choose(self.tasks.iter().rev().map(T::busy_key), &self.busy);
+    fn next(&mut self, busy_key: BusyKey<T>) -> Option<(T, Option<usize>)> {
+        let below = choose(self.tasks.iter().rev().map(busy_key), &self.busy);
         let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
-        let key = task.busy_key();
+        let key = busy_key(&task);
         self.busy.push(key);
         Some((task, key))
     }
-}
 
-impl<T> QueueState<T> {
     fn is_finished(&self) -> bool {
         self.busy.is_empty() && self.tasks.is_empty()
     }
@@ -169,12 +142,23 @@ const MAX_LOOK_AHEAD: usize = 64;
 mod tests {
     use super::*;
 
-    impl QueueTask for u32 {}
+    #[test]
+    fn tasks_that_come_from_a_task_are_done_too() {
+        let queue = WorkQueue::new(|_: &u32| None);
+        queue.push([3]);
+        let mut steps = 0;
+        while let Some((left, lease)) = queue.take() {
+            steps += 1;
+            queue.push((left > 0).then(|| left - 1));
+            queue.done(lease);
+        }
+        assert_eq!(steps, 4);
+    }
 
     #[test]
     fn a_task_whose_thread_panics_holds_up_nobody() {
-        let queue = WorkQueue::default();
-        queue.push([1_u32]);
+        let queue = WorkQueue::new(|_: &u32| None);
+        queue.push([1]);
         let outcome = std::panic::catch_unwind(|| {
             let _taken = queue.take();
             panic!("on purpose");

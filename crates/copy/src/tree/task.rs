@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rustix::fs::Stat;
 
-use crate::queue::QueueTask;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::path_chain::PathChain;
@@ -46,12 +45,10 @@ impl FolderTask {
             Self::Deferred(later) => (Arc::clone(&later.top), false),
         }
     }
-}
 
-impl QueueTask for FolderTask {
     /// Returns the address of the folder that it fills with files; `None` if it makes at most one
     /// entry.
-    fn busy_key(&self) -> Option<usize> {
+    pub(crate) fn busy_key(&self) -> Option<usize> {
         match self {
             Self::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),
             Self::Read(_) | Self::Enter(..) | Self::Deferred(_) => None,
