@@ -108,7 +108,8 @@ pub fn copy(
 pub fn copy_folder(
     options: &CopyOptions,
     from: BorrowedFd<'_>,
-    (to, name): (BorrowedFd<'_>, &CStr),
+    to: BorrowedFd<'_>,
+    name: &CStr,
     observer: &dyn CopyObserver,
     cancel: &AtomicBool,
 ) -> io::Result<CopyOutcome> {

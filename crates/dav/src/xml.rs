@@ -212,7 +212,7 @@ impl Element {
 }
 
 /// Writes an element of this name with nothing in it.
-pub fn write_empty(out: &mut Vec<u8>, name: &Name) {
+pub(crate) fn write_empty(out: &mut Vec<u8>, name: &Name) {
     Element { name: name.clone(), attributes: Vec::new(), content: Vec::new() }.write(out);
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn put(
         let journal = || journal_path(&path, &url).filter(|_| resumes);
         let condition = if no_clobber { Condition::Absent } else { Condition::None };
         let how = UploadSettings { send, condition, algorithm };
-        let outcome = transfer(&http, &path, &url, how, journal, (cancel, &position));
+        let outcome = transfer(&http, &path, &url, how, journal, cancel, &position);
         outcome.unwrap_or_else(|error| {
             let line = format!("sending {} to {}: {error}", path.display(), shown(&url));
             let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
@@ -89,7 +89,8 @@ fn transfer(
     url: &Url,
     how: UploadSettings,
     journal: impl FnOnce() -> Option<PathBuf>,
-    (cancel, position): (&AtomicBool, &TransferProgress),
+    cancel: &AtomicBool,
+    position: &TransferProgress,
 ) -> Result<Outcome, ReadError> {
     let name = path.display().to_string();
     let file = File::open(path)?;

@@ -98,7 +98,7 @@ impl<'a> Downloader<'a> {
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Result<DownloadOutcome, Failed> {
         let mut moved = Report::default();
-        let mut first = (&self.client, url);
+        let mut first = Server { client: &self.client, url };
         let mut mirrors = self.mirrors.as_slice();
         loop {
             let download = Download::new(self, first, mirrors, target, gauge, on_event);
@@ -107,9 +107,12 @@ impl<'a> Downloader<'a> {
                 (Err(failed), Some((mirror, rest)))
                     if failed.error.is_of_source() && matches!(target, Target::Named { .. }) =>
                 {
-                    on_event(&DownloadEvent::SourceDropped { url: first.1, error: &failed.error });
+                    on_event(&DownloadEvent::SourceDropped {
+                        url: first.url,
+                        error: &failed.error,
+                    });
                     moved.add(&failed.report);
-                    (first, mirrors) = ((&mirror.client, &mirror.url), rest);
+                    (first, mirrors) = (mirror.as_server(), rest);
                     continue;
                 }
                 (Err(failed), Some(_)) if matches!(failed.error, DownloadError::Digest(_)) => {
@@ -166,12 +169,16 @@ impl<'a> Downloader<'a> {
                 failed.report.add(&moved);
                 return Err(failed);
             };
-            on_event(&DownloadEvent::SourceDropped { url: server.1, error });
+            on_event(&DownloadEvent::SourceDropped { url: server.url, error });
             moved.add(&failed.report);
-            server = (&next.client, &next.url);
+            server = next.as_server();
         }
     }
 }
 
 /// A server and the file on it.
-type Server<'s, 'a> = (&'s HttpClient<'a>, &'s Url);
+#[derive(Clone, Copy)]
+struct Server<'s, 'a> {
+    client: &'s HttpClient<'a>,
+    url: &'s Url,
+}

@@ -72,7 +72,7 @@ impl<'a> HttpClient<'a> {
     /// # Errors
     ///
     /// Those of [`execute`](Self::execute).
-    pub fn execute_with_trust(
+    pub(crate) fn execute_with_trust(
         &self,
         mut idle: Option<Connection<'a>>,
         request: &Request<'_>,

@@ -147,8 +147,10 @@ pub(crate) fn keep(
 /// Does the same as [`keep`] for what cannot be opened: links, devices, FIFOs and sockets.
 pub(crate) fn keep_by_name(
     settings: &Settings<'_>,
-    (from, old): (BorrowedFd<'_>, &CStr),
-    (to, new): (BorrowedFd<'_>, &CStr),
+    from: BorrowedFd<'_>,
+    old: &CStr,
+    to: BorrowedFd<'_>,
+    new: &CStr,
     stat: &Stat,
     totals: &mut CopyTotals,
 ) -> MissingAttrs {

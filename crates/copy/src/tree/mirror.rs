@@ -81,7 +81,7 @@ impl Mirror<'_, '_> {
                 opened => opened.at("opening", || to.as_path())?,
             };
             let own = identity(&fstat(&target).at("looking at", || to.as_path())?);
-            self.refuse_around(top, entries, (own, &to))?;
+            self.refuse_around(top, entries, own, &to)?;
             // Other sources are copied next to what is in this one.
             let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
             let named = entries.iter().filter(is_beside);
@@ -127,7 +127,8 @@ impl Mirror<'_, '_> {
         &self,
         top: &DirPair,
         entries: &[SourceEntry],
-        (own, to): ((u64, u64), &Path),
+        own: (u64, u64),
+        to: &Path,
     ) -> Result<()> {
         for entry in entries {
             let path = || top.source_path(&entry.name);
@@ -191,7 +192,7 @@ impl Mirror<'_, '_> {
             let Some(folders) = self.found(at, &name, others, is_folder)? else {
                 if self.deletes {
                     let (to, below) = (join(&at.to, &name), longer(&at.below, &name));
-                    let removed = self.remove((&at.target, &name), &to, &below, at.depth + 1);
+                    let removed = self.remove(&at.target, &name, &to, &below, at.depth + 1);
                     has_changed |= removed.map_err(|it| self.context.problem(it)).is_ok();
                 }
                 continue;
@@ -292,7 +293,8 @@ impl Mirror<'_, '_> {
     /// or not complete stays.
     fn remove(
         &mut self,
-        (folder, name): (&OwnedFd, &CStr),
+        folder: &OwnedFd,
+        name: &CStr,
         to: &Path,
         below: &[u8],
         depth: usize,
@@ -323,7 +325,7 @@ impl Mirror<'_, '_> {
                     is_unfinished(&name) || self.is_excluded(&folder_below, &name, is_folder);
                 let below = longer(&folder_below, &name);
                 let path = join(to, &name);
-                is_empty &= !is_kept && self.remove((&inner, &name), &path, &below, depth + 1)?;
+                is_empty &= !is_kept && self.remove(&inner, &name, &path, &below, depth + 1)?;
             }
             if !is_empty {
                 return Ok(false);

@@ -113,9 +113,9 @@ impl CopyWorker<'_> {
         let mut totals = CopyTotals::default();
         let make = |name: &std::ffi::CStr| {
             make(folder, name)?;
-            let ends = ((from, entry.name.as_c_str()), (to, name));
             let settings = &context.settings;
-            let missing = attributes::keep_by_name(settings, ends.0, ends.1, stat, &mut totals);
+            let missing =
+                attributes::keep_by_name(settings, from, &entry.name, to, name, stat, &mut totals);
             Ok(missing)
         };
         let made = self.name_once(folder, entry, verdict, || {

@@ -85,7 +85,7 @@ impl SyscallObserver {
                     MemoryArguments::Messages => message_bytes(tid, arguments[1], result),
                     _ => result,
                 });
-                self.crossed(known.name, direction, (&end, &parts), flags, bytes);
+                self.crossed(known.name, direction, &end, &parts, flags, bytes);
             }
             (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) => {
                 // Moved by reference into a pipe. Out of one it would be a copy, for which no
@@ -111,7 +111,7 @@ impl SyscallObserver {
             }
             (SyscallEffect::Map, CallSubject::Map(file)) => {
                 if let Ok(address) = result {
-                    self.mapped(mappings, (address, &arguments), file);
+                    self.mapped(mappings, address, &arguments, file);
                 }
             }
             (SyscallEffect::Remap, _) => {
@@ -131,7 +131,8 @@ impl SyscallObserver {
         &mut self,
         name: &'static str,
         direction: ByteDirection,
-        (end, parts): (&CallEnd, &[MemoryRange]),
+        end: &CallEnd,
+        parts: &[MemoryRange],
         flags: u64,
         result: Result<u64, Errno>,
     ) {
@@ -190,7 +191,8 @@ impl SyscallObserver {
     fn mapped(
         &mut self,
         mappings: &mut Mappings,
-        (address, arguments): (u64, &[u64; 6]),
+        address: u64,
+        arguments: &[u64; 6],
         file: Option<FileId>,
     ) {
         let [_, len, protection, ..] = *arguments;

@@ -26,7 +26,7 @@ pub struct HostRoute {
 ///
 /// `ENETUNREACH` and the like if there is none; as socket(2) for `AF_NETLINK`, which filters of
 /// system calls may refuse.
-pub fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
+pub(crate) fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
     let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
     let answer = netlink.query(RTM_GETROUTE, &route_request(host), ROOM)?;

@@ -142,7 +142,7 @@ pub enum CallBoundary {
 /// # Errors
 ///
 /// `EPERM` if that is not allowed here, or the thread is traced already; `ESRCH` if it has ended.
-pub fn seize(tid: u32) -> io::Result<()> {
+pub(crate) fn seize(tid: u32) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Seize(OPTIONS & !libc::PTRACE_O_EXITKILL))?)
 }
 

@@ -36,7 +36,7 @@ impl Capabilities {
     }
 
     /// Remembers that the kernel does not know this mechanism.
-    pub fn set_missing(&self, mechanism: Mechanism) {
+    pub(crate) fn set_missing(&self, mechanism: Mechanism) {
         self.missing.fetch_or(bit(mechanism), Ordering::Relaxed);
     }
 

@@ -52,8 +52,8 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
     if !records.is_empty() {
         // Seen only by programs that do not know PAX, which unpack it as a file.
         let name = b"PaxHeader";
-        let extended = (EntryType::XHeader, records.len() as u64, 0o644, 0);
-        out.extend_from_slice(block(name, b"", extended).as_bytes());
+        let header = block(name, b"", EntryType::XHeader, records.len() as u64, 0o644, 0);
+        out.extend_from_slice(header.as_bytes());
         out.extend_from_slice(&records);
         out.resize(out.len() + padding(records.len() as u64) as usize, 0);
     }
@@ -63,8 +63,9 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
         MemberType::Symlink(target) => (EntryType::Symlink, target),
     };
     let modified = facts.modified.0.clamp(0, MAX_OCTAL as i64) as u64;
-    let values = (entry, facts.size, facts.mode & PERMISSIONS, modified);
-    out.extend_from_slice(block(facts.path, target, values).as_bytes());
+    let mode = facts.mode & PERMISSIONS;
+    let header = block(facts.path, target, entry, facts.size, mode, modified);
+    out.extend_from_slice(header.as_bytes());
 }
 
 /// Returns how many zeros follow `len` bytes to fill their last block.
@@ -83,11 +84,14 @@ const MAX_OCTAL: u64 = 0o777_7777_7777;
 /// The length of the fields for the name and the link's target.
 const NAME: usize = 100;
 
-/// Returns one block: kind of entry, size, mode, seconds.
+/// Returns the block of one entry that was modified at the second `modified` after 1970.
 fn block(
     name: &[u8],
     target: &[u8],
-    (entry, size, mode, modified): (EntryType, u64, u32, u64),
+    entry: EntryType,
+    size: u64,
+    mode: u32,
+    modified: u64,
 ) -> Header {
     let mut header = Header::new_ustar();
     let fields = header.as_old_mut();

@@ -126,7 +126,7 @@ impl<'n> PageCursor<'n> {
 
     /// Reads what [`PageCursor::to_cursor`] has written; `None` for anything else.
     #[must_use]
-    pub fn from_cursor(cursor: &'n [u8], key: SortKey) -> Option<Self> {
+    pub(crate) fn from_cursor(cursor: &'n [u8], key: SortKey) -> Option<Self> {
         let (value, name) = match key {
             SortKey::Name => (0, cursor),
             SortKey::Size | SortKey::Time => {

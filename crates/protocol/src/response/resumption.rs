@@ -43,14 +43,14 @@ impl Resumptions {
     /// Returns the download of the version with this entity tag that this request makes; `None`
     /// if it requests anything but all bytes from some offset on.
     ///
-    /// `client` is its address, and a number of the site that it asks: the same target may be
-    /// another file of another site. A client is recognised by its address, its `User-Agent`, and
-    /// what proxies say of it in `X-Forwarded-For`; a false value only affects the responses to
-    /// that client.
+    /// `site` is a number of the site that the client asks: the same target may be another file of
+    /// another site. A client is recognised by its address, its `User-Agent`, and what proxies say
+    /// of it in `X-Forwarded-For`; a false value only affects the responses to that client.
     #[must_use]
     pub fn download(
         &self,
-        (client, site): (Option<IpAddr>, u64),
+        client: Option<IpAddr>,
+        site: u64,
         request: &Request,
         etag: &str,
     ) -> Option<ResumableDownload> {

@@ -259,7 +259,7 @@ impl<'a> TreeCopy<'a> {
         let cancel = AtomicBool::new(false);
         let rules =
             Rules { copying: self, path, to: parent, cancel: &cancel, refusal: Mutex::default() };
-        let outcome = copy_folder(&options, from.as_fd(), (parent, name), &rules, &cancel)?;
+        let outcome = copy_folder(&options, from.as_fd(), parent, name, &rules, &cancel)?;
         let refusal = rules.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.report.add(&outcome.totals.report());
         // The new folder may lie in the one that is copied.

@@ -21,7 +21,7 @@ pub(crate) fn plan_resumable(
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
-    let download = resumptions.download(client(ctx), request, facts.etag);
+    let download = resumptions.download(client(ctx), ctx.site().scope, request, facts.etag);
     if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
         return (plan_conflict(request, facts, ctx.now), None);
     }
@@ -37,13 +37,15 @@ pub(crate) fn download(
     len: u64,
     etag: &str,
 ) -> Option<ResumableDownload> {
-    let download = || ctx.shared().resumptions.download(client(ctx), &ctx.request, etag);
-    if len > SMALL { download() } else { None }
+    if len <= SMALL {
+        return None;
+    }
+    ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, etag)
 }
 
-/// Returns the address of the client, and a number of the site.
-fn client(ctx: &RequestContext<'_>) -> (Option<IpAddr>, u64) {
-    (ctx.peer.address().map(|address| address.ip()), ctx.site().scope)
+/// Returns the address of the client.
+fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
+    ctx.peer.address().map(|address| address.ip())
 }
 
 /// Notes that the next response begins: the client that requested it has received the one before.

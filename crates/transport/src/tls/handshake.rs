@@ -290,7 +290,7 @@ impl Handshake {
             is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
             encrypted_by: EncryptedBy::Kernel,
         };
-        let (Some(kind), None) = (kind, obstacle) else {
+        let (Some((version, cipher)), None) = (kind, obstacle) else {
             facts.encrypted_by =
                 EncryptedBy::UserSpace(obstacle.unwrap_or(KernelTlsObstacle::Suite));
             let incoming = std::mem::take(&mut self.incoming);
@@ -299,7 +299,7 @@ impl Handshake {
             return Ok(HandshakeProgress::Done(self.session(facts, records, false)));
         };
         let can_change_keys = self.wanted.can_change_keys();
-        let kernel = Kernel::take_over(socket, connection, kind, can_change_keys);
+        let kernel = Kernel::take_over(socket, connection, version, cipher, can_change_keys);
         let kernel = kernel.map_err(|refusal| match refusal {
             TakeOverError::Tls(error) => error.into(),
             TakeOverError::Socket(error) => io_error(error),

@@ -27,7 +27,7 @@ const PROBE_TIME: Duration = Duration::from_secs(3);
 const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The cache in front of an origin, and what it needs of a confined process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CacheOfOrigin {
     /// The options that it was opened with.
     options: String,
@@ -63,7 +63,8 @@ impl OriginArgs {
     pub(super) fn open(
         &self,
         args: &ServeArgs,
-        (before, max_in_memory): (&[CacheOfOrigin], usize),
+        before: &[CacheOfOrigin],
+        max_in_memory: usize,
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
@@ -74,12 +75,10 @@ impl OriginArgs {
         };
         refuse_others(args)?;
         let options = format!("{self:?}");
-        let (mut ports, mut folders) = (self.ports(), Vec::new());
         if let Some(open) = before.iter().find(|open| open.options == options) {
-            let CacheOfOrigin { cache, ports, folders, .. } = open;
-            let (cache, ports, folders) = (cache.clone(), ports.clone(), folders.clone());
-            return Ok(Some(CacheOfOrigin { options, cache, ports, folders }));
+            return Ok(Some(open.clone()));
         }
+        let (mut ports, mut folders) = (self.ports(), Vec::new());
         let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
         let trust = Trust { authorities: self.origin_cacert.clone(), ..Trust::default() };
         let tls = TlsSetup::new(trust);

@@ -13,6 +13,7 @@ use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_transport::digest::compute;
 use url::Url;
 
+use crate::download::Server;
 use crate::download::interpret::StrongValidator;
 use crate::http::{HttpClient, Response};
 
@@ -33,7 +34,12 @@ pub(in crate::download) struct SentRange {
     digest: Option<Digest>,
 }
 
-impl MirrorServer<'_> {
+impl<'c> MirrorServer<'c> {
+    /// Returns the server alone, to download from it first.
+    pub(in crate::download) fn as_server(&self) -> Server<'_, 'c> {
+        Server { client: &self.client, url: &self.url }
+    }
+
     /// Records a range of the file that came from this server.
     pub(in crate::download) fn record_sent(&self, range: Range<u64>) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,13 +11,13 @@ use url::Url;
 
 use super::mirrors::MirrorServer;
 use crate::backoff::Backoff;
-use crate::download::Downloader;
 use crate::download::error::DownloadError;
 use crate::download::interpret::StrongValidator;
 use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
 use crate::download::scheduler::without;
+use crate::download::{Downloader, Server};
 use crate::http::HttpClient;
 
 /// One download.
@@ -64,7 +64,7 @@ pub(in crate::download) struct Download<'j, 'a> {
 impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
         downloader: &'j Downloader<'a>,
-        (client, url): (&'j HttpClient<'a>, &'j Url),
+        Server { client, url }: Server<'j, 'a>,
         mirrors: &'j [MirrorServer<'a>],
         target: &'j Target<'j>,
         gauge: &'j Gauge,

@@ -157,7 +157,7 @@ impl UnlistedWalk<'_, '_, '_> {
                 .collect();
             listed_as.extend(other_paths.get(&identity(&stat)).into_iter().flatten().cloned());
             let below = joined(path, &name);
-            let outcome = self.entry(folder, (&name, &below), &stat, &listed_as, depth);
+            let outcome = self.entry(folder, &name, &below, &stat, &listed_as, depth);
             is_emptied &= outcome.unwrap_or_else(|errno| {
                 leave(self.tree, self.done, &below, errno);
                 false
@@ -198,7 +198,8 @@ impl UnlistedWalk<'_, '_, '_> {
     fn entry(
         &mut self,
         folder: &OwnedFd,
-        (name, path): (&[u8], &[u8]),
+        name: &[u8],
+        path: &[u8],
         stat: &Stat,
         listed_as: &[Vec<u8>],
         depth: u32,

@@ -33,7 +33,7 @@ impl DestFolder {
                 {
                     return set_time(name).map(|()| DestOutcome::Same);
                 }
-                self.create_replacement((parent, name), |hidden| {
+                self.create_replacement(parent, name, |hidden| {
                     symlinkat(target, parent, hidden)?;
                     set_time(hidden)
                 })?;
@@ -66,7 +66,7 @@ impl DestFolder {
                 if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
                     return Ok(DestOutcome::Same);
                 }
-                self.create_replacement((parent, name), |hidden| {
+                self.create_replacement(parent, name, |hidden| {
                     linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
                 })?;
                 renameat(parent, PARTIAL, parent, name).map(|()| DestOutcome::New)
@@ -77,7 +77,8 @@ impl DestFolder {
     /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
     fn create_replacement(
         &self,
-        (parent, name): (&OwnedFd, &[u8]),
+        parent: &OwnedFd,
+        name: &[u8],
         make: impl FnOnce(&[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         if self.if_exists == IfExists::Stays {

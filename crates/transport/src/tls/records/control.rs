@@ -7,8 +7,6 @@
 
 use rustix::io::Errno;
 
-/// `change_cipher_spec`, a record without meaning after a handshake.
-pub const CHANGE_CIPHER_SPEC: u8 = 20;
 /// The type of records that hold an alert.
 pub const ALERT: u8 = 21;
 /// The type of records that hold messages of a handshake.
@@ -105,7 +103,7 @@ impl ControlReader {
     /// # Errors
     ///
     /// [`ProtocolError`] between the parts of a message (RFC 8446, 5.1).
-    pub fn allow_data(&self) -> Result<(), ProtocolError> {
+    pub(crate) fn allow_data(&self) -> Result<(), ProtocolError> {
         if self.partial.is_empty() {
             Ok(())
         } else {
@@ -222,6 +220,8 @@ fn count(counter: &mut u32, max: u32) -> Result<(), ProtocolError> {
 mod tests {
     use super::*;
 
+    /// A record without meaning after a handshake.
+    const CHANGE_CIPHER_SPEC: u8 = 20;
     const REFUSED: ProtocolError = ProtocolError::because(UNEXPECTED_MESSAGE);
 
     #[test]

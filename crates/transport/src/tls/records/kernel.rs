@@ -68,7 +68,8 @@ impl Kernel {
     pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
         connection: RecordLayer,
-        (version, cipher): (TlsVersion, Cipher),
+        version: TlsVersion,
+        cipher: Cipher,
         can_change_keys: bool,
     ) -> Result<Self, TakeOverError> {
         let is_client = matches!(connection, RecordLayer::Client(_));

@@ -168,7 +168,7 @@ impl OpenSites {
         before: &[CacheOfOrigin],
         opened: &mut Opened,
     ) -> Result<Option<Cache>> {
-        let Some(found) = args.origin.open(args, (before, self.max_in_memory))? else {
+        let Some(found) = args.origin.open(args, before, self.max_in_memory)? else {
             return Ok(None);
         };
         opened.ports.extend(&found.ports);
