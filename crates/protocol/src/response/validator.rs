@@ -67,7 +67,7 @@ pub fn last_modified(modified: SystemTime, now: SystemTime) -> Option<SystemTime
 /// Returns the moment without its fraction of a second; `None` before 1970 and after 9999, where
 /// dates of HTTP end.
 #[must_use]
-pub(crate) fn whole_seconds(time: SystemTime) -> Option<SystemTime> {
+pub fn whole_seconds(time: SystemTime) -> Option<SystemTime> {
     let since = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
     (since < YEAR_10_000).then(|| UNIX_EPOCH + Duration::from_secs(since))
 }

@@ -47,7 +47,7 @@ impl ArchiveRange {
 
     /// Sets the store of checksums that the members of a zip are looked up in.
     #[must_use]
-    pub(crate) fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
+    pub fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
         self.checksums = checksums;
         self
     }
@@ -132,7 +132,7 @@ impl ArchiveRange {
 
     /// Returns the checksum that the next chain needs, if any: it has to be given to
     /// [`learn`](Self::learn) before that chain is requested.
-    pub(crate) fn take_request(&mut self) -> Option<ChecksumRequest> {
+    pub fn take_request(&mut self) -> Option<ChecksumRequest> {
         self.request.take()
     }
 
@@ -143,7 +143,7 @@ impl ArchiveRange {
     }
 
     /// Returns the number of bytes that were read into user space for checksums since the last call.
-    pub(crate) fn take_read_bytes(&mut self) -> u64 {
+    pub fn take_read_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.read_bytes)
     }
 }
