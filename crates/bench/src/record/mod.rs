@@ -29,8 +29,8 @@ pub(crate) use metric::{
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{
-    BadClients, GoodClient, Hostile, Latency, Load, OriginFound, RangesFound, Served, ServerMemory,
-    Setting,
+    BadClients, GoodClient, Hostile, IdleFound, Latency, Load, OriginFound, RangesFound, Served,
+    ServerMemory, Setting,
 };
 pub(crate) use setup::{
     CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, PinnedSides, Transfers,

@@ -39,7 +39,7 @@ pub(crate) enum Served {
     /// A good client, while bad ones are connected (`hostile`).
     Hostile(Hostile),
     /// Very many connections at once (`serve_idle`).
-    Idle { start: ServerMemory, idle: ServerMemory, slow: ServerMemory, answers: Latency },
+    Idle(IdleFound),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -76,7 +76,9 @@ pub(crate) struct OriginFound {
     pub(crate) warm_cpu_s: f64,
     pub(crate) plain_s: f64,
     pub(crate) ranges: Option<RangesFound>,
+    /// Requests for the hot set, and how many of them reached the origin.
     pub(crate) hot: (u64, u64),
+    /// The most bytes on the disk, and the budget.
     pub(crate) kept: (u64, u64),
     pub(crate) memory: ServerMemory,
 }
@@ -89,13 +91,25 @@ pub(crate) struct RangesFound {
     pub(crate) direct_first_s: f64,
 }
 
+/// The memory of a server at three stages, and its latency at the end.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct IdleFound {
+    /// After one request.
+    pub(crate) start: ServerMemory,
+    /// With idle connections.
+    pub(crate) idle: ServerMemory,
+    /// With slow downloads besides.
+    pub(crate) slow: ServerMemory,
+    pub(crate) answers: Latency,
+}
+
 impl Served {
     /// Returns the bytes of files that arrived; none where something else was measured.
     pub(crate) const fn bytes(&self) -> Option<u64> {
         match self {
             Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
             Self::Fairness { streamed_bytes, .. } => Some(*streamed_bytes),
-            Self::Hostile(_) | Self::Idle { .. } | Self::Origin(_) => None,
+            Self::Hostile(_) | Self::Idle(_) | Self::Origin(_) => None,
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, Latency, Record, Role, Sample, Served, ServerMemory,
-    Setting, metric,
+    CALLS, Cell, Counted, Description, IdleFound, Latency, Record, Role, Sample, Served, Setting,
+    metric,
 };
 use crate::run::{Measured, Scenario, Start, Verification};
 
@@ -118,7 +118,7 @@ impl Idle<'_> {
         }
         let spent = window.close(server);
         drop((idle, slow));
-        Ok((spent, Served::Idle { start, idle: with_idle, slow: with_slow, answers }))
+        Ok((spent, Served::Idle(IdleFound { start, idle: with_idle, slow: with_slow, answers })))
     }
 
     fn interrupted(&self) -> io::Result<()> {
@@ -201,10 +201,9 @@ const ANSWERS: u32 = 50;
 /// Until a server has done what it does once for new connections.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Returns the memory at each stage of a sample, and the latency of the server then.
-fn found(sample: &Sample) -> Option<([ServerMemory; 3], Latency)> {
+fn found(sample: &Sample) -> Option<IdleFound> {
     match sample.served? {
-        Served::Idle { start, idle, slow, answers } => Some(([start, idle, slow], answers)),
+        Served::Idle(found) => Some(found),
         _ => None,
     }
 }
@@ -227,27 +226,27 @@ pub(super) const IDLE: Description = Description {
         &CALLS,
         &metric!("memory-start": "Resident memory after one request",
             "after one", Bytes, Chart, measured;
-            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64)),
+            |_, sample| Some(found(sample)?.start.resident_bytes as f64)),
         &metric!("memory-idle": "Resident memory with idle connections",
             "with idle", Bytes, Main, measured;
-            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64)),
+            |_, sample| Some(found(sample)?.idle.resident_bytes as f64)),
         &metric!("memory-slow": "Resident memory with slow downloads besides",
             "with slow", Bytes, Finding, measured;
-            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64)),
+            |_, sample| Some(found(sample)?.slow.resident_bytes as f64)),
         &metric!("pss-start": "Proportional memory after one request",
             "Pss after one", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64)),
+            |_, sample| Some(found(sample)?.start.proportional_bytes as f64)),
         &metric!("pss-idle": "Proportional memory with idle connections",
             "Pss with idle", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64)),
+            |_, sample| Some(found(sample)?.idle.proportional_bytes as f64)),
         &metric!("pss-slow": "Proportional memory with slow downloads besides",
             "Pss with slow", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64)),
+            |_, sample| Some(found(sample)?.slow.proportional_bytes as f64)),
         &metric!("answers": "Time to answer one more connection", "one more", Seconds, Main;
-            |_, sample| Some(found(sample)?.1.p50_s)),
+            |_, sample| Some(found(sample)?.answers.p50_s)),
         &metric!("answers-max": "The longest time to answer one more connection",
             "longest", Seconds, Table;
-            |_, sample| Some(found(sample)?.1.max_s)),
+            |_, sample| Some(found(sample)?.answers.max_s)),
     ],
     ..REQUESTS
 };

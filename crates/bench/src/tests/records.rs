@@ -3,9 +3,9 @@
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
 use crate::record::{
-    Arguments, Cell, CommandLine, Contender, Copies, Environment, Latency, Load, MemoryState,
-    OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served, ServerMemory,
-    Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant,
+    Arguments, Cell, CommandLine, Contender, Copies, Environment, IdleFound, Latency, Load,
+    MemoryState, OriginalKind, PinnedSides, ProcessCost, Record, Role, SCHEMA, Sample, Served,
+    ServerMemory, Setting, Side, SinkKind, Step, ThreadCost, Transfers, Variant,
 };
 use crate::scenarios;
 
@@ -151,7 +151,8 @@ pub(super) fn idle_record() -> Record {
             ServerMemory { resident_bytes: bytes, proportional_bytes: bytes / 2 }
         };
         let answers = Latency { p50_s: 1e-4, p99_s: 2e-3, max_s: 2e-3 };
-        Served::Idle { start: memory(20.0), idle: memory(24.0), slow: memory(44.0), answers }
+        let (start, idle, slow) = (memory(20.0), memory(24.0), memory(44.0));
+        Served::Idle(IdleFound { start, idle, slow, answers })
     })
 }
 
