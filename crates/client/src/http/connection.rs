@@ -171,7 +171,8 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; `InvalidResponse` if too many interim answers is in sight.
+    /// [`ClientError`]; also if there are too many interim answers, or the server changes the
+    /// protocol.
     pub(crate) fn answer(
         &mut self,
         method: &str,

@@ -56,7 +56,7 @@ pub fn upload<'a>(
         report: Report::default(),
         acknowledged: Vec::new(),
         resumed_at: 0,
-        has_met: false,
+        has_answered: false,
         is_in_doubt: false,
         since: None,
         tls: None,
@@ -95,7 +95,7 @@ struct PartwiseUpload<'u, 'a, 't> {
     /// The numbers and tags of the parts that the store has acknowledged to an earlier process.
     acknowledged: Vec<(usize, String)>,
     resumed_at: u64,
-    has_met: bool,
+    has_answered: bool,
     /// Whether the last request was sent before, and may have been carried out then.
     is_in_doubt: bool,
     /// The time at the store when this run began.
@@ -377,14 +377,14 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            self.has_met |= matches!(error, ClientError::Status { .. });
+            self.has_answered |= matches!(error, ClientError::Status { .. });
             let is_uncertain = match error {
                 // Refused, and not carried out.
                 ClientError::Status { status, .. } => status >= 500 && status != 503,
                 _ => true,
             };
             let cancel = self.client.cancel.as_slice();
-            backoff.wait(UploadError::from(error), self.has_met, cancel, |error, wait| {
+            backoff.wait(UploadError::from(error), self.has_answered, cancel, |error, wait| {
                 (self.on_event)(&UploadEvent::Again { error, wait, resumes: true });
             })?;
             self.is_in_doubt |= is_uncertain;
@@ -400,7 +400,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     ) -> Result<(Response, Vec<u8>), ClientError> {
         let request = Request { method, fields };
         let (mut connection, response) = self.client.send(self.idle.take(), &request, url, body)?;
-        self.has_met = true;
+        self.has_answered = true;
         self.tls = connection.tls().cloned();
         if self.since.is_none() {
             self.since = response.fields.get("date").and_then(parse_date);

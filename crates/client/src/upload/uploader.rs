@@ -36,9 +36,9 @@ pub(super) struct Uploader<'u, 'a, 't> {
     /// Whether that number grew in the last attempt.
     has_progressed: bool,
     /// Whether the server has ever answered.
-    has_met: bool,
-    /// Whether the server does not understand `Expect`.
-    is_unexpecting: bool,
+    has_answered: bool,
+    /// Whether the server refuses `Expect`.
+    refuses_expect: bool,
     /// Whether bytes were read from a source that does not give them twice.
     is_spent: bool,
     /// Whether bytes of a body were sent to the target itself.
@@ -85,7 +85,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     ) -> Self {
         let kept = ResumeState::new(upload, url);
         // A server that closes an idle connection just now has answered before.
-        let has_met = idle.as_ref().is_some_and(|idle| idle.can_reuse_for(client, url));
+        let has_answered = idle.as_ref().is_some_and(|idle| idle.can_reuse_for(client, url));
         Self {
             client,
             upload,
@@ -100,8 +100,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             redirects: 0,
             furthest: 0,
             has_progressed: false,
-            has_met,
-            is_unexpecting: false,
+            has_answered,
+            refuses_expect: false,
             is_spent: false,
             has_sent: false,
             had_sent: false,
@@ -195,8 +195,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         match response.status {
             // RFC 9110 10.1.1: without the expectation it may be another matter.
-            417 if !self.is_unexpecting => {
-                self.is_unexpecting = true;
+            417 if !self.refuses_expect => {
+                self.refuses_expect = true;
                 Ok(AttemptEnd::Again)
             }
             status if response.is_success() => {
@@ -259,7 +259,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.is_asked = false;
         }
         let (response, is_whole) = outcome?;
-        self.has_met = true;
+        self.has_answered = true;
         // The server would not take what follows half a body for a request.
         let keeps_alive = response.keeps_alive && is_whole;
         Ok((Response { keeps_alive, ..response }, connection))
@@ -270,7 +270,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
         // One that knows the draft knows this, too; it may have a lot of space to reserve first.
         let timeout = if self.kept.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
-        (is_long && !self.is_unexpecting).then_some(timeout)
+        (is_long && !self.refuses_expect).then_some(timeout)
     }
 
     /// Returns a connection to the server of a URL, ready for a body.
@@ -284,8 +284,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         error: UploadError,
         backoff: &mut Backoff,
     ) -> Result<(), UploadError> {
-        self.has_met |= error.status().is_some();
-        if !self.has_met || self.is_spent {
+        self.has_answered |= error.status().is_some();
+        if !self.has_answered || self.is_spent {
             return Err(error);
         }
         let resumes = self.kept.resource.is_some();
@@ -307,7 +307,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Notes that the server has answered.
     pub(super) fn mark_answered(&mut self) {
-        self.has_met = true;
+        self.has_answered = true;
     }
 
     fn finish(mut self, status: u16, was_there: bool) -> (UploadOutcome, Option<Connection<'a>>) {

@@ -24,10 +24,17 @@ pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
 
 /// Entries, of which one more than [`MAX_LINKS`] are kept.
 pub(super) struct BoundedEntries {
-    /// A link, whether it is a folder, and what else is known.
-    pub(super) entries: Vec<(String, bool, EntryFacts)>,
+    pub(super) entries: Vec<Entry>,
     /// Whether every object was an entry.
     pub(super) is_whole: bool,
+}
+
+/// An entry, whoever wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) link: String,
+    pub(super) is_folder: bool,
+    pub(super) facts: EntryFacts,
 }
 
 impl<'de> Deserialize<'de> for BoundedEntries {
@@ -106,7 +113,7 @@ enum Mode {
 }
 
 impl JsonEntry {
-    fn entry(self) -> Option<(String, bool, EntryFacts)> {
+    fn entry(self) -> Option<Entry> {
         let path_type = self.path_type.as_deref().unwrap_or_default();
         let is_folder =
             self.is_dir || self.kind.as_deref() == Some("directory") || path_type.ends_with("Dir");
@@ -119,7 +126,7 @@ impl JsonEntry {
         };
         // What is said of a link may be about the link or about what it leads to.
         if self.is_symlink || path_type.starts_with("Symlink") {
-            return Some((link, is_folder, EntryFacts::default()));
+            return Some(Entry { link, is_folder, facts: EntryFacts::default() });
         }
         let modified = match (self.mtime, self.mod_time) {
             (Some(Time::Milliseconds(time)), _) => {
@@ -134,7 +141,8 @@ impl JsonEntry {
             Mode::Octal(text) => Some(u32::from_str_radix(&text, 8).ok()? & 0o777),
         });
         let size = self.size.filter(|_| !is_folder);
-        Some((link, is_folder, EntryFacts { size, modified, mode, tag: None }))
+        let facts = EntryFacts { size, modified, mode, tag: None };
+        Some(Entry { link, is_folder, facts })
     }
 }
 

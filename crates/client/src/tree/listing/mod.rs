@@ -93,7 +93,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
         let count = entries.len();
-        for (link, is_folder, facts) in entries {
+        for json::Entry { link, is_folder, facts } in entries {
             collector.take(&mut listing, &link, is_folder, facts);
         }
         // A link to another place stands for a file that is not known.
