@@ -93,10 +93,19 @@ pub struct Resource<'a> {
     pub is_lockable: bool,
     /// The locks that hold for it.
     pub locks: Vec<HeldLock>,
-    /// The bytes available and used in its file system.
-    pub quota: Option<(u64, u64)>,
+    /// The space of its file system.
+    pub quota: Option<Quota>,
     /// The properties that clients have stored.
     pub stored: Vec<Element>,
+}
+
+/// The space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// What is available.
+    pub available: u64,
+    /// What is used.
+    pub used: u64,
 }
 
 /// A lock as it is described.
@@ -135,8 +144,8 @@ impl Resource<'_> {
         };
         match live {
             Live::ContentLength => number((!self.is_folder).then_some(self.len)),
-            Live::QuotaAvailable => number(self.quota.map(|(available, _)| available)),
-            Live::QuotaUsed => number(self.quota.map(|(_, used)| used)),
+            Live::QuotaAvailable => number(self.quota.map(|quota| quota.available)),
+            Live::QuotaUsed => number(self.quota.map(|quota| quota.used)),
             Live::ResourceType => {
                 out.extend_from_slice(if self.is_folder { b"<D:collection/>" } else { b"" });
                 true

@@ -46,8 +46,8 @@ pub use netlink::{Netlink, leading_u32};
 pub use record::{receive_record, send_record};
 pub use standard::was_closed;
 pub use trace::{
-    CallInfo, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram, spawn_traced, trace,
-    wait_for_any,
+    CallInfo, ReceivedSignal, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram,
+    spawn_traced, trace, wait_for_any,
 };
 pub use usage::{Usage, prepare_allocator, processor_time};
 

@@ -226,6 +226,15 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     }
 }
 
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedSignal {
+    /// Its number.
+    pub number: c_int,
+    /// Whether the kernel sent it, as for the keys of a terminal, which signal a whole process group.
+    pub is_from_kernel: bool,
+}
+
 /// A set of signals.
 #[derive(Clone, Copy)]
 pub struct SignalSet(libc::sigset_t);
@@ -252,24 +261,23 @@ impl SignalSet {
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
-    /// Waits for one of the signals; returns which one, and whether it came from the kernel, as
-    /// from a terminal.
+    /// Waits for one of the signals.
     ///
     /// # Errors
     ///
     /// As sigwaitinfo(2), but never `EINTR`, which comes whenever this process was stopped and goes
     /// on.
-    pub fn wait(&self) -> Result<(c_int, bool), Errno> {
+    pub fn wait(&self) -> Result<ReceivedSignal, Errno> {
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
             // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by
             // `tests/explain/ends.rs` of the program.
-            let (signal, info) = unsafe {
-                let signal = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
-                (signal, info.assume_init())
+            let (number, info) = unsafe {
+                let number = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
+                (number, info.assume_init())
             };
-            if signal >= 0 {
-                return Ok((signal, info.si_code > 0));
+            if number >= 0 {
+                return Ok(ReceivedSignal { number, is_from_kernel: info.si_code > 0 });
             }
             match last_errno() {
                 Errno::INTR => {}

@@ -93,11 +93,16 @@ impl Store {
         (folders, self.url.port_or_known_default().into_iter().chain(port).collect())
     }
 
-    /// Returns the region that was given or is the default, and the one that the store has named if it
-    /// has refused that.
+    /// Returns the region that was given or is the default.
     #[must_use]
-    pub fn regions(&self) -> (String, String) {
-        self.signer.regions()
+    pub fn region(&self) -> &str {
+        self.signer.region()
+    }
+
+    /// Returns the region that requests are signed for: another one if the store has named it.
+    #[must_use]
+    pub fn signed_region(&self) -> String {
+        self.signer.signed_region()
     }
 
     /// Returns the credentials for requests to the store.

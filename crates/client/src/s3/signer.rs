@@ -56,9 +56,14 @@ impl Signer {
         self.chain.needs()
     }
 
-    /// Returns the region in the URLs, and the one that requests are signed for now.
-    pub(super) fn regions(&self) -> (String, String) {
-        (self.region.clone(), self.state().region.clone())
+    /// Returns the region in the URLs.
+    pub(super) fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Returns the region that requests are signed for now.
+    pub(super) fn signed_region(&self) -> String {
+        self.state().region.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::trace::Signals;
+use crate::trace::{ReceivedSignal, Signals};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 
 /// The traced processes.
@@ -65,10 +65,10 @@ impl Family {
     }
 
     /// Sends a signal, unless its receiver already has it.
-    fn pass(&mut self, process: u32, signal: Signal, is_from_terminal: bool) {
+    fn pass(&mut self, process: u32, signal: Signal, is_from_kernel: bool) {
         let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
         // The keys of a terminal signal a whole process group.
-        if is_from_terminal && getpgid(Some(pid)) == Ok(getpgrp()) {
+        if is_from_kernel && getpgid(Some(pid)) == Ok(getpgrp()) {
             return;
         }
         self.passed.push((process, signal));
@@ -85,11 +85,11 @@ pub(super) fn pass_on(family: &ProcessTree) {
     let family = family.clone();
     // This thread waits until the process ends. Without it signals wait for that, too.
     let _ = thread::Builder::new().spawn(move || {
-        while let Ok((number, is_from_terminal)) = signals.wait() {
+        while let Ok(ReceivedSignal { number, is_from_kernel }) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
             let mut family = family.lock();
             for pid in family.eldest() {
-                family.pass(pid, signal, is_from_terminal);
+                family.pass(pid, signal, is_from_kernel);
             }
         }
     });

@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-pub use underpass_sys::Resume;
 use underpass_sys::{self as sys, CallInfo, SignalSet, StartFailure, TraceRequest, TracedProgram};
+pub use underpass_sys::{ReceivedSignal, Resume};
 
 pub use filter::{CallFilter, Filter};
 
@@ -229,13 +229,12 @@ impl Signals {
         Self(set)
     }
 
-    /// Waits for one of them. Returns which one, and whether it came from the kernel, as from the
-    /// keys of a terminal, which signal a whole process group.
+    /// Waits for one of them.
     ///
     /// # Errors
     ///
     /// As sigwaitinfo(2).
-    pub fn wait(&self) -> io::Result<(c_int, bool)> {
+    pub fn wait(&self) -> io::Result<ReceivedSignal> {
         Ok(self.0.wait()?)
     }
 }

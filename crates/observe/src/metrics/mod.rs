@@ -77,15 +77,20 @@ impl Metrics {
         self.listings.fetch_add(1, Relaxed);
     }
 
-    /// Returns the requests answered, and the bytes sent for them, heads included.
+    /// Returns how many requests were answered.
     #[must_use]
-    pub fn totals(&self) -> (u64, u64) {
-        let requests = self.workers.iter().map(|worker| worker.requests.total()).sum();
+    pub fn requests(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.requests.total()).sum()
+    }
+
+    /// Returns how many bytes were sent, heads included.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
         let bytes = self.workers.iter().map(|worker| {
             let moved = worker.moved.iter().map(|bytes| bytes.load(Relaxed)).sum::<u64>();
             moved + worker.memory.load(Relaxed)
         });
-        (requests, bytes.sum())
+        bytes.sum()
     }
 
     /// Returns all metrics in the text format of Prometheus, version 0.0.4, of type [`MEDIA_TYPE`].

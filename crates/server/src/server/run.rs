@@ -136,8 +136,12 @@ impl Server {
             }
         }
         shared.report(ServerEvent::Drained { left });
-        let (requests, bytes) = shared.metrics.totals();
-        Ok(ServerSummary { requests, bytes, cut_off: left })
+        let metrics = &shared.metrics;
+        Ok(ServerSummary {
+            requests: metrics.requests(),
+            bytes: metrics.sent_bytes(),
+            cut_off: left,
+        })
     }
 }
 

@@ -85,7 +85,7 @@ fn bucket(error: Option<&ClientError>) -> Finding {
 
 /// Says whether the store goes by the region that was given.
 fn region(store: &Store) -> Finding {
-    let (given, named) = store.regions();
+    let (given, named) = (store.region(), store.signed_region());
     match given == named {
         _ if store.keys_from.is_none() => Finding::unneeded("region")
             .finding(given)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
 use underpass_dav::locks::{Lock, LockTable, MAX_COVERING};
 use underpass_dav::multistatus;
-use underpass_dav::property::{HeldLock, Live, Resource};
+use underpass_dav::property::{HeldLock, Live, Quota, Resource};
 use underpass_dav::request::Propfind;
 use underpass_engine::Version;
 use underpass_listing::Describe;
@@ -133,9 +133,10 @@ fn created(file: impl AsFd) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
-/// Returns the bytes that are available and used in the file system of a folder.
-fn quota(folder: &OwnedFd) -> Option<(u64, u64)> {
+/// Returns the space of the file system of a folder.
+fn quota(folder: &OwnedFd) -> Option<Quota> {
     let facts = fstatvfs(folder).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
-    Some((bytes(facts.f_bavail), bytes(facts.f_blocks.saturating_sub(facts.f_bfree))))
+    let used = bytes(facts.f_blocks.saturating_sub(facts.f_bfree));
+    Some(Quota { available: bytes(facts.f_bavail), used })
 }
