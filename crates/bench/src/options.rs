@@ -19,8 +19,7 @@ pub trait Benchmark {
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from measuring, verifying or counting; see
-    /// [`BenchError`](crate::BenchError).
+    /// [`BenchError`](crate::BenchError) if it cannot measure, verify or count.
     fn measure(&self, context: &Context<'_>) -> Result<Record>;
 }
 

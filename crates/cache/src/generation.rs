@@ -199,7 +199,7 @@ impl Generation {
     ///
     /// # Errors
     ///
-    /// If the range may still be in the journal, or in the file: the whole file then has to go.
+    /// If the range may still be in the journal, or in the file: then the whole file has to be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Option<bool>> {
         let is_empty = {
             let mut state = self.state();

@@ -55,7 +55,7 @@ pub trait CopyObserver: Sync {
     ///
     /// # Errors
     ///
-    /// What kept it from answering; the file is not copied then.
+    /// If it cannot answer; then the file is not copied.
     fn may_replace(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(true)

@@ -1,8 +1,8 @@
 //! What is still to be done, for several threads.
 //!
 //! The task that came last is taken first. A walk that puts the files of a folder on top of its
-//! folders, and those on top of the rest of its listing, thus has no more tasks waiting than its tree
-//! is deep and a part of a listing is long, however many entries there are.
+//! folders, and those on top of the rest of its listing, has no more tasks waiting than its tree is
+//! deep and a part of a listing is long, however many entries there are.
 //!
 //! Two threads that make files in the same folder wait for each other, as the kernel makes one at a
 //! time there. A thread therefore gets a task that fills another folder, if there is one not far from

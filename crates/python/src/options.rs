@@ -31,7 +31,7 @@ pub(crate) fn policy(mechanism: Option<&str>) -> PyResult<Policy> {
 ///
 /// # Errors
 ///
-/// A `ValueError` unless it is more than nothing.
+/// A `ValueError` unless it is greater than 0.
 pub(crate) fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
     let positive = Some(seconds).filter(|seconds| *seconds > 0.0);
     positive

@@ -87,7 +87,7 @@ pub fn has_read_lease(file: impl AsFd) -> bool {
 ///
 /// # Errors
 ///
-/// As fcntl(2) for `F_SETLEASE`; a lease that the kernel has revoked is such an error.
+/// As fcntl(2) for `F_SETLEASE`; also if the kernel has revoked the lease.
 pub fn release_lease(file: impl AsFd) -> Result<(), Errno> {
     fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
 }

@@ -27,7 +27,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// `EISDIR` for a directory; `EINVAL` for what is none of the kinds.
+    /// `EISDIR` for a directory; `EINVAL` for a kind that is not listed here.
     pub fn of(fd: impl AsFd, stat: &Stat) -> io::Result<Self> {
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Self::Block,

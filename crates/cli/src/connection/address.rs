@@ -274,7 +274,7 @@ fn listen_unix(path: &Path) -> io::Result<BoundListener> {
     Ok(BoundListener::Unix(UnixListener::bind(path)?, path.to_owned()))
 }
 
-/// Longer than three lost SYNs, shorter than patience.
+/// Enough for three lost SYNs: the kernel sends the next ones after 1, 3 and 7 seconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

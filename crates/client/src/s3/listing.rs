@@ -40,7 +40,7 @@ pub struct Pages<'a> {
     /// The connection for the next request, if there is one already.
     pub idle: Option<Connection<'a>>,
     next: Option<String>,
-    /// All tokens so far, lest a store goes round in circles.
+    /// All tokens so far, so that a store that repeats one is not asked forever.
     tokens: HashSet<String>,
     is_done: bool,
 }

@@ -44,7 +44,7 @@ impl Diagnosis {
 ///
 /// # Errors
 ///
-/// [`DoctorError`] if one of them allows no trial.
+/// [`DoctorError`] if one of them cannot be used for trials.
 pub fn examine(from: Option<&Path>, to: &TrialTarget) -> Result<Diagnosis, DoctorError> {
     let sample = TrialFile::take(from)?;
     let is_stream = to.is_stream();

@@ -29,7 +29,7 @@ impl Offloads {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such interface, `EOPNOTSUPP` if its driver has no answer, and as
+    /// `ENODEV` if there is no such interface, `EOPNOTSUPP` if its driver cannot tell, and as
     /// socket(2) and ioctl(2), which filters of system calls may refuse.
     pub fn of(interface: &str) -> Result<Self, Errno> {
         // Any socket will do, whatever the interface.

@@ -32,7 +32,7 @@ impl DestEntry {
     /// # Errors
     ///
     /// The errors of renameat2(2): `EEXIST` if another request or program took the name first, `EXDEV`,
-    /// `EINVAL` for a folder into itself.
+    /// `EINVAL` for a folder that is moved into itself.
     pub(crate) fn give(
         &self,
         is_folder: bool,

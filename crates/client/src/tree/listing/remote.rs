@@ -40,7 +40,7 @@ impl RemoteFolders {
     ///
     /// # Errors
     ///
-    /// [`ClientError`], if the server does not answer, or not for reasons of this folder.
+    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about this folder.
     pub fn enter<'a>(
         &mut self,
         client: &HttpClient<'a>,
@@ -82,7 +82,7 @@ impl RemoteFolders {
     ///
     /// # Errors
     ///
-    /// [`ClientError`], if the server does not answer, or not for reasons of this file.
+    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about this file.
     pub fn has<'a>(
         &self,
         client: &HttpClient<'a>,
