@@ -306,6 +306,10 @@ fn a_folder_that_cannot_be_written_to_is_an_error() {
     let file = scratch.file("file", 1);
     assert_errno(AtomicFile::create(&file.join("below"), 0o666), Errno::NOTDIR);
     assert_errno(AtomicFile::create(Path::new("/"), 0o666), Errno::INVAL);
+    // The name of a folder is not that of a file.
+    for name in ["new/", "new/.", "new//"] {
+        assert_errno(AtomicFile::create(&scratch.path(name), 0o666), Errno::NOTDIR);
+    }
     assert_errno(AtomicFile::create(&scratch.path(".."), 0o666), Errno::INVAL);
 }
 

@@ -45,32 +45,26 @@ fn existing_files_are_replaced_as_the_last_option_says() {
 fn what_is_there_is_left_with_n_whatever_the_source_is() {
     let here = folder();
     plant(here.path());
-    fs::hard_link(here.path().join("f"), here.path().join("hard")).unwrap();
-    std::os::unix::fs::symlink("f", here.path().join("soft")).unwrap();
     let fifo = here.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     fs::create_dir(here.path().join("folder")).unwrap();
+    for name in ["fifo", "g"] {
+        fs::write(here.path().join("folder").join(name), "old").unwrap();
+    }
     let before = names(here.path());
     for words in [
-        "-n f f",
-        "-n f .",
-        "-nT f hard",
-        "-n f soft",
-        "-nP soft f",
-        "-ns f hard",
         // Nobody writes to it, nor to standard input.
         "-n fifo g",
-        "-n fifo f .",
+        "-n fifo g folder",
         "-n - g",
         "-n /dev/null g",
         "-nf /dev/null g",
-        "-rn folder .",
-        "-rnT folder folder",
     ] {
         cp_in(here.path(), &words.split(' ').collect::<Vec<_>>()).succeeded();
         assert_eq!(fs::read_to_string(here.path().join("f")).unwrap(), "new", "{words}");
         assert_eq!(fs::read_to_string(here.path().join("g")).unwrap(), "old", "{words}");
         assert_eq!(names(here.path()), before, "{words}");
+        assert_eq!(fs::read(here.path().join("folder/fifo")).unwrap(), b"old", "{words}");
     }
     // What is wrong is told without waiting for bytes.
     cp_in(here.path(), &["-n", "missing", "fifo"]).failed(1, &["missing"]);

@@ -57,9 +57,7 @@ impl CopyWorker<'_> {
         };
         let is_plain = listing.is_last && listing.files.is_empty();
         let made = self.make(parent, entry, &source, is_plain)?;
-        if self.refuse_itself(parent, entry, &stat, &made)? {
-            return Ok(());
-        }
+        self.refuse_itself(parent, entry, &stat, &made)?;
         let inherited = self.inherited(parent, &made);
         let is_new = made.origin.is_new();
         let system = if is_new { parent.system } else { file_system::name(&made.folder) };
@@ -276,28 +274,24 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Refuses to copy a folder onto itself, and remembers where copies are. Returns whether it is left as
-    /// it is instead, which -n asks for.
+    /// Refuses to copy a folder onto itself, and remembers where copies are.
     fn refuse_itself(
         &self,
         parent: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
         made: &MadeDir,
-    ) -> Result<bool, CopyError> {
+    ) -> Result<(), CopyError> {
         self.prepare_for_twins(parent, entry, made);
         let is_top = parent.is_top() && !self.context.settings.dry_run;
         if made.origin == DirOrigin::Fresh && !is_top {
-            return Ok(false);
+            return Ok(());
         }
         let path = || parent.target_path(entry.target());
         let target = fstat(&made.folder).at("looking at", path)?;
         if made.origin == DirOrigin::Existing
             && (target.st_dev, target.st_ino) == (stat.st_dev, stat.st_ino)
         {
-            if self.leaves_existing(parent) {
-                return Ok(true);
-            }
             let from = parent.source_path(&entry.name);
             return Err(CopyError::Refused(CopyRefusal::SameFolder { from, to: path() }));
         }
@@ -305,7 +299,7 @@ impl CopyWorker<'_> {
             let mut made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
             made.push((target.st_dev, target.st_ino));
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Refuses to copy a folder into itself, and to follow links in circles.

@@ -50,9 +50,7 @@ impl CopyWorker<'_> {
             // It has that name already.
             return Ok(EntryVerdict::Leave);
         }
-        if !self.leaves_existing(folder) {
-            self.refuse_same(folder, entry, stat, &there)?;
-        }
+        self.refuse_same(folder, entry, stat, &there)?;
         if settings.resume && is_copy(stat, &there, &folder.target) {
             return Ok(EntryVerdict::Resumed);
         }
@@ -118,12 +116,6 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         Err(Errno::ISDIR).at(Action::Replacing, path)
-    }
-
-    /// Returns whether what is in a folder is left as it is, be it the source itself.
-    pub(super) fn leaves_existing(&self, folder: &DirPair) -> bool {
-        let settings = &self.context.settings;
-        settings.no_clobber && !settings.refuse_existing && folder.origin != DirOrigin::Adopted
     }
 
     /// Refuses to copy a file onto itself. `stat` is what would be copied, `there` what has the name.

@@ -77,10 +77,10 @@ impl AtomicFile {
     /// `EINVAL` if the path ends in no name, `ENOTDIR` if it ends in a slash, and as open(2) in the
     /// target's folder.
     pub fn create(target: &Path, mode: u32) -> io::Result<Self> {
+        let name = target.file_name().ok_or(Errno::INVAL)?.to_owned();
         if names_folder(target) {
             return Err(Errno::NOTDIR.into());
         }
-        let name = target.file_name().ok_or(Errno::INVAL)?.to_owned();
         let folder = match target.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),

@@ -50,17 +50,17 @@ fn create(
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, options, path)?;
+    if args.dry_run {
+        would_copy(show, from, path);
+        return Ok(());
+    }
+    refuse_itself(from, path)?;
     // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     let has_source = is_dash(from) || is_there(from);
     if options.no_clobber && has_source && !is_dash(path) && is_there(path) {
         return Ok(());
     }
-    if args.dry_run {
-        would_copy(show, from, path);
-        return Ok(());
-    }
-    refuse_itself(from, path)?;
     let cancel = signals::cancel_flag();
     let input = Input::open(from, &cancel)?;
     let source = input.source()?;
