@@ -186,7 +186,10 @@ fn destination(
     if is_marked && !source_is_folder {
         return Err(Errno::NOTDIR).at(Action::Creating, || target);
     }
-    let Some(name) = target.file_name().filter(|_| !bytes.ends_with(b"/.")) else {
+    // With a slash, a link stands for the folder that it leads to.
+    let is_followed = bytes.ends_with(b"/") && is_folder && source_is_folder;
+    let is_itself = bytes.ends_with(b"/.") || is_followed && is_link(&target);
+    let Some(name) = target.file_name().filter(|_| !is_itself) else {
         return Ok(PlanDest { folder: target, name: Some(b".".to_vec()) });
     };
     let folder = match target.parent() {
@@ -194,6 +197,13 @@ fn destination(
         _ => PathBuf::from("."),
     };
     Ok(PlanDest { folder, name: Some(name.as_bytes().to_vec()) })
+}
+
+/// Returns whether a path without the slashes at its end is that of a link.
+fn is_link(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    fs::symlink_metadata(OsStr::from_bytes(&bytes[..end])).is_ok_and(|found| found.is_symlink())
 }
 
 /// Returns the properties of a source: those of a link itself if that is what is copied.

@@ -353,6 +353,8 @@ pub(crate) const CASES: &[Case] = &[
         "mkdir -p a/b t; echo x >a/b/f",
         "--parents a/b a/b/f t",
     ),
+    case("-T to a link with a slash", "mkdir a t; echo x >a/f; ln -s t l", "-aT a l/"),
+    case("-T to a link without one", "mkdir a t; echo x >a/f; ln -s t l", "-aT a l"),
     case("--parents of all without -r", "mkdir -p a t; echo x >f", "--parents . f t"),
     case("--parents with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r --parents a/b/ t"),
     case("--parents with dots", "mkdir -p a/b t; echo x >a/b/f", "-r --parents ./a/./b t"),
