@@ -22,7 +22,7 @@ fn a_certificate_is_ordered_by_a_handshake_and_survives_a_restart() {
     let site = Site::new(&authority);
     let server = site.start(&["--acme", "A.example", "--acme", "b.example"]);
     server.says("no certificate for a.example and b.example yet");
-    server.says("there is an account at 127.0.0.1 now, by its terms: ");
+    server.says("registered an account at 127.0.0.1, agreeing to its terms: ");
     for name in ["a.example", "b.example"] {
         server.says(&format!("the certificate of {name} from 127.0.0.1 is valid until "));
         assert_eq!(site.get(&authority, name, "/file").succeeded().text(), "contents");
