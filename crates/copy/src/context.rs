@@ -16,6 +16,7 @@ use underpass_engine::{Capabilities, Error};
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::folder::open_folder;
+use crate::files::replace::Backups;
 use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
@@ -156,6 +157,11 @@ impl<'a> CopyContext<'a> {
     /// Remembers all copies from here on.
     pub(crate) fn begin_to_remember(&self) {
         self.remembers.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the backups of what is replaced in a folder; nothing is in one that this copy has made.
+    pub(crate) fn backups_in(&self, folder: &DirPair) -> Option<&Backups<'_>> {
+        self.settings.backups.as_ref().filter(|_| folder.origin != DirOrigin::Fresh)
     }
 
     /// Returns what was remembered of all copies, if it is.

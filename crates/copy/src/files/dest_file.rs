@@ -155,7 +155,8 @@ impl<'a> DestFile<'a> {
     /// Gives a complete file its name in a folder, and returns that of the backup of what had it.
     pub(crate) fn commit(
         self,
-        (folder, name): (&DirPair, &CStr),
+        folder: &DirPair,
+        name: &CStr,
         backups: Option<&Backups<'_>>,
     ) -> std::io::Result<Option<CString>> {
         let (file, existing) = match self {

@@ -61,7 +61,8 @@ impl Naming<'_> {
 /// Those of `make`, and as [`replace`].
 pub(crate) fn place<T>(
     folder: BorrowedFd<'_>,
-    (name, is_new): (&CStr, bool),
+    name: &CStr,
+    is_new: bool,
     backups: Option<&Backups<'_>>,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
 ) -> Result<(T, Option<CString>), Errno> {
@@ -130,7 +131,7 @@ pub(crate) fn rename_over(
     let Some(naming) = naming else {
         return renameat(folder, hidden, folder, name).map(|()| None);
     };
-    let kept = back_up(folder, (hidden, name), naming)?;
+    let kept = back_up(folder, hidden, name, naming)?;
     naming.add(folder, name, kept.as_deref());
     Ok(kept)
 }
@@ -138,7 +139,8 @@ pub(crate) fn rename_over(
 /// As [`rename_over`], where something has the name.
 fn back_up(
     folder: BorrowedFd<'_>,
-    (hidden, name): (&CStr, &CStr),
+    hidden: &CStr,
+    name: &CStr,
     naming: &Naming<'_>,
 ) -> Result<Option<CString>, Errno> {
     for _ in 0..MAX_ATTEMPTS {

@@ -199,7 +199,7 @@ fn link(
 ) -> Result<Option<CString>, Errno> {
     let (from, to) = (from.as_fd(), &folder.target);
     let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
-    match place(to.as_fd(), (new, true), backups, make) {
+    match place(to.as_fd(), new, true, backups, make) {
         Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
         linked => return linked.map(|((), kept)| kept),
     }
@@ -209,5 +209,5 @@ fn link(
         // An earlier run has linked them.
         return Ok(None);
     }
-    place(to.as_fd(), (new, false), backups, make).map(|((), kept)| kept)
+    place(to.as_fd(), new, false, backups, make).map(|((), kept)| kept)
 }

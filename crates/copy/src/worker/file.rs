@@ -123,8 +123,7 @@ impl CopyWorker<'_> {
             self.name_removed(folder, entry);
         }
         let backup = self.name_once(folder, entry, verdict, || {
-            dest.commit((folder, entry.target()), settings.backups.as_ref())
-                .at(Action::Writing, path)
+            dest.commit(folder, entry.target(), settings.backups.as_ref()).at(Action::Writing, path)
         })?;
         if let Some(failure) = missing.failure(path) {
             self.context.problem(failure);

@@ -11,7 +11,7 @@ use crate::attributes::{self, permissions};
 use crate::error::{At, CopyError};
 use crate::files::replace::place;
 use crate::outcome::CopyTotals;
-use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -120,9 +120,7 @@ impl CopyWorker<'_> {
         };
         let made = self.name_once(folder, entry, verdict, || {
             let is_new = verdict != EntryVerdict::Replace;
-            let backups = context.settings.backups.as_ref();
-            let backups = backups.filter(|_| folder.origin != DirOrigin::Fresh);
-            place(to, (target, is_new), backups, make).at(Action::Creating, path)
+            place(to, target, is_new, context.backups_in(folder), make).at(Action::Creating, path)
         });
         self.totals.add(&totals);
         let (missing, backup) = made?;

@@ -12,7 +12,7 @@ use underpass_engine::hint::Action;
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::replace::place;
 use crate::options::LinkKind;
-use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -56,13 +56,12 @@ impl CopyWorker<'_> {
             LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),
         };
         let is_new = verdict != EntryVerdict::Replace;
-        let backups = self.context.settings.backups.as_ref();
-        let backups = backups.filter(|_| folder.origin != DirOrigin::Fresh);
+        let backups = self.context.backups_in(folder);
         let backup = self.name_once(folder, entry, verdict, || {
             if !is_new {
                 self.name_removed(folder, entry);
             }
-            place(to, (target, is_new), backups, make).at("linking", path).map(|made| made.1)
+            place(to, target, is_new, backups, make).at("linking", path).map(|made| made.1)
         })?;
         self.count_link(kind);
         self.count_file();
