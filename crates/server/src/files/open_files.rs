@@ -173,6 +173,10 @@ impl OpenCount {
         let share = settings.max_connections / 4 / settings.workers.max(1);
         Rc::new(Self { now: Cell::new(0), max: share.clamp(MIN_OPEN, MAX_OPEN) })
     }
+
+    fn is_full(&self) -> bool {
+        self.now.get() >= self.max
+    }
 }
 
 impl OpenFiles {
@@ -213,11 +217,10 @@ impl OpenFiles {
 
     /// Keeps a file for later requests.
     pub(crate) fn put(&mut self, path: &[u8], served: &Rc<ServedFile>, now: Instant) {
-        let count = Rc::clone(&self.of_all_sites);
-        if count.now.get() >= count.max {
+        if self.of_all_sites.is_full() {
             self.expire(now);
         }
-        if count.now.get() < count.max {
+        if !self.of_all_sites.is_full() {
             let before = self.open.len();
             self.open.insert(path.into(), (now, Rc::clone(served)));
             self.count_from(before);
