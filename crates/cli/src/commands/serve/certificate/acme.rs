@@ -171,8 +171,11 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
 fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
     match event {
         AcmeEvent::Registered { terms } => {
-            let terms = terms.as_deref().unwrap_or("which it did not name");
-            note(&format!("registered an account at {host}, agreeing to its terms: {terms}"));
+            let terms = match terms {
+                Some(terms) => format!(", agreeing to its terms: {terms}"),
+                None => String::new(),
+            };
+            note(&format!("registered an account at {host}{terms}"));
         }
         AcmeEvent::Obtained { .. } if is_quiet => {}
         AcmeEvent::Obtained { name, until, is_from_other } => {
