@@ -170,9 +170,9 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
             client
         })
         .collect();
-    let answers = |clients: &[TcpStream]| {
+    let count_answers = || {
         let mut statuses = [0, 0];
-        for client in clients {
+        for client in &clients {
             let mut head = [0; 12];
             client.set_nonblocking(true).unwrap();
             if client.peek(&mut head).is_ok_and(|len| len == head.len()) {
@@ -181,9 +181,9 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
         }
         statuses
     };
-    until("all who may connect are sent a file", || answers(&clients)[0] >= 240);
+    until("all who may connect are sent a file", || count_answers()[0] >= 240);
     let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
-    assert!(open < 900, "{open} descriptors, answers {:?}", answers(&clients));
+    assert!(open < 900, "{open} descriptors, answers {:?}", count_answers());
     drop(clients);
     let (finished, _) = end(server);
     assert!(!finished.stderr.contains("Too many open files"), "{}", finished.stderr);
