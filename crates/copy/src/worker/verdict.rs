@@ -126,7 +126,9 @@ impl CopyWorker<'_> {
         stat: &Stat,
         there: &Stat,
     ) -> Result<(), CopyError> {
-        if !is_same(&self.context.settings, folder, entry, stat, there) {
+        let settings = &self.context.settings;
+        // With -n nothing is written, and so nothing lost.
+        if settings.no_clobber || !is_same(settings, folder, entry, stat, there) {
             return Ok(());
         }
         let from = folder.source_path(&entry.name);
