@@ -58,6 +58,7 @@ impl UploadFailed {
             | UploadError::PartlyThere
             | UploadError::Precondition { .. }
             | UploadError::Page { .. }
+            | UploadError::NotStored
             | UploadError::NoLength
             | UploadError::Spent
             | UploadError::UnderWay
@@ -94,6 +95,9 @@ pub enum UploadError {
         /// Its URL, without a password.
         url: String,
     },
+    /// The server answered with a page, and the target is missing or of another length.
+    #[error("the server answered 200 with a page, but it does not have the file")]
+    NotStored,
     /// The bytes of a stream are needed again, which gives them only once.
     #[error("it has to be sent again, but a stream can be read only once")]
     Spent,

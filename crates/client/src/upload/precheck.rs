@@ -115,8 +115,12 @@ impl Uploader<'_, '_, '_> {
 /// Returns whether a redirect has led from the target to a page of another name, such as one to log in.
 fn is_page(answered: &Url, target: &Url, media_type: Option<&str>) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
-    name(answered) != name(target)
-        && media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
+    name(answered) != name(target) && is_html(media_type)
+}
+
+/// Returns whether a media type is that of a page.
+pub(super) fn is_html(media_type: Option<&str>) -> bool {
+    media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
 }
 
 /// Returns a URL without credentials, and without its query, in which servers put where to go back to.

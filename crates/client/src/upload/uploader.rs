@@ -10,6 +10,7 @@ use url::{Origin, Url};
 use super::error::{UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
+use super::precheck::is_html;
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
@@ -200,10 +201,33 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 Ok(AttemptEnd::Again)
             }
             status if response.is_success() => {
+                let is_page = status == 200 && is_html(response.fields.text("content-type"));
                 self.idle = connection.finish(&response);
+                if is_page && !self.is_stored() {
+                    return Err(UploadError::NotStored);
+                }
                 Ok(AttemptEnd::Stored(status))
             }
             _ => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// Asks for the target after a page was the answer: one that a server shows for every request,
+    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, or of
+    /// another length.
+    fn is_stored(&mut self) -> bool {
+        let request = Request { method: "HEAD", fields: &[] };
+        // Who may write need not be allowed to read.
+        let Ok(answer) = self.client.execute(self.idle.take(), &request, &self.url) else {
+            return true;
+        };
+        let response = answer.response;
+        self.idle = answer.connection.finish(&response);
+        let lens = (response.fields.number("content-length"), self.upload.source.promised());
+        match (response.status, lens) {
+            (404 | 410, _) => false,
+            (200, (Some(len), Some(sent))) => len == sent,
+            _ => true,
         }
     }
 

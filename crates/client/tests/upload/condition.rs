@@ -67,6 +67,33 @@ fn a_page_to_log_in_is_not_what_is_there() {
 }
 
 #[test]
+fn a_page_that_answers_everything_has_not_stored_the_file() {
+    for (head, length, is_stored) in [
+        ("404 Not Found", "0", false),
+        ("200 OK", "5000", false),
+        ("200 OK", "100", true),
+        ("405 Method Not Allowed", "0", true),
+    ] {
+        let server = Scripted::one(move |mut conn| {
+            assert!(conn.head().starts_with("PUT /file "));
+            conn.take(LEN);
+            conn.answer("200 OK", &["Content-Type: text/HTML; charset=utf-8"]);
+            assert!(conn.head().starts_with("HEAD /file "));
+            conn.say(&format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\n\r\n"));
+        });
+        let outcome = Sample::of(LEN).put(&server.url("/file"));
+        match is_stored {
+            true => assert_eq!(outcome.done().status, 200),
+            false => {
+                let error = outcome.failed().error;
+                assert!(matches!(error, UploadError::NotStored), "{head}: {error}");
+            }
+        }
+        server.finish();
+    }
+}
+
+#[test]
 fn what_is_not_there_is_sent_with_the_condition() {
     // Who may write need not be allowed to read.
     for (head, status, may_have_replaced) in [
