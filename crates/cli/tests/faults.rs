@@ -7,9 +7,11 @@
 mod rig;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -219,6 +221,52 @@ fn without_more_threads_everything_is_still_done() {
     }
     assert_eq!(names(Path::new(&at("some"))), ["1", "2"]);
     assert!(stage.log().contains("EAGAIN"));
+}
+
+#[test]
+fn a_server_that_is_refused_threads_while_it_runs_goes_on() {
+    let Some(stage) = Stage::new() else { return };
+    for number in 0..8 {
+        fs::create_dir(stage.folder.path().join(number.to_string())).unwrap();
+    }
+    let mut command = rig::underpass();
+    command.args(["serve", "-A", "--port", "0", "--workers", "1"]).arg(stage.folder.path());
+    let server = Running::listening(command);
+    // Long enough for helpers to end that have nothing to do.
+    std::thread::sleep(Duration::from_secs(12));
+    let mut strace = Command::new("strace")
+        .args(["-f", "-e", "inject=clone,clone3:error=EAGAIN", "-o"])
+        .arg(&stage.log)
+        .args(["-p", &server.child.id().to_string()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut attached = String::new();
+    let mut said = BufReader::new(strace.stderr.take().unwrap());
+    said.read_line(&mut attached).unwrap();
+    assert!(attached.contains("attached"), "{attached}");
+    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let list = |number: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("PROPFIND /{number}/ HTTP/1.0\r\nHost: localhost\r\nDepth: 0\r\n");
+        write!(stream, "{request}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 207 "), "{answer}");
+    };
+    // Until two of them want a helper at once.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !stage.log().contains("EAGAIN") && Instant::now() < deadline {
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                scope.spawn(move || list(number));
+            }
+        });
+    }
+    assert!(stage.log().contains("EAGAIN"), "no thread was asked for");
+    Running::watched(strace, String::new(), said).signal("TERM");
+    server.signal("TERM");
+    server.finish().succeeded();
 }
 
 const OTHERS: [&str; 8] =

@@ -43,6 +43,7 @@ pub(crate) fn run(
         .max_blocking_threads(
             MAX_HELPERS.min(MAX_ALL_HELPERS / shared.settings.workers.max(1)).max(MIN_HELPERS),
         )
+        .thread_keep_alive(2 * HELPER_INTERVAL)
         .on_thread_start(step_back)
         .build()?;
     let worker = Rc::new(Worker::new(shared, published, index));
@@ -218,9 +219,16 @@ async fn evict_for_others(worker: Rc<Worker>) {
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks = interval(SWEEP_INTERVAL.min(worker.shared.settings.timeout / 2));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut helped = None;
     loop {
         ticks.tick().await;
         let now = Instant::now();
+        // Where the system refuses more threads, the work of helpers waits for the one that is kept.
+        // Without any, it could not be done.
+        if helped.is_none_or(|helped| now - helped >= HELPER_INTERVAL) {
+            drop(tokio::task::spawn_blocking(|| ()));
+            helped = Some(now);
+        }
         worker.expire_files(now);
         if worker.index == 0 {
             uploads::tick(&worker.shared, &worker.published.get(), now);
@@ -279,6 +287,9 @@ const MAX_ALL_HELPERS: usize = 256;
 
 /// The minimum number for each worker, which takes precedence over the maximum of all.
 const MIN_HELPERS: usize = 8;
+
+/// The interval at which a worker has its helpers do something, so that one of them is kept.
+const HELPER_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause before another attempt to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -18,6 +18,7 @@ use crate::server::shared::Shared;
 use crate::server::sites::local::{LocalSite, LocalSites, Selection};
 use crate::server::sites::published::Published;
 use underpass_protocol::request::Request;
+use underpass_protocol::response::validator::whole_seconds;
 
 /// The state that the connections of one thread share.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(crate) struct Worker {
     /// The connections of the address that last exceeded its limit that have been idle the longest.
     idlest_of_address: RefCell<LongestIdle>,
     is_draining: Cell<bool>,
-    date: RefCell<(u64, String)>,
+    date: RefCell<(Option<SystemTime>, String)>,
 }
 
 /// The connections that were idle the longest at the last search.
@@ -223,12 +224,13 @@ impl Worker {
         self.is_draining.get()
     }
 
-    /// Passes the present time in the form of a `Date` field, formatted once a second.
+    /// Passes the present time in the form of a `Date` field, formatted once a second; 1970 if the
+    /// clock is beyond what a date in HTTP can say.
     pub(crate) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
-        let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = whole_seconds(now).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut date = self.date.borrow_mut();
-        if date.0 != second {
-            *date = (second, httpdate::fmt_http_date(now));
+        if date.0 != Some(now) {
+            *date = (Some(now), httpdate::fmt_http_date(now));
         }
         use_it(&date.1)
     }
