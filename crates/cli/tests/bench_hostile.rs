@@ -77,3 +77,15 @@ fn nginx_is_measured_beside_the_same_clients() {
     let (_, found) = measure("nginx", &(kinds.join(",").replace('_', "-") + ",archives"));
     check(&found, &kinds);
 }
+
+#[test]
+fn other_servers_are_measured_beside_those_who_read_files() {
+    if !has("cc") {
+        return;
+    }
+    let (_, found) = measure("bare-loop", "slow-readers,archives");
+    check(&found, &["slow_readers"]);
+    // It has less memory than the program has code.
+    let peak_bytes = found[0].1["peak_bytes"].as_u64().unwrap();
+    assert!(peak_bytes < 8 << 20, "{peak_bytes}");
+}

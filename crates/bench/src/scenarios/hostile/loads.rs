@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::connection::BadConnection;
 use crate::error::{Result, WithPath};
 use crate::load::{Host, LoadConnection, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
-use crate::record::BadClients;
+use crate::record::{BadClients, Contender};
 
 #[derive(Clone, Copy)]
 pub(super) struct BadLoad {
@@ -37,12 +37,16 @@ pub(super) enum Files {
 }
 
 impl BadLoad {
-    /// Returns the server for this load, of nginx or of ours; none if nginx has nothing of the
-    /// kind.
-    pub(super) fn server(&self, is_nginx: bool) -> Option<ServerKind> {
-        match is_nginx {
-            true => self.nginx.map(|nginx| ServerKind::Other(nginx, None)),
-            false => Some(ServerKind::Underpass(self.ours)),
+    /// Returns the server for this load; none if that one does nothing of the kind.
+    pub(super) fn server(&self, contender: Contender) -> Option<ServerKind> {
+        match contender {
+            Contender::Underpass => Some(ServerKind::Underpass(self.ours)),
+            Contender::Nginx => self.nginx.map(|nginx| ServerKind::Other(nginx, None)),
+            // The others send files, and no more than that.
+            other => {
+                let sends_files = self.nginx == Some(&NGINX) && !self.is_encrypted;
+                sends_files.then(|| other.into())
+            }
         }
     }
 

@@ -27,8 +27,8 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
-    BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY,
-    Sample, Served, metric, once,
+    BadClients, Cell, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY, Sample,
+    Served, Variant, metric, once,
 };
 use crate::run::{Measured, Scenario, Start, Verification, allow_open_files, stay_on};
 
@@ -58,8 +58,8 @@ impl Measure for HostileArgs {
         fixture.sha256 = fixture.create_file(SMALL, SMALL_BYTES)?;
         let all = if self.loads.is_empty() { BadClients::value_variants() } else { &self.loads };
         for kind in once(all.iter().copied()) {
-            let can = |contender| load(kind).server(contender == Contender::Nginx).is_some();
-            let variants = variants.iter().filter(|variant| can(variant.contender));
+            let can = |variant: &&Variant| load(kind).server(variant.contender).is_some();
+            let variants = variants.iter().filter(can);
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
             plan.groups.push(variants.copied().map(cell).collect());
         }
@@ -88,8 +88,7 @@ impl Scenario for AttackedServer<'_> {
         self.0.site.is_encrypted = load.is_encrypted;
         let tls = load.is_encrypted.then(accept_any_certificate).transpose();
         self.0.tls = tls.map_err(|error| BenchError::measuring("TLS", error.to_string()))?;
-        let is_nginx = cell.variant.contender == Contender::Nginx;
-        let kind = load.server(is_nginx);
+        let kind = load.server(cell.variant.contender);
         let kind =
             kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
         let server = self.0.site.start(&kind)?;
