@@ -83,7 +83,7 @@ fn other_servers_are_measured_beside_those_who_read_files() {
     if !has("cc") {
         return;
     }
-    let (_, found) = measure("bare-loop", "slow-readers,archives");
+    let (_, found) = measure("bare-loop", "slow-readers,pipelines,archives");
     check(&found, &["slow_readers"]);
     // It has less memory than the program has code.
     let peak_bytes = found[0].1["peak_bytes"].as_u64().unwrap();

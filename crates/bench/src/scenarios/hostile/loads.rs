@@ -42,7 +42,9 @@ impl BadLoad {
         match contender {
             Contender::Underpass => Some(ServerKind::Underpass(self.ours)),
             Contender::Nginx => self.nginx.map(|nginx| ServerKind::Other(nginx, None)),
-            // The others send files, and no more than that.
+            // It takes short heads, for files that exist.
+            Contender::BareLoop if self.files != Files::Large => None,
+            // The others are not set up for TLS and uploads.
             other => {
                 let sends_files = self.nginx == Some(&NGINX) && !self.is_encrypted;
                 sends_files.then(|| other.into())
