@@ -85,7 +85,7 @@ impl Change {
         if tree::kind(&stat) == FileType::Directory {
             remove_folder((&folder, &name), &stat, || site.shared.names_changed())?;
         } else {
-            let _names = self.hold_names(site)?;
+            let _names = self.hold_names(site, false)?;
             self.check_again(&folder, &name)?;
             unlinkat(&folder, &name, AtFlags::empty())?;
         }
@@ -120,8 +120,10 @@ impl Change {
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let given = {
-            let _names = self.hold_names(site)?;
+            // While a folder moves, nothing gets a name in it.
+            let _names = self.hold_names(site, is_folder)?;
             self.check_again(&folder, &name)?;
+            self.check_dest(site, &dest)?;
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
@@ -158,7 +160,8 @@ impl Change {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
             let replaces = dest.existing.is_some();
-            let _names = self.hold_names(site)?;
+            let _names = self.hold_names(site, false)?;
+            self.check_dest(site, &dest)?;
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
@@ -226,14 +229,31 @@ impl Change {
         Ok(())
     }
 
-    /// Holds the names for the change, and checks the entity tags that the client expects once more.
-    fn hold_names<'s>(&self, site: &'s Site) -> Result<NamesGuard<'s>, ChangeRefusal> {
+    /// Holds the names for the change, alone if so requested or the change is conditional, and checks
+    /// the entity tags that the client expects once more.
+    fn hold_names<'s>(
+        &self,
+        site: &'s Site,
+        is_alone: bool,
+    ) -> Result<NamesGuard<'s>, ChangeRefusal> {
         let is_conditional = self.expected.is_some() || !self.tags.is_empty();
-        let names = site.shared.hold_names(is_conditional);
+        let names = site.shared.hold_names(is_alone || is_conditional);
         match self.tags.hold(site) {
             true => Ok(names),
             false => Err(ChangeRefusal::new(412, "the conditions of If no longer hold")),
         }
+    }
+
+    /// Checks that the destination is still in the folder that was found by its path. The caller must
+    /// hold the names.
+    fn check_dest(&self, site: &Site, dest: &DestEntry) -> Result<(), ChangeRefusal> {
+        let (ChangeKind::Move(to, _) | ChangeKind::Copy(to, _)) = &self.what else {
+            return Ok(());
+        };
+        site.root.check_parent(&to.path, &dest.folder).map_err(|errno| match errno {
+            Errno::STALE => ChangeRefusal::new(409, "its parent folder was moved or replaced"),
+            errno => ChangeRefusal::at_target(errno),
+        })
     }
 
     /// Checks that what has the name now is still what the client meant, if it said so. The caller
@@ -430,7 +450,8 @@ impl<'a> UnnamedCopy<'a> {
             // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
-        let _names = change.hold_names(site)?;
+        let _names = change.hold_names(site, false)?;
+        change.check_dest(site, self.dest)?;
         Ok(self.dest.give(is_folder, folder, &self.name)?)
     }
 }

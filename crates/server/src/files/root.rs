@@ -298,6 +298,21 @@ impl Root {
         Ok(Some((self.open_folder(above)?, OsStr::from_bytes(name))))
     }
 
+    /// Checks that a path still leads to a folder that was opened by it: whoever may write to the path
+    /// need not be allowed to write to where the folder is now.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the folder was moved or replaced, and those of [`parent_of`](Self::parent_of).
+    pub(crate) fn check_parent(&self, path: &[u8], folder: impl AsFd) -> Result<(), Errno> {
+        let Some((now, _)) = self.parent_of(path)? else { return Ok(()) };
+        let (now, opened) = (fstat(now)?, fstat(folder)?);
+        match (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino) {
+            true => Ok(()),
+            false => Err(Errno::STALE),
+        }
+    }
+
     /// Makes the missing parent folders of a path.
     ///
     /// # Errors

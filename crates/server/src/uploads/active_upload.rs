@@ -132,6 +132,11 @@ impl<'a> ActiveUpload<'a> {
         self.content.clone()
     }
 
+    /// Notes that the body fills the file from another place on.
+    pub(crate) fn content_moved(&mut self, at: u64) {
+        self.content = at..at.saturating_add(self.received());
+    }
+
     /// Returns the connection.
     pub(crate) fn connection(&self) -> BorrowedFd<'_> {
         self.incoming.stream().as_fd()

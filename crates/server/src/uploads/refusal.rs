@@ -79,6 +79,12 @@ impl UploadRefusal {
         Self::new(500, format!("{detail}: {error}"))
     }
 
+    /// Creates the refusal of a change of a file that others change at the same time.
+    pub(crate) fn changed() -> Self {
+        let detail = "the file was changed meanwhile; try again soon";
+        Self::new(503, detail).with("Retry-After", RETRY_SOON)
+    }
+
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
         Self::new(507, "there is no space for it")
@@ -97,6 +103,7 @@ impl From<Errno> for UploadRefusal {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
                 Self::new(409, "its parent folder does not exist")
             }
+            Errno::STALE => Self::new(409, "its parent folder was moved or replaced meanwhile"),
             // Another request or program has just made it.
             Errno::ISDIR => Self::is_folder(),
             Errno::NAMETOOLONG => Self::new(400, "the name is too long"),

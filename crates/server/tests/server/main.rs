@@ -48,6 +48,7 @@ mod tls_handshakes;
 mod tls_uploads;
 mod upload_events;
 mod uploads;
+mod uploads_beside;
 mod uploads_bounds;
 mod uploads_broken;
 mod uploads_disks;

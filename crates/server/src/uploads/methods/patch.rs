@@ -1,15 +1,17 @@
 //! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. The new version
-//! is made in a separate file, and the old one stays whole until then.
+//! is made in a separate file, and the old one stays whole until then. If that one was changed
+//! meanwhile, the new version is made of what it is now.
 
 use std::os::fd::AsFd;
 
 use underpass_engine::atomic_file::AtomicFile;
+use underpass_engine::{Error, Sink, Source, Transfer};
 
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::methods::put::finish;
+use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::copy_existing;
-use crate::uploads::parts::target::NEW_FILE;
+use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::UploadRefusal;
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
@@ -26,31 +28,79 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRef
         return Err(UploadRefusal::new(400, detail));
     };
     let target = upload.target()?;
-    let Some(present) = &target.present else {
-        return Err(UploadRefusal::new(404, "there is no file to change"));
-    };
-    let len = present.len;
-    let Some(start) = range.start(len) else {
-        let detail = "that is beyond the end of the file";
-        return Err(UploadRefusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
-    };
-    let expected = upload.expected();
-    if expected.is_some_and(|body| !range.fits(body)) {
-        return Err(UploadRefusal::new(400, NO_FIT));
-    }
-    let total = len.max(start.saturating_add(expected.unwrap_or(0)));
-    upload.check_size(total)?;
-    upload.check_room(&target, expected.unwrap_or(0))?;
-    let folder = target.folder.as_fd().try_clone_to_owned()?;
-    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
-    copy_existing(upload, new_file.file(), len)?;
+    let mut made = PatchedFile::copy(upload, &target, &range)?;
     upload.send_continue()?;
-    let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(start));
-    let received = upload.body(new_file.file(), start, max)?;
+    let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(made.start));
+    let received = upload.body(made.file.file(), made.start, max)?;
     if !range.fits(received) {
         return Err(UploadRefusal::new(400, NO_FIT));
     }
-    finish(upload, &target, None, new_file, false)
+    // Each of several changes at once is one of what the one before it has made.
+    let _turn = upload.site.shared.uploads.turns.wait(&target)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let present = target.existing_file(&upload.site.root)?;
+        if present.is_some_and(|present| present.etag == made.base) {
+            let options = FinishOptions { base: Some(&made.base), ..FinishOptions::default() };
+            return finish(upload, &target, made.file, options);
+        }
+        let next = PatchedFile::copy(upload, &target, &range)?;
+        next.take_body(&made, received)?;
+        upload.content_moved(next.start);
+        made = next;
+    }
+    Err(UploadRefusal::changed())
+}
+
+/// The new version of a file while it is made.
+struct PatchedFile {
+    file: AtomicFile,
+    /// The entity tag of the version that it is made of.
+    base: String,
+    /// Where the body belongs.
+    start: u64,
+}
+
+impl PatchedFile {
+    /// Copies the present version, if the body belongs into it.
+    fn copy(
+        upload: &ActiveUpload<'_>,
+        target: &UploadTarget,
+        range: &UpdateRange,
+    ) -> Result<Self, UploadRefusal> {
+        let Some(present) = target.existing_file(&upload.site.root)? else {
+            return Err(UploadRefusal::new(404, "there is no file to change"));
+        };
+        let len = present.len;
+        let Some(start) = range.start(len) else {
+            let detail = "that is beyond the end of the file";
+            let refusal = UploadRefusal::new(416, detail);
+            return Err(refusal.with("Content-Range", format!("bytes */{len}")));
+        };
+        if upload.expected().is_some_and(|body| !range.fits(body)) {
+            return Err(UploadRefusal::new(400, NO_FIT));
+        }
+        let body = upload.expected().unwrap_or(upload.received());
+        upload.check_size(len.max(start.saturating_add(body)))?;
+        upload.check_room(target, body)?;
+        let folder = target.folder.as_fd().try_clone_to_owned()?;
+        let file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+        copy_existing(upload, file.file(), len)?;
+        Ok(Self { file, base: present.etag, start })
+    }
+
+    /// Copies the body from a version that was made before.
+    fn take_body(&self, from: &Self, len: u64) -> Result<(), UploadRefusal> {
+        let body = Source::range(from.file.file(), from.start, len);
+        let sink = Sink::of(self.file.file())?.at(self.start);
+        match Transfer::new(body, sink).run() {
+            Ok(_) => Ok(()),
+            Err(Error::Io { source, .. }) => Err(source.into()),
+            Err(_) => Err(UploadRefusal::changed()),
+        }
+    }
 }
 
 const NO_FIT: &str = "the body is not as long as its X-Update-Range says";
+
+/// The number of times that a change is made anew of a file that other programs change meanwhile.
+const MAX_ATTEMPTS: u32 = 8;

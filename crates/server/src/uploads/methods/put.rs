@@ -36,7 +36,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefus
     part::forget_part(upload, &target);
     upload.send_continue()?;
     match upload.body(new_file.file(), 0, changes.limit) {
-        Ok(_) => finish(upload, &target, None, new_file, false),
+        Ok(_) => finish(upload, &target, new_file, FinishOptions::default()),
         Err(refusal) => {
             let received = upload.received();
             if expected.is_some() && received >= WORTH_KEEPING && upload.is_cut_off() {
@@ -47,14 +47,24 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefus
     }
 }
 
-/// Gives a complete file, which may be a `part` until now, its name, and adds its version to the
-/// response. With `keeps`, or if the request says so, an existing file must not be replaced.
+/// How a complete file gets its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FinishOptions<'f> {
+    /// The part that it is until then, if any.
+    pub(crate) part: Option<&'f PartialUpload<'f>>,
+    /// Whether an existing file must not be replaced, even if the request does not say so.
+    pub(crate) keeps: bool,
+    /// The entity tag of the existing file of which the new one is made, if any: another one must not
+    /// be replaced.
+    pub(crate) base: Option<&'f str>,
+}
+
+/// Gives a complete file its name, and adds its version to the response.
 pub(crate) fn finish(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    part: Option<&PartialUpload<'_>>,
     new_file: AtomicFile,
-    keeps: bool,
+    options: FinishOptions<'_>,
 ) -> Result<Response, UploadRefusal> {
     let site = upload.site;
     let file = new_file.file().try_clone()?;
@@ -71,10 +81,13 @@ pub(crate) fn finish(
         // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
-    let is_conditional = keeps || is_conditional(&upload.request) || !upload.params.tags.is_empty();
+    let is_conditional = options.keeps
+        || options.base.is_some()
+        || is_conditional(&upload.request)
+        || !upload.params.tags.is_empty();
     let replaced = {
         let _names = site.shared.hold_names(is_conditional);
-        name(upload, target, part, new_file, keeps)?
+        name(upload, target, new_file, options)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     if is_timed {
@@ -100,13 +113,18 @@ fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
 fn name(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    part: Option<&PartialUpload<'_>>,
     mut new_file: AtomicFile,
-    keeps: bool,
+    options: FinishOptions<'_>,
 ) -> Result<bool, UploadRefusal> {
+    let FinishOptions { part, base, .. } = options;
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
-    let keeps = keeps || upload.request.field("if-none-match") == Some(b"*");
-    let present = match target.existing_file(&upload.site.root) {
+    let keeps = options.keeps || upload.request.field("if-none-match") == Some(b"*");
+    let root = &upload.site.root;
+    let is_there = root.check_parent(&target.path, &target.folder).map_err(UploadRefusal::from);
+    let present = match is_there.and_then(|()| target.existing_file(root)) {
+        Ok(present) if base.is_some() && present.as_ref().map(|it| &*it.etag) != base => {
+            Err(UploadRefusal::changed())
+        }
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
         Ok(_) if !upload.params.tags.hold(upload.site) => {
             Err(UploadRefusal::new(412, "the conditions of If no longer hold"))

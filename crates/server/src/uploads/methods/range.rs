@@ -7,7 +7,7 @@ use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::methods::put::finish;
+use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, copy_existing, part_len, record_synced};
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::UploadRefusal;
@@ -24,7 +24,7 @@ pub(crate) fn put(
         return Err(UploadRefusal::new(400, "the body is not as long as its Content-Range says"));
     }
     upload.check_size(range.total)?;
-    let (part, new_file) = begin(upload, &target, range)?;
+    let (part, new_file, base) = begin(upload, &target, range)?;
     upload.superseded_by(part.superseded());
     upload.send_continue()?;
     let outcome = upload.body(new_file.file(), range.first, Some(range.len));
@@ -42,7 +42,8 @@ pub(crate) fn put(
         return Err(UploadRefusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {
-        return finish(upload, &target, Some(&part), new_file, false);
+        let options = FinishOptions { part: Some(&part), keeps: false, base };
+        return finish(upload, &target, new_file, options);
     }
     // RFC 9110 15.3.3: accepted, and not complete yet.
     let mut response = Response::empty(202);
@@ -62,12 +63,13 @@ pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadR
     Ok(response)
 }
 
-/// Opens the existing part of the file, cut to where the body begins.
-fn begin<'a>(
+/// Opens the existing part of the file, cut to where the body begins. If it begins with a copy of the
+/// existing file instead, the entity tag of that is returned, too.
+fn begin<'a, 't>(
     upload: &ActiveUpload<'a>,
-    target: &UploadTarget,
+    target: &'t UploadTarget,
     range: ContentRange,
-) -> Result<(PartialUpload<'a>, AtomicFile), UploadRefusal> {
+) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>), UploadRefusal> {
     let part = PartialUpload::take(upload, target, part_id(upload, target))?;
     let have = part.len(target)?;
     let present = target.present.as_ref().map_or(0, |present| present.len);
@@ -84,8 +86,9 @@ fn begin<'a>(
         if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;
     let prepared = prepared.and_then(|()| upload.reserve(target, &new_file, range.first, end));
+    let base = target.present.as_ref().filter(|_| is_copied).map(|present| &*present.etag);
     match prepared {
-        Ok(()) => Ok((part, new_file)),
+        Ok(()) => Ok((part, new_file, base)),
         Err(refusal) => {
             if have.is_none() {
                 new_file.discard();

@@ -13,7 +13,7 @@ use underpass_engine::atomic_file::AtomicFile;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
-use crate::uploads::methods::put::finish;
+use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, is_begun, part_len, record_synced};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{self, UploadRefusal};
@@ -204,7 +204,8 @@ fn finish_step(
         return Err(UploadRefusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: UploadRefusal| refusal.with("Upload-Complete", "?1");
-    let mut response = finish(upload, target, Some(part), new_file, id.keeps).map_err(refused)?;
+    let options = FinishOptions { part: Some(part), keeps: id.keeps, base: None };
+    let mut response = finish(upload, target, new_file, options).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
 }

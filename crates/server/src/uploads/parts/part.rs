@@ -265,6 +265,6 @@ pub(crate) fn copy_existing(
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),
         Err(underpass_engine::Error::Io { source, .. }) => Err(source.into()),
-        Err(_) => Err(UploadRefusal::new(500, "the file cannot be copied")),
+        Err(_) => Err(UploadRefusal::changed()),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct UploadTarget {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
     /// The path from the root.
-    path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// The file that has the name now.
     pub(crate) present: Option<ExistingFile>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct UploadTarget {
 /// The file at the destination.
 #[derive(Debug)]
 pub(crate) struct ExistingFile {
-    etag: String,
+    pub(crate) etag: String,
     modified: SystemTime,
     /// The size in bytes.
     pub(crate) len: u64,

@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use underpass_engine::PipePool;
 
 use crate::uploads::state::locks::UploadLocks;
+use crate::uploads::state::patch_turns::PatchTurns;
 use crate::uploads::state::slots::Slots;
 use crate::uploads::state::sync_tracker::SyncTracker;
 
@@ -17,6 +18,8 @@ pub(crate) struct Uploads {
     /// Held while space is reserved.
     pub(crate) reserving: Mutex<()>,
     pub(crate) pipes: PipePool,
+    /// The order in which changes of one file are made.
+    pub(crate) turns: PatchTurns,
     /// Tells how much of a part is on the disk.
     pub(crate) synced: SyncTracker,
 }
@@ -29,6 +32,7 @@ impl Uploads {
             locks: UploadLocks::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
+            turns: PatchTurns::default(),
             synced: SyncTracker::new(),
         }
     }

@@ -1,0 +1,131 @@
+//! Uploads of a file, or into a folder, that others change meanwhile.
+
+use std::fs;
+
+use super::rig::{Client, Running, request};
+use super::uploads::{open_site, put, send};
+
+/// Begins a request with a body of two bytes, and waits until the server wants it.
+fn begin(server: &Running, verb: &str, path: &str, field: &str) -> Client {
+    let mut client = server.connect();
+    let fields = [field, "Content-Length: 2", "Expect: 100-continue"];
+    client.send(request(verb, path, &fields));
+    assert_eq!(client.head().unwrap().status, 100);
+    client
+}
+
+#[test]
+fn no_change_of_several_at_once_is_lost() {
+    let server = open_site().start();
+    put(&server, "/log", &[], b"");
+    std::thread::scope(|scope| {
+        for first in [b'a', b'A'] {
+            let server = &server;
+            scope.spawn(move || {
+                for letter in first..first + 25 {
+                    let mut client = server.connect();
+                    let line = [letter, letter, b'\n'];
+                    send(&mut client, "PATCH", "/log", &["X-Update-Range: append"], &line);
+                    assert_eq!(client.reply().status, 204);
+                }
+            });
+        }
+    });
+    let log = fs::read_to_string(server.path("log")).unwrap();
+    let mut lines: Vec<_> = log.lines().collect();
+    lines.sort_unstable();
+    let letters = (b'A'..b'Z').chain(b'a'..b'z').map(|letter| char::from(letter).to_string());
+    assert_eq!(lines, letters.map(|letter| letter.repeat(2)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_change_is_made_of_may_change_before_it() {
+    // What is there, the range, what happens meanwhile, and what is there then.
+    for (range, meanwhile, expected) in [
+        ("append", Some("put"), Ok("later..")),
+        ("append", Some("in place"), Ok("oldest..")),
+        ("append", None, Err(404)),
+        ("bytes=1-2", Some("put"), Ok("l..er")),
+        ("bytes=-2", Some("in place"), Ok("olde..")),
+        // The place is beyond the end.
+        ("bytes=3-4", Some("shorter"), Err(416)),
+    ] {
+        let server = open_site().start();
+        fs::write(server.path("file"), "old").unwrap();
+        let mut client = begin(&server, "PATCH", "/file", &format!("X-Update-Range: {range}"));
+        match meanwhile {
+            Some("put") => drop(put(&server, "/file", &[], b"later")),
+            Some("in place") => fs::write(server.path("file"), "oldest").unwrap(),
+            Some(_) => fs::write(server.path("file"), "o").unwrap(),
+            None => fs::remove_file(server.path("file")).unwrap(),
+        }
+        client.send("..");
+        let status = client.reply().status;
+        match expected {
+            Ok(bytes) => {
+                assert_eq!(status, 204, "{range} {meanwhile:?}");
+                assert_eq!(fs::read_to_string(server.path("file")).unwrap(), bytes);
+            }
+            Err(refused) => assert_eq!(status, refused, "{range} {meanwhile:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
+    let server = open_site().start();
+    fs::write(server.path("file"), "old").unwrap();
+    let mut client = begin(&server, "PUT", "/file", "Content-Range: bytes 3-4/5");
+    put(&server, "/file", &[], b"new");
+    client.send("..");
+    assert_eq!(client.reply().status, 503);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"new");
+    // The part is not there to be completed by the same mistake.
+    let mut client = begin(&server, "PUT", "/file", "Content-Range: bytes 3-4/5");
+    client.send("..");
+    assert_eq!(client.reply().status, 204);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"new..");
+}
+
+/// Begins an upload to `/in/july/report`, has the folder moved, and returns how the upload ends.
+fn moved_meanwhile(verb: &str, field: &str, replaced: bool, by: impl Fn(&Running)) -> u16 {
+    let site = open_site().with(|settings| settings.sites[0].changes.delete = true);
+    fs::create_dir_all(site.path("in/july")).unwrap();
+    fs::create_dir(site.path("archive")).unwrap();
+    fs::write(site.path("in/july/report"), "approved").unwrap();
+    let server = site.start();
+    let mut client = begin(&server, verb, "/in/july/report", field);
+    by(&server);
+    if replaced {
+        fs::create_dir(server.path("in/july")).unwrap();
+    }
+    client.send("..");
+    let status = client.reply().status;
+    assert_eq!(fs::read(server.path("archive/july/report")).unwrap(), b"approved", "{field}");
+    assert!(!server.path("in/july/report").exists(), "{field}");
+    let left = fs::read_dir(server.path("archive/july")).unwrap();
+    assert_eq!(left.count(), 1, "{field}");
+    status
+}
+
+#[test]
+fn an_upload_does_not_follow_its_folder_to_another_place() {
+    let by_request = |server: &Running| {
+        let moved = server.ask("MOVE", "/in/july/", &["Destination: /archive/july/"]);
+        assert_eq!(moved.status, 201);
+    };
+    let by_program = |server: &Running| {
+        fs::rename(server.path("in/july"), server.path("archive/july")).unwrap();
+    };
+    for replaced in [false, true] {
+        for (verb, field) in [
+            ("PUT", "X-A: b"),
+            ("PUT", "Upload-Complete: ?1"),
+            ("PUT", "Content-Range: bytes 0-1/2"),
+            ("PATCH", "X-Update-Range: append"),
+        ] {
+            assert_eq!(moved_meanwhile(verb, field, replaced, by_request), 409, "{field}");
+            assert_eq!(moved_meanwhile(verb, field, replaced, by_program), 409, "{field}");
+        }
+    }
+}
