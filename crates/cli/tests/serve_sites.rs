@@ -472,6 +472,83 @@ fn a_site_without_a_certificate_among_others_is_refused() {
 }
 
 #[test]
+fn a_site_loses_no_certificate_while_the_server_runs() {
+    if !has("curl") || !has("openssl") {
+        return;
+    }
+    let outer =
+        |name: &str| format!("tls_cert = 'DIR/keys/{name}.pem'\ntls_key = 'DIR/keys/{name}.key'\n");
+    let sites = Sites::new(&format!("{}{SECURE}", outer("a.test")), with_keys);
+    let shows = |name: &str| {
+        let url = format!("https://b.test:{}/same", sites.port());
+        sites.curl(&["-kv", &url]).stderr.contains(&format!("subject: CN={name}"))
+    };
+    assert!(shows("b.test"));
+    // Without one of its own it has the one before the sites, and without any it is refused.
+    let bare = TWO.replace("[::1]", "::1").replace(", '::1'", "");
+    sites.reload(&format!("{}{bare}", outer("c.test")));
+    until("the certificate before the sites is shown", || shows("c.test"));
+    let half = SECURE.rsplit_once("tls_cert").unwrap().0;
+    for config in [half, &bare] {
+        sites.reload(config);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    assert!(shows("c.test"));
+    let (said, _) = sites.end();
+    assert!(said.contains("c.test.pem is read again"), "{said}");
+    assert!(!said.contains("has changed"), "{said}");
+    assert_eq!(said.matches("the previous sites stay in use").count(), 2, "{said}");
+    assert!(said.contains("this site has no tls-cert"), "{said}");
+    assert!(said.contains("HTTPS ends only with a restart"), "{said}");
+}
+
+#[test]
+fn what_one_source_allows_another_may_refuse() {
+    const REFUSES: &str = "allow_all = true
+        [[site]]
+        names = ['a.test']
+        root = 'DIR/a'
+        allow_delete = false
+        [[site]]
+        names = ['b.test']
+        root = 'DIR/b'
+        allow_upload = false
+        [[site]]
+        names = ['c.test']
+        root = 'DIR/a'
+        allow_all = false";
+    let sites = Sites::new(REFUSES, two_roots);
+    let ask = |host: &str, request: &str| {
+        let fields = "Connection: close\r\nContent-Length: 0\r\n";
+        sites.raw(&format!("{request} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).status
+    };
+    assert_eq!(ask("a.test", "DELETE /same"), 405);
+    assert_eq!(ask("a.test", "PUT /new"), 201);
+    assert_eq!(ask("b.test", "PUT /new"), 405);
+    assert_eq!(ask("b.test", "DELETE /same"), 204);
+    assert_eq!(ask("c.test", "PUT /newer"), 405);
+    assert_eq!(ask("c.test", "DELETE /new"), 405);
+    assert!(sites.path("a/same").exists() && !sites.path("b/new").exists());
+}
+
+#[test]
+fn the_environment_may_refuse_what_the_file_allows() {
+    let folder = folder();
+    two_roots(folder.path());
+    write_config(folder.path(), "root = 'DIR/a'\nallow_all = true");
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--config"]);
+    command.arg(folder.path().join("config/underpass.toml"));
+    command.env("UNDERPASS_ALLOW_DELETE", "false");
+    let sites = Sites { server: Running::listening(command), folder };
+    let ask = |request: &str| {
+        let fields = "Connection: close\r\nContent-Length: 0\r\n";
+        sites.raw(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")).status
+    };
+    assert_eq!((ask("PUT /new"), ask("DELETE /new")), (201, 405));
+}
+
+#[test]
 fn sites_are_added_changed_and_removed_while_downloads_go_on() {
     if !has("curl") {
         return;

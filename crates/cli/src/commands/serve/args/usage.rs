@@ -32,6 +32,8 @@ pub(in super::super) enum OptionsError {
     #[cfg(feature = "tls")]
     #[error("--acme needs a folder for its certificates: give one with --acme-state")]
     NoStateFolder,
+    #[error("no certificate is named any more: HTTPS ends only with a restart of the server")]
+    NoTlsLater,
     #[error("--redirect-http needs an address with a port: give one with --bind")]
     RedirectWithoutPort,
     #[error("the sandbox was made without {0}: restart the server")]

@@ -138,6 +138,16 @@ impl Certificate {
         }
     }
 
+    /// Takes the files that the configuration names now, which [`renew`](Self::renew) then reads.
+    pub(crate) fn take_files(&mut self, args: &ServeArgs) -> Result<()> {
+        if let (CertificateSource::Files(files), Some(now)) =
+            (&mut self.source, KeyFiles::of(&args.tls)?)
+        {
+            *files = now;
+        }
+        Ok(())
+    }
+
     /// Reads the files again. If they are invalid, the old certificate stays in use, and the
     /// error is logged.
     pub(crate) fn renew(&self) {
@@ -152,6 +162,17 @@ impl Certificate {
             Err(error) => output::note(&format!("{error}; the previous certificate stays in use")),
         }
     }
+}
+
+/// Refuses sites of which some or all have no certificate, for a server that speaks TLS.
+pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
+    let TlsArgs { tls, tls_cert, acme, .. } = &args.tls;
+    if tls.is_some() || tls_cert.is_some() || !acme.is_empty() {
+        return Ok(());
+    }
+    of_sites(args)?;
+    let has_any = args.sites.iter().any(|it| it.is_ordered || it.args.tls.tls_cert.is_some());
+    if has_any { Ok(()) } else { Err(OptionsError::NoTlsLater.into()) }
 }
 
 /// Returns the files for clients that ask for no site, if only sites have certificates: those of the

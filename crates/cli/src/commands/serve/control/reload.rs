@@ -6,7 +6,7 @@ use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
 
 use super::super::args::{OptionsError, ServeArgs};
-use super::super::certificate::{Certificate, OrdersControl};
+use super::super::certificate::{Certificate, OrdersControl, check_sites};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
 use super::super::sources;
@@ -35,8 +35,9 @@ impl Reload {
     /// Reads the certificate and the configuration again. With an error in the configuration all
     /// stays as it was.
     pub(crate) fn run(&mut self) {
+        let outcome = self.sites();
         self.certificate.iter().for_each(Certificate::renew);
-        match self.sites() {
+        match outcome {
             Ok(number) => {
                 note(&format!("{} read again", counted(number as u64, "site is", "sites are")))
             }
@@ -66,6 +67,9 @@ impl Reload {
         }
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
+        if let Some(certificate) = &mut self.certificate {
+            certificate.take_files(&args)?;
+        }
         if let (Some(orders), Some(names)) = (&self.orders, names) {
             orders.replace(names);
         }
@@ -74,13 +78,16 @@ impl Reload {
         Ok(number)
     }
 
-    /// Refuses certificates for a server that does not speak TLS.
+    /// Refuses certificates for a server that does not speak TLS, and none for one that does.
     fn refuse_tls(&self, args: &ServeArgs) -> Result<()> {
         let lacks = |site: &ServeArgs| site.tls.tls_cert.is_some() && self.certificate.is_none();
         if args.is_acme() && self.orders.is_none() {
             return Err(OptionsError::AcmeLater.into());
         }
-        if args.each_site().any(lacks) { Err(OptionsError::TlsLater.into()) } else { Ok(()) }
+        if args.each_site().any(lacks) {
+            return Err(OptionsError::TlsLater.into());
+        }
+        if self.certificate.is_some() { check_sites(args) } else { Ok(()) }
     }
 
     /// Warns of changes that need a restart.
@@ -92,7 +99,10 @@ impl Reload {
             self.of_server.iter().chain(&args.of_server).map(|(n, _)| n).collect();
         names.sort_unstable();
         names.dedup();
-        for name in names {
+        let reads_files = args.tls.tls_cert.is_some()
+            && self.certificate.as_ref().is_some_and(|it| it.files().is_some());
+        let is_taken = |name: &str| reads_files && matches!(name, "tls-cert" | "tls-key");
+        for name in names.into_iter().filter(|name| !is_taken(name)) {
             if value(&self.of_server, name) != value(&args.of_server, name) {
                 note(&format!("{name} has changed: it takes effect after a restart of the server"));
             }

@@ -78,7 +78,15 @@ fn keys(
         })?;
         Ok(ConfigKey { place, name: key.replace('_', "-"), values })
     };
-    table.iter().map(key).collect()
+    let keys: std::result::Result<Vec<_>, String> = table.iter().map(key).collect();
+    let mut keys = keys?;
+    keys.sort_by(|a, b| a.name.cmp(&b.name));
+    match keys.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        Some([one, other]) => {
+            Err(format!("{}: {} is set at {}, too", other.place, other.name, one.place))
+        }
+        _ => Ok(keys),
+    }
 }
 
 /// Returns the values as they would be typed.
@@ -144,6 +152,10 @@ mod tests {
         for (text, place) in [
             ("port = ", "file, line 1: "),
             ("a = 1\na = 2", "file, line 2: "),
+            (
+                "a-b = 1\n[[site]]\na_b = 1\na-b = 1",
+                "file, line 3: a-b is set at file, line 4, too",
+            ),
             ("\n[serve]\nport = 1", "file, line 2: serve is neither"),
             ("hide = [['a']]", "file, line 1: hide is neither"),
             ("\nsite = 1", "file, line 2: write [[site]]"),

@@ -34,8 +34,8 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
         file.as_deref().map(config::read).transpose()?.unwrap_or_default();
     let is_config_empty = file.is_some() && keys.is_empty() && sites.is_empty();
     let orders = take_acme(&mut keys, !sites.is_empty())?;
-    let typed = typed_keys(&command, given);
-    let layers = [environment(&command), keys];
+    let typed = separate(typed_keys(&command, given));
+    let layers = [environment(&command), keys].map(separate);
     let mut taken = BTreeSet::new();
     for key in &typed {
         take(&mut taken, find(&command, key)?);
@@ -112,6 +112,7 @@ fn site(
     if names.is_empty() && !is_default {
         return Err(Failure::value(place, OptionsError::SiteWithoutNames));
     }
+    let own = separate(own);
     let mut taken = BTreeSet::new();
     if is_ordered {
         taken.extend(["tls_cert", "tls_key"].map(str::to_owned));
@@ -136,6 +137,23 @@ fn site(
     words.insert(0, "serve".into());
     let args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(words)?)?;
     Ok(SiteArgs { place, names, is_default, is_ordered, has_files, args })
+}
+
+/// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source, or
+/// a site, may refuse a part of it.
+fn separate(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
+    let is_all = |key: &ConfigKey| {
+        key.name == "allow-all" && matches!(&key.values[..], [value] if is_yes(value).is_some())
+    };
+    let (all, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_all);
+    for key in all {
+        for name in ["allow-upload", "allow-delete"] {
+            if !keys.iter().any(|key| key.name == name) {
+                keys.push(ConfigKey { name: name.to_owned(), ..key.clone() });
+            }
+        }
+    }
+    keys
 }
 
 /// Takes `acme = true` from the keys before the sites, for which it is a default there; otherwise the key
