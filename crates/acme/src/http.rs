@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,6 +13,7 @@ use http::{HeaderName, StatusCode};
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use underpass_client::{ClientError, Request, TlsSetup, Url};
+use underpass_engine::wait::lock;
 
 /// A client for one authority. Clones share what it asked for.
 #[derive(Clone)]
@@ -39,7 +40,7 @@ impl Http {
 
     /// Takes how long the last answer asked to wait.
     pub(crate) fn take_retry_after(&self) -> Option<Duration> {
-        self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.retry_after).take()
     }
 
     /// Returns the body of a document.
@@ -71,7 +72,7 @@ impl Http {
             body => client.send(None, &request, &url, body).map_err(other)?,
         };
         let wait = response.retry_after(SystemTime::now());
-        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wait;
+        *lock(&self.retry_after) = wait;
         let is_problem = response.fields.text("content-type").is_some_and(|it| it.contains("json"));
         if response.status >= 400 && !is_problem {
             return Err(other(connection.refusal(&response)));

@@ -1,7 +1,9 @@
 //! The names with certificates, which may change while these are ordered.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use underpass_engine::wait::{lock, unpoison};
 
 /// The names with certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,14 +24,14 @@ pub struct NamesControl {
 impl NamesControl {
     /// Replaces the names for which certificates are ordered, and does not wait for the certificates.
     pub fn replace(&self, names: Names) {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
+        *lock(&self.next) = Some(names);
         self.changed.notify_all();
     }
 
     /// Waits for other names, at most this long.
     pub(crate) fn wait(&self, time: Duration) -> Option<Names> {
-        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = lock(&self.next);
         let waited = self.changed.wait_timeout_while(next, time, |next| next.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+        unpoison(waited).0.take()
     }
 }

@@ -5,12 +5,13 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use underpass_client::download::interpret::StrongValidator;
 use underpass_client::journal::Journal;
+use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::ranges::RangeSet;
@@ -100,7 +101,7 @@ impl Generation {
     /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: StoredHead) -> Self {
         let generation = Self::new(file, head, None, RangeSet::default());
-        generation.state().failures = (1, Some(CacheErrorKind::NoRoom.into()));
+        lock(&generation.state).failures = (1, Some(CacheErrorKind::NoRoom.into()));
         Self { is_relayed: true, ..generation }
     }
 
@@ -116,48 +117,48 @@ impl Generation {
 
     /// Returns its length, once it is known.
     pub(crate) fn len(&self) -> Option<u64> {
-        self.state().len
+        lock(&self.state).len
     }
 
     /// Returns how many bytes of a range are present.
     pub(crate) fn count_in(&self, range: &Range<u64>) -> u64 {
-        self.state().present.count_in(range)
+        lock(&self.state).present.count_in(range)
     }
 
     /// Returns how many bytes are present.
     pub(crate) fn count(&self) -> u64 {
-        self.state().present.count()
+        lock(&self.state).present.count()
     }
 
     /// Returns why no more bytes will arrive, if that is so.
     pub(crate) fn broken(&self) -> Option<CacheErrorKind> {
-        self.state().broken
+        lock(&self.state).broken
     }
 
     /// Returns whether a fill runs or waits for a thread.
     pub(crate) fn is_filling(&self) -> bool {
-        !self.state().fills.is_empty()
+        !lock(&self.state).fills.is_empty()
     }
 
     /// Returns whether it is read or filled.
     pub(crate) fn is_busy(&self) -> bool {
-        self.state().is_busy()
+        lock(&self.state).is_busy()
     }
 
     /// Returns how many fills have failed before a reader starts.
     pub(crate) fn failures(&self) -> u64 {
-        if self.is_relayed { 0 } else { self.state().failures.0 }
+        if self.is_relayed { 0 } else { lock(&self.state).failures.0 }
     }
 
     /// Returns the number of readers.
     pub(crate) fn readers(&self) -> usize {
-        self.state().pins.len()
+        lock(&self.state).pins.len()
     }
 
     /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves, unless
     /// [`pin`](Self::pin) limits what it reads.
     pub(crate) fn enter(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.next_reader += 1;
         let number = state.next_reader;
         state.pins.push((number, 0..u64::MAX));
@@ -166,7 +167,7 @@ impl Generation {
 
     /// Sets the only bytes that a reader reads from now on.
     pub(crate) fn pin(&self, reader: u64, range: &Range<u64>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some((_, pinned)) = state.pins.iter_mut().rfind(|(number, _)| *number == reader) {
             pinned.clone_from(range);
         }
@@ -174,7 +175,7 @@ impl Generation {
 
     /// Removes a reader.
     pub(crate) fn leave(&self, reader: u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(index) = state.pins.iter().position(|(number, _)| *number == reader) {
             state.pins.swap_remove(index);
         }
@@ -182,7 +183,7 @@ impl Generation {
 
     /// Returns whether a range of the file has to stay, because it is read or filled.
     pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         match self.version.is_none() || state.has_no_ranges {
             // No part could be fetched again.
             true => state.is_busy(),
@@ -202,7 +203,7 @@ impl Generation {
     /// If the range may still be in the journal, or in the file: then the whole file has to be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Option<bool>> {
         let is_empty = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if self.version.is_none() || state.has_no_ranges {
                 return Ok((!state.is_busy()).then_some(true));
             }
@@ -214,7 +215,7 @@ impl Generation {
             state.present.count() == 0
         };
         let outcome = self.punch(range);
-        self.state().leaving = None;
+        lock(&self.state).leaving = None;
         self.wake();
         outcome.map(|()| Some(is_empty))
     }
@@ -234,7 +235,7 @@ impl Generation {
     /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how many
     /// fills had failed when it started.
     pub(crate) fn step(&self, at: u64, end: u64, seen: u64, waker: &Waker) -> ReadStep {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(present) = state.present.end_of(at) {
             return ReadStep::Available(present.min(end));
         }
@@ -278,7 +279,7 @@ impl Generation {
 
     /// Registers a fill; returns its number.
     pub(crate) fn begin_fill(&self, at: u64, end: Option<u64>) -> u64 {
-        self.state().begin(at, end)
+        lock(&self.state).begin(at, end)
     }
 
     /// Registers a piece in the journal; returns its number.
@@ -289,7 +290,7 @@ impl Generation {
     /// Records that the bytes of a range have arrived, and wakes readers.
     pub(crate) fn arrived(&self, id: u64, range: Range<u64>) {
         let wakers = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if let Some(fill) = state.fills.iter_mut().find(|fill| fill.id == id) {
                 fill.at = fill.at.max(range.end);
             }
@@ -310,7 +311,7 @@ impl Generation {
     /// Ends a fill. With an error, readers that wait for its bytes fail.
     pub(crate) fn end_fill(&self, id: u64, error: Option<CacheError>) {
         let wakers = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.fills.retain(|fill| fill.id != id);
             if error.is_some() {
                 state.failures = (state.failures.0 + 1, error);
@@ -322,7 +323,7 @@ impl Generation {
 
     /// Sets the length, which was unknown until the end of the body.
     pub(crate) fn set_len(&self, len: u64) {
-        self.state().len = Some(len);
+        lock(&self.state).len = Some(len);
         self.describe(|head| head.size = Some(len));
         self.wake();
     }
@@ -345,7 +346,7 @@ impl Generation {
     /// present. Returns whether it was stored.
     pub(crate) fn retire(&self, why: CacheErrorKind) -> bool {
         let was_stored = lock(&self.journal).take().is_some();
-        self.state().broken.get_or_insert(why);
+        lock(&self.state).broken.get_or_insert(why);
         self.wake();
         was_stored
     }
@@ -357,17 +358,17 @@ impl Generation {
 
     /// Records that the origin ignores ranges.
     pub(crate) fn set_no_ranges(&self) {
-        self.state().has_no_ranges = true;
+        lock(&self.state).has_no_ranges = true;
     }
 
     /// Returns the end of the present bytes from `at` on; `at` if there are none.
     pub(crate) fn present_end(&self, at: u64) -> u64 {
-        self.state().present.end_of(at).unwrap_or(at)
+        lock(&self.state).present.end_of(at).unwrap_or(at)
     }
 
     /// Returns the end of the hole around a missing byte, at most `end`.
     pub(crate) fn hole_end(&self, at: u64, end: u64) -> u64 {
-        self.state().present.next_start(at).map_or(end, |next| next.min(end))
+        lock(&self.state).present.next_start(at).map_or(end, |next| next.min(end))
     }
 
     /// Returns whether it is stored.
@@ -387,12 +388,8 @@ impl Generation {
     }
 
     fn wake(&self) {
-        let wakers = std::mem::take(&mut self.state().wakers);
+        let wakers = std::mem::take(&mut lock(&self.state).wakers);
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    fn state(&self) -> MutexGuard<'_, GenerationState> {
-        lock(&self.state)
     }
 }
 
@@ -443,10 +440,6 @@ impl GenerationState {
         let running = self.fills.iter().map(|fill| fill.at).filter(|other| *other <= at);
         running.fold(start, u64::max).min(at)..end
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Fills start and end at multiples of this, unless a hole is smaller.

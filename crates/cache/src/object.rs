@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{BufferedResponse, Relay};
@@ -45,7 +47,7 @@ impl CachedObject {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ObjectState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns the version that is served.
@@ -168,7 +170,7 @@ impl<T: Clone> PendingOutcome<T> {
     /// Ends the fetch; the first outcome counts.
     pub(crate) fn finish(&self, outcome: T) {
         let wakers = {
-            let mut state = self.lock();
+            let mut state = lock(&self.0);
             state.outcome.get_or_insert(outcome);
             std::mem::take(&mut state.wakers)
         };
@@ -177,16 +179,12 @@ impl<T: Clone> PendingOutcome<T> {
 
     /// Returns whether there is an outcome.
     pub(crate) fn is_finished(&self) -> bool {
-        self.lock().outcome.is_some()
+        lock(&self.0).outcome.is_some()
     }
 
     /// Returns the outcome once there is one.
     pub(crate) fn outcome(&self) -> impl Future<Output = T> + '_ {
         OutcomeFuture(self)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PendingState<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,7 +195,7 @@ impl<T: Clone> Future for OutcomeFuture<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         match &state.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),
             None => {

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+use underpass_engine::wait::{lock, unpoison};
 
 /// A pool of at most a number of threads, which end when they have had nothing to do for a while.
 #[derive(Clone)]
@@ -50,7 +52,7 @@ impl Pool {
         client: Option<IpAddr>,
         job: impl FnOnce() + Send + 'static,
     ) -> bool {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         if state.jobs.len() + state.running.len() >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
@@ -77,7 +79,7 @@ impl Pool {
 
 impl PoolInner {
     fn work(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let next = state.jobs.iter().position(|(client, _)| self.may_begin(&state, *client));
             if let Some((client, job)) = next.and_then(|at| state.jobs.remove(at)) {
@@ -85,7 +87,7 @@ impl PoolInner {
                 drop(state);
                 // A job that panics has reported it; the thread is needed for others.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                state = self.lock();
+                state = lock(&self.state);
                 // This thread looks for the next one, which may be of the same client.
                 if let Some(at) = state.running.iter().position(|of| *of == client) {
                     state.running.swap_remove(at);
@@ -93,8 +95,7 @@ impl PoolInner {
                 continue;
             }
             state.idle += 1;
-            let (next, timeout) =
-                self.arrived.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) = unpoison(self.arrived.wait_timeout(state, IDLE_TIME));
             state = next;
             state.idle -= 1;
             if timeout.timed_out() && state.jobs.is_empty() {
@@ -109,10 +110,6 @@ impl PoolInner {
         state.running.len() < self.max_threads.div_ceil(2)
             || client.is_none()
             || own() < self.max_threads.div_ceil(8)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,12 +13,13 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
+use underpass_engine::wait::{lock, unpoison};
 
 /// The first line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -122,7 +123,7 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// Those of [`create`](Self::create).
     pub fn describe(&mut self, subject: S) -> io::Result<()> {
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let inner = unpoison(self.inner.get_mut());
         let (file, pieces_at) =
             write(&self.folder, &self.name, &subject, &inner.pieces, &inner.safe)?;
         (inner.file, inner.pieces_at) = (file, pieces_at);
@@ -133,7 +134,7 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Adds a piece that is about to be fetched; returns its number for
     /// [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let piece = JournalPiece { start: piece.start, end: piece.end, done: 0 };
         let number = inner.void.pop().unwrap_or(inner.pieces.len());
         match inner.pieces.get_mut(number) {
@@ -146,7 +147,7 @@ impl<S: Clone + Serialize> Journal<S> {
 
     /// Records how many bytes of a piece are in the file.
     pub fn record_progress(&self, number: usize, done: u64) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.pieces[number].done = done;
         inner.write_piece(number);
     }
@@ -158,7 +159,7 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As fsync(2), and those of [`create`](Self::create). An earlier journal may then count.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let inner = &mut *inner;
         let mut after = Vec::new();
         for (number, piece) in inner.pieces.iter_mut().enumerate() {
@@ -188,7 +189,7 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Returns the ranges that have arrived, in ascending order.
     #[must_use]
     pub fn present(&self) -> Vec<Range<u64>> {
-        merged(self.lock().pieces.iter().map(JournalPiece::present))
+        merged(lock(&self.inner).pieces.iter().map(JournalPiece::present))
     }
 
     /// Syncs the partial file, and then notes what is on the disk.
@@ -198,19 +199,15 @@ impl<S: Clone + Serialize> Journal<S> {
     /// As fdatasync(2), and those of [`create`](Self::create).
     pub fn save(&self, part: &File) -> io::Result<()> {
         let safe = self.present();
-        if safe == self.lock().safe {
+        if safe == lock(&self.inner).safe {
             return Ok(());
         }
         part.sync_data()?;
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let (file, pieces_at) =
             write(&self.folder, &self.name, &self.subject, &inner.pieces, &safe)?;
         (inner.file, inner.pieces_at, inner.safe) = (file, pieces_at, safe);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, JournalState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,13 +4,14 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Capabilities, Error};
 
 use crate::attributes;
@@ -175,7 +176,7 @@ impl<'a> CopyContext<'a> {
         if !self.settings.interactive || self.settings.dry_run {
             return Ok(true);
         }
-        let _guard = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.questions);
         let path = path();
         self.observer.may_replace(&path).at("asking about", || path)
     }
@@ -183,32 +184,30 @@ impl<'a> CopyContext<'a> {
     /// Remembers a source that is a folder, if what its target has besides is removed.
     pub(crate) fn enters(&self, source: (u64, u64)) {
         if self.settings.delete {
-            self.entered.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+            lock(&self.entered).push(source);
         }
     }
 
     /// Remembers a path below a source where another file system begins, which has this device.
     pub(crate) fn enters_mount(&self, below: Vec<u8>, device: u64) {
-        self.mounts.lock().unwrap_or_else(PoisonError::into_inner).push((below, device));
+        lock(&self.mounts).push((below, device));
     }
 
     /// Returns whether one of the file systems that were mounted on this path below the sources is not
     /// among `devices`.
     pub(crate) fn misses_mount(&self, below: &[u8], devices: &[u64]) -> bool {
-        let mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounts = lock(&self.mounts);
         mounts.iter().any(|(path, device)| path == below && !devices.contains(device))
     }
 
     /// Returns whether a folder was a source.
     pub(crate) fn has_entered(&self, folder: (u64, u64)) -> bool {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).contains(&folder)
+        lock(&self.entered).contains(&folder)
     }
 
     /// Returns whether this copy has made a file and remembers that.
     pub(crate) fn has_made(&self, stat: &Stat) -> bool {
-        let remembered =
-            self.remembered().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
-        remembered.is_some_and(|it| it.has(stat))
+        self.remembered().map(lock).is_some_and(|it| it.has(stat))
     }
 
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
@@ -218,7 +217,7 @@ impl<'a> CopyContext<'a> {
         if fails_all(&failure) || (self.settings.stop_early && !is_target) {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        let mut problems = self.problems();
+        let mut problems = lock(&self.problems);
         problems.count += 1;
         if problems.failures.len() < MAX_PROBLEMS {
             problems.failures.push(failure);
@@ -227,10 +226,10 @@ impl<'a> CopyContext<'a> {
 
     /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
-        if self.skipped.load(Ordering::Relaxed) && self.problems().count == 0 {
+        if self.skipped.load(Ordering::Relaxed) && lock(&self.problems).count == 0 {
             self.problem(CopyError::Cancelled);
         }
-        let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let problems = unpoison(self.problems.into_inner());
         totals.without_owner += self.without_owner.into_inner();
         totals.without_attributes += self.without_attributes.into_inner();
         CopyOutcome {
@@ -291,13 +290,9 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    fn problems(&self) -> MutexGuard<'_, Problems> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether everything could be copied so far.
     pub(crate) fn is_complete(&self) -> bool {
-        let problems = self.problems();
+        let problems = lock(&self.problems);
         problems.count == 0 && !self.is_over()
     }
 
@@ -317,7 +312,7 @@ impl<'a> CopyContext<'a> {
     /// Merges a folder that is done into another one, if another process has taken its name
     /// meanwhile.
     fn merge_into_target(&self, folder: &DirPair) {
-        let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         let mut problems = Vec::new();
         let merged = self
@@ -380,7 +375,7 @@ impl<'a> CopyContext<'a> {
 
     /// Gives a folder its name, if it has a hidden one until now.
     fn give_name(&self, folder: &DirPair) {
-        let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         let target = &folder.chain.target;
         match rename_new(parent, name, target) {

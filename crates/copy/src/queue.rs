@@ -9,8 +9,10 @@
 //! the top.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use underpass_engine::wait::{lock, unpoison};
 
 /// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any number of
 /// such tasks can be done at a time. No other thing may have this number before the task is done.
@@ -35,7 +37,7 @@ pub(crate) struct TaskLease<'q, T> {
 
 impl<T> Drop for TaskLease<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.queue.lock();
+        let mut state = lock(&self.queue.state);
         if let Some(index) = state.busy.iter().position(|key| *key == self.busy_key) {
             state.busy.swap_remove(index);
         }
@@ -64,7 +66,7 @@ impl<T> WorkQueue<T> {
 
     /// Adds tasks; the last one is taken first.
     pub(crate) fn push(&self, tasks: impl IntoIterator<Item = T>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let before = state.tasks.len();
         state.tasks.extend(tasks);
         if state.waiting > 0 && state.tasks.len() > before {
@@ -74,14 +76,14 @@ impl<T> WorkQueue<T> {
 
     /// Adds a task that is taken after all others.
     pub(crate) fn push_last(&self, task: T) {
-        self.lock().tasks.push_front(task);
+        lock(&self.state).tasks.push_front(task);
         self.changed.notify_all();
     }
 
     /// Takes the next task, and waits for one as long as another thread does a task from which more
     /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
     pub(crate) fn take(&self) -> Option<(T, TaskLease<'_, T>)> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some((task, busy_key)) = state.next(self.busy_key) {
                 return Some((task, TaskLease { queue: self, busy_key }));
@@ -90,7 +92,7 @@ impl<T> WorkQueue<T> {
                 return None;
             }
             state.waiting += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = unpoison(self.changed.wait(state));
             state.waiting -= 1;
         }
     }
@@ -103,12 +105,8 @@ impl<T> WorkQueue<T> {
     /// Waits until everything is done, at most for `time`; returns whether everything is.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let waited =
-            self.changed.wait_timeout_while(self.lock(), time, |state| !state.is_finished());
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+            self.changed.wait_timeout_while(lock(&self.state), time, |state| !state.is_finished());
+        !unpoison(waited).1.timed_out()
     }
 }
 

@@ -1,10 +1,11 @@
-//! Waiting for descriptors, with a deadline and a flag that ends the wait.
+//! Waiting for descriptors, with a deadline and a flag that ends the wait, and for locks.
 //!
 //! A signal handler can set a flag but wakes no thread of its choice, so a wait that can be
 //! cancelled looks at its flag every [`POLL_INTERVAL`].
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LockResult, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -92,6 +93,16 @@ impl<'a> Limits<'a> {
 pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     rustix::event::poll(ends, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// Locks even if another thread has panicked: no thread leaves what it guards half changed.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    unpoison(mutex.lock())
+}
+
+/// Returns what a lock guards, even if another thread has panicked.
+pub fn unpoison<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a wait ended with nothing ready.

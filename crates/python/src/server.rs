@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use underpass_engine::Integrity;
 use underpass_engine::hint::in_words;
+use underpass_engine::wait::{lock, unpoison};
 use underpass_server::auth::Access;
 use underpass_server::server::{
     Address, Changes, Control, ServeError, Server as FileServer, ServerSummary, Settings,
@@ -91,7 +92,7 @@ impl Server {
         if self.process != process::id() {
             return Ok(None);
         }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         let Some(thread) = thread else { return Ok(None) };
         self.control.drain();
         let control = self.control.clone();
@@ -122,7 +123,7 @@ impl Drop for Server {
             self.control.stop();
         } else {
             // There is no thread that could be detached.
-            let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let thread = unpoison(self.thread.get_mut());
             std::mem::forget(thread.take());
         }
     }

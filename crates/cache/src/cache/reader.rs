@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+
+use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
@@ -87,7 +89,7 @@ impl Reader {
     /// if they could not be stored in the file.
     #[must_use]
     pub fn pipe(&self) -> Option<Arc<OwnedFd>> {
-        self.relay().as_ref().map(Relay::pipe)
+        lock(&self.relay).as_ref().map(Relay::pipe)
     }
 
     /// Returns how many bytes of a range are present in the file.
@@ -105,7 +107,7 @@ impl Reader {
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         let limit = self.shared.options.timeout;
-        self.relay().as_ref().is_some_and(|relay| relay.has_stalled(limit))
+        lock(&self.relay).as_ref().is_some_and(|relay| relay.has_stalled(limit))
     }
 
     /// Waits until the byte `at` has arrived, and returns the end of the bytes that have, at most
@@ -125,7 +127,7 @@ impl Reader {
     }
 
     fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, CacheError>> {
-        let mut relay = self.relay();
+        let mut relay = lock(&self.relay);
         if let Some(polled) = relay.as_ref().and_then(|it| it.poll(at..end, context.waker())) {
             return polled;
         }
@@ -180,10 +182,6 @@ impl Reader {
             drop(permit);
         };
         if self.shared.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
-    }
-
-    fn relay(&self) -> MutexGuard<'_, Option<Relay>> {
-        self.relay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use underpass_client::{
     ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
 };
 use underpass_client::{Credentials, Proxies};
+use underpass_engine::wait::lock;
 use underpass_transport::incoming::BodyFraming;
 
 use super::folder::{FolderFailure, FolderListing, read_folder};
@@ -230,7 +231,7 @@ impl Origins {
     /// Stores an idle connection for the next request.
     pub(super) fn recycle(&self, origin: usize, connection: Connection<'static>) {
         let Some(origin) = self.origins.get(origin) else { return };
-        let mut state = origin.lock();
+        let mut state = lock(&origin.state);
         if state.idle.len() < MAX_IDLE {
             state.idle.push(connection);
         }
@@ -245,7 +246,7 @@ impl OriginServer {
     /// The time for which the origin is skipped, because it has failed. After it one request is let
     /// through. `is_resumed` requests, which continue a body, always are.
     fn acquire(&self, is_resumed: bool) -> Result<Option<Connection<'static>>, Duration> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(until) = state.until.filter(|_| !is_resumed) {
             let now = Instant::now();
             if now < until {
@@ -257,21 +258,17 @@ impl OriginServer {
     }
 
     fn succeeded(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         (state.failures, state.until) = (0, None);
     }
 
     /// Records a failure; returns how long the origin is skipped.
     fn failed(&self) -> Duration {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let wait = wait(state.failures);
         state.failures = (state.failures + 1).min(16);
         state.until = Some(Instant::now() + wait);
         wait
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OriginState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,11 +10,12 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 
@@ -77,7 +78,7 @@ impl Relay {
         range: Range<u64>,
         waker: &Waker,
     ) -> Option<Poll<Result<u64, CacheError>>> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.0);
         if state.wanted.is_none() {
             state.at = range.start;
             state.wanted = Some(range.clone());
@@ -101,14 +102,14 @@ impl Relay {
 
     /// Returns whether the client has waited this long within a body.
     pub(crate) fn has_stalled(&self, limit: Duration) -> bool {
-        let state = self.shared.lock();
+        let state = lock(&self.shared.0);
         state.origin.is_some() && state.waiting.is_some_and(|since| since.elapsed() >= limit)
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.0);
         state.has_left = true;
         state.end_origin();
     }
@@ -159,7 +160,7 @@ impl RelayShared {
     /// Sets the connection from which a body is received. It is shut down when the client
     /// disconnects, or at once if it has.
     pub(super) fn watch(&self, origin: Option<TcpStream>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.origin = origin;
         if state.has_left {
             state.end_origin();
@@ -168,20 +169,16 @@ impl RelayShared {
 
     /// Returns whether the client has disconnected.
     pub(super) fn has_left(&self) -> bool {
-        self.lock().has_left
+        lock(&self.0).has_left
     }
 
     fn change(&self, change: impl FnOnce(&mut RelayState)) {
         let waker = {
-            let mut state = self.lock();
+            let mut state = lock(&self.0);
             change(&mut state);
             state.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RelayState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use underpass_engine::wait::lock;
 
 /// The number of jobs of each client, with a bound.
 #[derive(Clone, Debug)]
@@ -24,17 +26,13 @@ impl ClientLimits {
     /// Counts one more for a client; `None` if it has too many. What has no client has no bound.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         let Some(client) = client else { return Some(Permit(None)) };
-        let mut counts = self.lock();
+        let mut counts = lock(&self.counts);
         let count = counts.entry(client).or_default();
         if *count >= self.max {
             return None;
         }
         *count += 1;
         Some(Permit(Some((self.clone(), client))))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -48,7 +46,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let Some((clients, client)) = &self.0 else { return };
-        let mut counts = clients.lock();
+        let mut counts = lock(&clients.counts);
         if let Some(count) = counts.get_mut(client) {
             *count -= 1;
             if *count == 0 {
@@ -73,6 +71,6 @@ mod tests {
         permits.pop();
         assert!(clients.acquire(one).is_some());
         drop(permits);
-        assert!(clients.lock().is_empty());
+        assert!(lock(&clients.counts).is_empty());
     }
 }

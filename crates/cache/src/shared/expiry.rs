@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+
+use underpass_engine::wait::lock;
 
 use crate::error::OpenError;
 use crate::store::millis;
@@ -94,10 +96,6 @@ fn merge(prefixes: &mut Vec<(u64, String)>) {
     let merged = prefixes.drain(..=surplus).next_back();
     prefixes.extend(merged.map(|(moment, _)| (moment, "/".to_owned())));
     prefixes.rotate_right(1);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The maximum number of distinct prefixes.

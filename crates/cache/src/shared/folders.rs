@@ -1,8 +1,10 @@
 //! The listings of folders that object stores have sent lately.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use underpass_engine::wait::lock;
 
 use crate::fill::{FolderFailure, FolderListing};
 use crate::object::PendingOutcome;
@@ -40,7 +42,7 @@ impl Folders {
         key: &str,
         is_fresh: impl Fn(&FolderListing, Duration) -> bool,
     ) -> FolderState {
-        let mut folders = self.lock();
+        let mut folders = lock(&self.0);
         let folder = folders.entry(key.to_owned()).or_default();
         if let Some((listing, since)) = &folder.latest
             && is_fresh(listing, since.elapsed())
@@ -55,7 +57,7 @@ impl Folders {
 
     /// Returns the latest listing, which may be stale, and its age.
     pub(crate) fn latest(&self, key: &str) -> Option<(Arc<FolderListing>, Duration)> {
-        let folders = self.lock();
+        let folders = lock(&self.0);
         let (listing, since) = folders.get(key)?.latest.as_ref()?;
         Some((Arc::clone(listing), since.elapsed()))
     }
@@ -67,7 +69,7 @@ impl Folders {
         pending: &PendingOutcome<FolderOutcome>,
         outcome: FolderOutcome,
     ) {
-        let mut folders = self.lock();
+        let mut folders = lock(&self.0);
         let folder = folders.entry(key.to_owned()).or_default();
         folder.pending = None;
         match &outcome {
@@ -82,12 +84,8 @@ impl Folders {
 
     /// Forgets a folder; returns whether it was known.
     pub(crate) fn forget(&self, key: &str) -> bool {
-        let mut folders = self.lock();
+        let mut folders = lock(&self.0);
         folders.get_mut(key).is_some_and(|folder| folder.latest.take().is_some())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, KnownFolder>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 pub(crate) use client_limits::{ClientLimits, Permit};
@@ -18,6 +18,7 @@ use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
+use underpass_engine::wait::lock;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
 
@@ -224,7 +225,7 @@ impl Shared {
             }
             Restored::Empty => {}
         }
-        let objects: Vec<_> = self.objects().values().cloned().collect();
+        let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
         for object in objects {
             object.detach();
         }
@@ -248,7 +249,7 @@ impl Shared {
 
     /// Returns the object of a key, which may be new.
     pub(crate) fn object(&self, key: &CacheKey) -> Arc<CachedObject> {
-        let mut objects = self.objects();
+        let mut objects = lock(&self.objects);
         if let Some(object) = objects.get(key.digest()) {
             return Arc::clone(object);
         }
@@ -292,7 +293,7 @@ impl Shared {
 
     /// Returns all objects in memory that are stored, each with its version.
     pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<Generation>)> {
-        let objects: Vec<_> = self.objects().values().cloned().collect();
+        let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
         let stored = objects.into_iter().filter_map(|object| {
             let current = object.current()?;
             Some((object, current))
@@ -302,7 +303,7 @@ impl Shared {
 
     /// Returns all versions that are served.
     pub(crate) fn generations(&self) -> Vec<Arc<Generation>> {
-        self.objects().values().filter_map(|object| object.current()).collect()
+        lock(&self.objects).values().filter_map(|object| object.current()).collect()
     }
 
     /// Reserves space for a fill, evicting other objects if necessary.
@@ -363,13 +364,13 @@ impl Shared {
 
     /// Returns the version of an object that is in memory.
     fn current(&self, digest: &KeyDigest) -> Option<Arc<Generation>> {
-        let object = self.objects().get(digest).cloned();
+        let object = lock(&self.objects).get(digest).cloned();
         object.and_then(|object| object.current())
     }
 
     /// Removes an object from the disk and from memory. Its readers still get all of it.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> bool {
-        let object = self.objects().get(digest).cloned();
+        let object = lock(&self.objects).get(digest).cloned();
         let was_there = object.is_some_and(|object| object.detach());
         self.folder.remove(digest);
         self.quota.removed(digest) > 0 || was_there
@@ -432,10 +433,6 @@ impl Shared {
             objects: usage.objects,
             reserved_bytes: usage.reserved,
         }
-    }
-
-    fn objects(&self) -> MutexGuard<'_, HashMap<KeyDigest, Arc<CachedObject>>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

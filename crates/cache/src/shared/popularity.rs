@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use underpass_engine::wait::lock;
 
 use crate::key::CacheKey;
 
@@ -25,7 +27,7 @@ impl Popularity {
     }
 
     fn count_name(&self, key: &str) {
-        let mut counted = self.lock();
+        let mut counted = lock(&self.0);
         let RequestCounts { counts, bytes } = &mut *counted;
         if let Some(count) = counts.get_mut(key) {
             *count += 1;
@@ -48,14 +50,10 @@ impl Popularity {
     /// `name: value` for each field.
     pub(crate) fn top(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
-            self.lock().counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
+            lock(&self.0).counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
         all.sort_unstable_by(|one, other| (other.1, &one.0).cmp(&(one.1, &other.0)));
         all.truncate(number);
         all
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RequestCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,10 +88,10 @@ mod tests {
         for number in 0..MAX_KNOWN {
             popularity.count_name(&format!("/scan/{number}"));
         }
-        assert!(popularity.lock().counts.len() <= MAX_KNOWN);
+        assert!(lock(&popularity.0).counts.len() <= MAX_KNOWN);
         let top = popularity.top(2);
         assert_eq!(top, [("/a".to_owned(), 1), ("/b".to_owned(), 1)]);
-        assert_eq!(popularity.top(MAX_KNOWN).len(), popularity.lock().counts.len());
+        assert_eq!(popularity.top(MAX_KNOWN).len(), lock(&popularity.0).counts.len());
     }
 
     #[test]
@@ -101,7 +99,7 @@ mod tests {
         let popularity = Popularity::default();
         for number in 0..3000 {
             popularity.count_name(&format!("/{number:08191}"));
-            let counted = popularity.lock();
+            let counted = lock(&popularity.0);
             let bytes: usize = counted.counts.keys().map(String::len).sum();
             assert!(counted.bytes <= MAX_BYTES && (number % 100 > 0 || counted.bytes == bytes));
         }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
@@ -19,6 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
+use underpass_engine::wait::unpoison;
 
 use super::head::{StoredHead, millis};
 use super::unit::{MAX_PAGE, StoredUnit, is_divided, journal_unit, units};
@@ -109,14 +110,14 @@ impl CacheFolder {
 
     /// Returns the descriptor of a folder on its file system.
     pub(crate) fn objects(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.contents.read().unwrap_or_else(PoisonError::into_inner).objects)
+        Arc::clone(&unpoison(self.contents.read()).objects)
     }
 
     /// Creates the contents again if they were removed under this process. The folder itself is not
     /// created again: its path may be another folder's now, and this process is confined to the old
     /// one.
     pub(crate) fn restore(&self) -> Restored {
-        let mut contents = self.contents.write().unwrap_or_else(PoisonError::into_inner);
+        let mut contents = unpoison(self.contents.write());
         let is_removed = |folder: &OwnedFd| fstat(folder).is_ok_and(|stat| stat.st_nlink == 0);
         if !is_removed(&contents.objects) {
             return Restored::Present;

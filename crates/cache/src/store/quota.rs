@@ -1,10 +1,11 @@
 //! The disk quota: what is used, what is reserved for fills, and what is evicted next.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
+use underpass_engine::wait::lock;
 
 use super::eviction_queue::EvictionQueue;
 use super::unit::StoredUnit;
@@ -56,7 +57,7 @@ impl DiskQuota {
         disk: &OwnedFd,
         is_pinned: impl Fn(&StoredUnit) -> bool,
     ) -> Result<(), QuotaExceeded> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_read_only() {
             return Err(QuotaExceeded::Permanently);
         }
@@ -81,7 +82,7 @@ impl DiskQuota {
 
     /// Records that the disk has failed to read a file.
     pub(crate) fn mark_damaged(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.failed.retain(|failed| failed.elapsed() < FAILURE_TIME);
         if state.failed.len() < MAX_FAILURES {
             state.failed.push(Instant::now());
@@ -90,12 +91,12 @@ impl DiskQuota {
 
     /// Returns whether nothing is stored, because the disk has failed repeatedly.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.lock().is_read_only()
+        lock(&self.state).is_read_only()
     }
 
     /// Returns the object or extent to evict next.
     pub(crate) fn next(&self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
-        self.lock().queue.next(is_pinned)
+        lock(&self.state).queue.next(is_pinned)
     }
 
     /// Returns what the file system lacks to have this many bytes in excess of the minimum free
@@ -122,14 +123,14 @@ impl DiskQuota {
 
     /// Releases reserved bytes, and adds those that were written to units of stored objects.
     pub(crate) fn release(&self, reserved: u64, written: &[(StoredUnit, u64)]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.reserved = state.reserved.saturating_sub(reserved);
         written.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
     }
 
     /// Adds an object that an earlier process has stored, unless it was added already.
     pub(crate) fn add_existing(&self, digest: &KeyDigest, units: &[(StoredUnit, u64)]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if !state.queue.has(digest) {
             units.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
         }
@@ -137,36 +138,32 @@ impl DiskQuota {
 
     /// Records that a unit was used.
     pub(crate) fn touch(&self, unit: &StoredUnit) {
-        self.lock().queue.touch(unit);
+        lock(&self.state).queue.touch(unit);
     }
 
     /// Removes a unit from the books; returns its bytes.
     pub(crate) fn removed_unit(&self, unit: &StoredUnit) -> u64 {
-        self.lock().queue.remove_unit(unit)
+        lock(&self.state).queue.remove_unit(unit)
     }
 
     /// Removes an object from the books; returns its bytes.
     pub(crate) fn removed(&self, digest: &KeyDigest) -> u64 {
-        self.lock().queue.remove(digest)
+        lock(&self.state).queue.remove(digest)
     }
 
     /// Forgets all objects, whose files were removed. What is reserved stays so.
     pub(crate) fn forget_all(&self) {
-        self.lock().queue = EvictionQueue::default();
+        lock(&self.state).queue = EvictionQueue::default();
     }
 
     /// Returns what is stored and reserved.
     pub(crate) fn usage(&self) -> QuotaUsage {
-        let state = self.lock();
+        let state = lock(&self.state);
         QuotaUsage {
             bytes: state.queue.bytes(),
             objects: state.queue.objects(),
             reserved: state.reserved,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QuotaState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

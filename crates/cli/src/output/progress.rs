@@ -6,12 +6,13 @@
 //! nothing of it stays.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{BinaryBytes, HumanCount};
+use underpass_engine::wait::lock;
 use underpass_engine::{Options, Progress};
 
 use super::counted;
@@ -71,7 +72,7 @@ impl ProgressMeter {
     /// Begins with something else.
     pub(crate) fn begin(&self, name: &str) {
         if let Some(display) = &self.0 {
-            *display.lock() = ShownState::new(name);
+            *lock(&display.state) = ShownState::new(name);
         }
     }
 
@@ -134,12 +135,8 @@ impl ProgressMeter {
 }
 
 impl Display {
-    fn lock(&self) -> MutexGuard<'_, ShownState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn show(&self, position: &ProgressPosition, now: Instant) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.rate.add(now, position);
         let interval = if self.is_terminal { DRAW_INTERVAL } else { LINE_INTERVAL };
         if now.duration_since(state.last) < interval {

@@ -3,9 +3,11 @@
 //! Nothing is dropped or copied: a worker that has received too much sleeps, the kernel's receive
 //! buffer, which is kept small, fills up, and TCP makes the server wait.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use underpass_engine::wait::lock;
 
 use crate::backoff::sleep;
 
@@ -50,7 +52,7 @@ impl RateLimit {
         let Some(rate) = self.rate else { return };
         let now = Instant::now();
         let until = {
-            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut paid = lock(&self.paid);
             // A pause saves nothing up beyond a moment.
             let from = paid.map_or(now, |paid| paid.max(now.checked_sub(MAX_SAVED).unwrap_or(now)));
             let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);

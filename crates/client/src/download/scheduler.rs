@@ -8,8 +8,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+use underpass_engine::wait::{lock, unpoison};
 
 /// Decides which connection fetches which bytes.
 #[derive(Debug)]
@@ -89,14 +91,14 @@ impl SegmentScheduler {
 
     /// Assigns the range that already arrives over this connection.
     pub(super) fn assign(&self, me: usize, piece: &Range<u64>) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.free = without(&inner.free, piece);
         inner.workers[me].work = Some(Assignment::new(piece, Instant::now()));
     }
 
     /// Returns the next segment for this connection; waits while others might give one back.
     pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> SegmentTask {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         loop {
             if inner.is_over {
                 return SegmentTask::Leave;
@@ -114,13 +116,13 @@ impl SegmentScheduler {
             }
             inner.cut_stalled(me, now, cuts);
             let waited = self.changed.wait_timeout(inner, POLL_INTERVAL);
-            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+            inner = unpoison(waited).0;
         }
     }
 
     /// Claims the next chunk of this connection's segment; `None` once nothing of it is left.
     pub(super) fn claim(&self, me: usize) -> Option<Range<u64>> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let is_alone = inner.workers.iter().filter(|worker| !worker.is_gone).count() == 1;
         if inner.is_over {
             return None;
@@ -148,7 +150,7 @@ impl SegmentScheduler {
 
     /// Claims all of this connection's segment, of which nothing can be taken away then.
     pub(super) fn claim_all(&self, me: usize) -> Option<Range<u64>> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let work = inner.workers[me].work.as_mut()?;
         work.at = work.claimed;
         work.claimed = work.end;
@@ -157,7 +159,7 @@ impl SegmentScheduler {
 
     /// Shortens this connection's segment to `end`; the rest is free for others.
     pub(super) fn limit(&self, me: usize, end: u64) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let Some(work) = &mut inner.workers[me].work else { return };
         if end < work.end {
             let rest = end..work.end;
@@ -169,7 +171,7 @@ impl SegmentScheduler {
 
     /// Notes that more bytes of the chunk have been written.
     pub(super) fn moved(&self, me: usize, bytes: u64) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(work) = &mut inner.workers[me].work {
             work.at += bytes;
             work.moved += bytes;
@@ -179,7 +181,7 @@ impl SegmentScheduler {
 
     /// Gives back what is left of this connection's segment.
     pub(super) fn give_back(&self, me: usize) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let worker = &mut inner.workers[me];
         let cut_for = worker.cut_for.take();
         if let Some(work) = worker.work.take() {
@@ -197,7 +199,7 @@ impl SegmentScheduler {
     /// Stops this connection; returns `true` if it was the last.
     pub(super) fn leave(&self, me: usize) -> bool {
         self.give_back(me);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.workers[me].is_gone = true;
         if let Some(left) = inner.workers[me].promised.take() {
             inner.add_free(left);
@@ -208,34 +210,30 @@ impl SegmentScheduler {
 
     /// Stops all connections.
     pub(super) fn end(&self) {
-        self.lock().is_over = true;
+        lock(&self.inner).is_over = true;
         self.changed.notify_all();
     }
 
     /// Checks whether all connections are to stop.
     pub(super) fn is_over(&self) -> bool {
-        self.lock().is_over
+        lock(&self.inner).is_over
     }
 
     /// Checks whether every byte has been fetched.
     pub(super) fn is_done(&self) -> bool {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let is_idle = |worker: &WorkerState| worker.work.is_none() && worker.promised.is_none();
         inner.free.is_empty() && inner.workers.iter().all(is_idle)
     }
 
     /// Checks whether all connections have stopped.
     pub(super) fn is_empty_of_workers(&self) -> bool {
-        self.lock().workers.iter().all(|worker| worker.is_gone)
+        lock(&self.inner).workers.iter().all(|worker| worker.is_gone)
     }
 
     /// Returns the number of busy connections.
     pub(super) fn busy(&self) -> usize {
-        self.lock().workers.iter().filter(|worker| worker.work.is_some()).count()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner).workers.iter().filter(|worker| worker.work.is_some()).count()
     }
 }
 

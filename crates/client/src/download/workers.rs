@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use underpass_engine::wait::lock;
 use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
@@ -303,7 +304,7 @@ impl<'c> Workers<'c> {
             let bytes = received.report.bytes();
             note(bytes);
             mirror.inspect(|it| it.server.record_sent(chunk.start..chunk.start + bytes));
-            self.outcome().report.add(&received.report);
+            lock(&self.outcome).report.add(&received.report);
             received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
             at = chunk.start + bytes;
             if at != chunk.end {
@@ -367,7 +368,7 @@ impl<'c> Workers<'c> {
 
     /// Ends the download for this reason.
     fn fail(&self, error: DownloadError) {
-        self.outcome().error.get_or_insert(error);
+        lock(&self.outcome).error.get_or_insert(error);
         self.end();
     }
 
@@ -381,7 +382,7 @@ impl<'c> Workers<'c> {
 
     fn count_arrival(&self) {
         let now = self.gauge.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut outcome = self.outcome();
+        let mut outcome = lock(&self.outcome);
         outcome.connections = outcome.connections.max(now);
     }
 
@@ -392,10 +393,6 @@ impl<'c> Workers<'c> {
     /// Returns the flags that end a worker's wait.
     fn flags(&self, me: usize) -> Vec<&AtomicBool> {
         self.cancel.into_iter().chain([&self.cuts[me]]).collect()
-    }
-
-    fn outcome(&self) -> std::sync::MutexGuard<'_, Totals> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
+use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Error, Progress, Report, Source};
 use underpass_protocol::digest::Algorithm;
 use underpass_transport::digest::{ComputeError, compute};
@@ -144,7 +145,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         idle: Option<Connection<'a>>,
     ) -> Result<(), UploadError> {
         let count = usize::try_from(connections).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
-        let count = count.min(self.state().missing.len()).max(1);
+        let count = count.min(lock(&self.state).missing.len()).max(1);
         let parts = &*self;
         std::thread::scope(|scope| {
             for _ in 1..count {
@@ -154,17 +155,17 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
             }
             parts.work(idle, count);
         });
-        self.state().error.take().map_or(Ok(()), Err)
+        lock(&self.state).error.take().map_or(Ok(()), Err)
     }
 
     /// Returns what was moved.
     pub(super) fn report(&self) -> Report {
-        self.state().report.clone()
+        lock(&self.state).report.clone()
     }
 
     /// Returns the parts that the store has, in their order, and the TLS of a connection.
     pub(super) fn finish(self) -> (Vec<StoredPart>, Option<SessionFacts>) {
-        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = unpoison(self.state.into_inner());
         state.sent.sort_by_key(|part| part.number);
         (state.sent, state.tls)
     }
@@ -173,10 +174,10 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
         let (mut backoff, mut corrections) = (Backoff::new(self.upload.retries), 0);
         while !self.is_over.load(Ordering::Relaxed) {
-            let Some((number, range)) = self.state().missing.pop_front() else { return };
+            let Some((number, range)) = lock(&self.state).missing.pop_front() else { return };
             match self.send_part(number, &range, idle.take(), count) {
                 Ok(None) => {
-                    self.state().missing.push_front((number, range));
+                    lock(&self.state).missing.push_front((number, range));
                     corrections += 1;
                     if corrections > MAX_CORRECTIONS {
                         let error = InvalidResponse::Protocol("it kept refusing a part");
@@ -186,13 +187,13 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
                 Ok(Some((part, connection))) => {
                     backoff.reset();
                     (idle, corrections) = (connection, 0);
-                    let mut state = self.state();
+                    let mut state = lock(&self.state);
                     // Under the lock, for each line begins where the last one ends.
                     self.journal.iter().for_each(|it| it.add_part(part.number, &part.tag));
                     state.sent.push(part);
                 }
                 Err(error) => {
-                    self.state().missing.push_front((number, range));
+                    lock(&self.state).missing.push_front((number, range));
                     let wait = error.is_temporary().then(|| backoff.next(retry_after(&error)));
                     let Some(wait) = wait.flatten() else { return self.fail(error) };
                     self.emit(&UploadEvent::Again { error: &error, wait, resumes: true });
@@ -207,7 +208,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     }
 
     fn fail(&self, error: UploadError) {
-        self.state().error.get_or_insert(error);
+        lock(&self.state).error.get_or_insert(error);
         self.is_over.store(true, Ordering::Relaxed);
     }
 
@@ -260,7 +261,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let outcome = exchange.run(head);
         let report = std::mem::take(&mut exchange.report);
         {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.report.add(&report);
             state.tls = connection.tls().cloned();
         }
@@ -300,12 +301,8 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     }
 
     fn emit(&self, event: &UploadEvent<'_>) {
-        let mut on_event = self.on_event.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut on_event = lock(&self.on_event);
         on_event(event);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What signs the requests to a store, and what it has learned from its answers.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::{SignedDuration, Timestamp};
+use underpass_engine::wait::lock;
 use underpass_protocol::response::validator::parse_date;
 use url::Url;
 
@@ -63,22 +64,18 @@ impl Signer {
 
     /// Returns the region that requests are signed for now.
     pub(super) fn signed_region(&self) -> String {
-        self.state().region.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).region.clone()
     }
 
     /// Replaces keys that are about to expire. One thread looks for others while the rest uses the
     /// old ones, or waits for it if these have expired. All use the old ones if there are no others.
     fn refresh(&self) {
-        let expires = self.state().keys.as_ref().and_then(|keys| keys.expires);
+        let expires = lock(&self.state).keys.as_ref().and_then(|keys| keys.expires);
         let Some(expires) = expires.filter(|expires| *expires < SystemTime::now() + EARLY) else {
             return;
         };
         let guard = match expires <= SystemTime::now() {
-            true => Some(self.search.lock().unwrap_or_else(PoisonError::into_inner)),
+            true => Some(lock(&self.search)),
             false => self.search.try_lock().ok(),
         };
         if guard.is_some() {
@@ -89,11 +86,11 @@ impl Signer {
     /// Looks for keys, unless that was done just before.
     fn search(&self) {
         let is_recent = |(at, _): &(Instant, _)| at.elapsed() < SEARCH_INTERVAL;
-        if self.state().searched.as_ref().is_some_and(is_recent) {
+        if lock(&self.state).searched.as_ref().is_some_and(is_recent) {
             return;
         }
         let found = self.chain.find();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let failure = match found {
             Ok(Some((keys, _))) => {
                 if state.keys.as_deref() != Some(&keys) {
@@ -114,7 +111,7 @@ impl Sign for Signer {
         if !self.moves {
             return None;
         }
-        let state = self.state();
+        let state = lock(&self.state);
         let (old, new) = (format!("s3.{}.", self.region), format!("s3.{}.", state.region));
         let host = url.host_str().filter(|host| old != new && host.contains(&old))?;
         let mut moved = url.clone();
@@ -130,7 +127,7 @@ impl Sign for Signer {
     ) -> Result<Signature, ClientError> {
         self.refresh();
         let (keys, region, skew, key_changes) = {
-            let state = self.state();
+            let state = lock(&self.state);
             (state.keys.clone(), state.region.clone(), state.skew, state.key_changes)
         };
         let Some(keys) = keys else {
@@ -171,7 +168,7 @@ impl Sign for Signer {
         {
             // Another request may have learned the same while this one was on its way.
             if signed.region != named {
-                named.clone_into(&mut self.state().region);
+                named.clone_into(&mut lock(&self.state).region);
                 return true;
             }
         }
@@ -187,16 +184,16 @@ impl Sign for Signer {
         if let Some(date) = date.and_then(|date| Timestamp::try_from(date).ok()) {
             let skew = date.duration_since(Timestamp::now());
             if (skew - signed.skew).abs() > MAX_SKEW && is_about_time(&refusal.code) {
-                self.state().skew = skew;
+                lock(&self.state).skew = skew;
                 return true;
             }
         }
-        if self.state().keys.is_none() {
+        if lock(&self.state).keys.is_none() {
             return false;
         }
-        let _guard = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.search);
         // Another request may have had them replaced while this one was on its way.
-        let has_newer = || self.state().key_changes != signed.key_changes;
+        let has_newer = || lock(&self.state).key_changes != signed.key_changes;
         has_newer() || {
             self.search();
             has_newer()
@@ -204,7 +201,7 @@ impl Sign for Signer {
     }
 
     fn failure(&self) -> Option<String> {
-        self.state().searched.as_ref().and_then(|(_, failure)| failure.clone())
+        lock(&self.state).searched.as_ref().and_then(|(_, failure)| failure.clone())
     }
 }
 
@@ -295,7 +292,7 @@ mod tests {
                 scope.spawn(|| assert!(is_newer(&signer)));
             }
         });
-        assert_eq!(signer.state().key_changes, 1);
+        assert_eq!(lock(&signer.state).key_changes, 1);
         // Keys that are still good are used while others are fetched.
         let signer = expiring(60, true);
         let count = std::thread::scope(|scope| {

@@ -5,11 +5,12 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, RenameFlags, Stat, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
+use underpass_engine::wait::lock;
 
 use crate::options::backup::{Backup, BackupControl, number, numbered};
 use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
@@ -32,7 +33,7 @@ impl<'a> Backups<'a> {
 
     /// Keeps all other threads from giving names until it is dropped.
     pub(crate) fn naming(&self) -> Naming<'_> {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = lock(&self.named);
         Naming { how: self.how, named }
     }
 }

@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
+use underpass_engine::wait::lock;
 
 use crate::files::replace::{Backups, place};
 use crate::options::Follow;
@@ -83,7 +84,7 @@ impl LinkTable {
         entry: &SourceEntry,
     ) -> LinkDecision {
         let key = (stat.st_dev, stat.st_ino);
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else {
             let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
             table.insert(key, LinkedFile { left, state: FirstCopy::Pending(Vec::new()) });
@@ -113,7 +114,7 @@ impl LinkTable {
         location: CopyLocation,
     ) -> Vec<(Arc<DirPair>, SourceEntry)> {
         let key = (stat.st_dev, stat.st_ino);
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
         let before = std::mem::replace(&mut known.state, FirstCopy::Done(location));
         if known.left == 0 {
@@ -127,7 +128,7 @@ impl LinkTable {
 
     /// Records that a file could not be copied, and returns the names that waited for it.
     pub(crate) fn failed(&self, stat: &Stat) -> Vec<(Arc<DirPair>, SourceEntry)> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         match table.remove(&(stat.st_dev, stat.st_ino)).map(|known| known.state) {
             Some(FirstCopy::Pending(waiting)) => waiting,
             _ => Vec::new(),

@@ -3,7 +3,9 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use underpass_engine::wait::lock;
 
 /// The names that lead to a folder and its copy. It outlives the descriptors, as names are cheap.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl PathChain {
         let mut names = Vec::new();
         let mut next = Some(self);
         while let Some(chain) = next.filter(|chain| chain.parent.is_some()) {
-            let hidden = chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+            let hidden = lock(&chain.hidden);
             names.push(hidden.as_ref().unwrap_or(&chain.target).clone());
             next = chain.parent.as_deref();
         }

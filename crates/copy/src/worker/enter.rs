@@ -3,12 +3,13 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, Stat, fremovexattr, fstat, mkdirat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::lock;
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
@@ -296,7 +297,7 @@ impl CopyWorker<'_> {
             return Err(CopyError::Refused(CopyRefusal::SameFolder { from, to: path() }));
         }
         if is_top {
-            let mut made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut made = lock(&self.context.made);
             made.push((target.st_dev, target.st_ino));
         }
         Ok(())
@@ -310,7 +311,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
     ) -> Result<(), CopyError> {
         let own = (stat.st_dev, stat.st_ino);
-        let made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = lock(&self.context.made);
         if made.contains(&own) {
             let from = parent.source_path(&entry.name);
             return Err(CopyError::Refused(CopyRefusal::IsTarget { from }));

@@ -3,16 +3,16 @@
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::lock;
 
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
-use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
+use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::{is_copy, is_kept, is_same};
 use crate::worker::CopyWorker;
@@ -206,10 +206,6 @@ impl CopyWorker<'_> {
         let backup = self.context.settings.backup.as_ref();
         backup.is_some_and(|it| it.control == BackupControl::Numbered)
     }
-}
-
-fn lock(made: &Mutex<MadeFiles>) -> MutexGuard<'_, MadeFiles> {
-    made.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether what has the name of an entry is the copy of another one: its name differs in case

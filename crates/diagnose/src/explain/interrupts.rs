@@ -1,11 +1,12 @@
 //! Signals that are meant for the program but reach its tracer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::trace::{ReceivedSignal, Signals};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
+use underpass_engine::wait::lock;
 
 /// The traced processes.
 #[derive(Clone, Debug, Default)]
@@ -22,18 +23,18 @@ struct Family {
 impl ProcessTree {
     /// Notes that a process has begun.
     pub(super) fn came(&self, process: u32, parent: u32) {
-        self.lock().parents.insert(process, parent);
+        lock(&self.0).parents.insert(process, parent);
     }
 
     /// Notes that a signal has reached a process.
     pub(super) fn received(&self, process: u32, number: i32) {
-        self.lock().passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
+        lock(&self.0).passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
     }
 
     /// Notes that a process has ended. Signals that it was about to end before they reached it go
     /// to those that it leaves.
     pub(super) fn left(&self, process: u32) {
-        let mut family = self.lock();
+        let mut family = lock(&self.0);
         family.parents.remove(&process);
         let missed: Vec<Signal> = family
             .passed
@@ -46,10 +47,6 @@ impl ProcessTree {
                 family.pass(heir, *signal, false);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Family> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +84,7 @@ pub(super) fn pass_on(family: &ProcessTree) {
     let _ = thread::Builder::new().spawn(move || {
         while let Ok(ReceivedSignal { number, is_from_kernel }) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
-            let mut family = family.lock();
+            let mut family = lock(&family.0);
             for pid in family.eldest() {
                 family.pass(pid, signal, is_from_kernel);
             }
@@ -108,11 +105,11 @@ mod tests {
         for (pid, parent) in [(10, 1), (11, 10), (12, 11), (13, 10)] {
             family.came(pid, parent);
         }
-        assert_eq!(family.lock().eldest(), [10]);
+        assert_eq!(lock(&family.0).eldest(), [10]);
         family.left(10);
-        assert_eq!(family.lock().eldest(), [11, 13]);
+        assert_eq!(lock(&family.0).eldest(), [11, 13]);
         family.left(11);
-        assert_eq!(family.lock().eldest(), [12, 13]);
+        assert_eq!(lock(&family.0).eldest(), [12, 13]);
     }
 
     #[test]
@@ -123,12 +120,12 @@ mod tests {
         let parent = 0;
         family.came(parent, 1);
         family.came(child.id(), parent);
-        family.lock().passed.extend([(parent, Signal::KILL), (parent, Signal::TERM)]);
+        lock(&family.0).passed.extend([(parent, Signal::KILL), (parent, Signal::TERM)]);
         family.received(parent, Signal::KILL.as_raw());
         family.left(parent);
         assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
-        assert_eq!(family.lock().passed, [(child.id(), Signal::TERM)]);
+        assert_eq!(lock(&family.0).passed, [(child.id(), Signal::TERM)]);
         family.left(child.id());
-        assert!(family.lock().passed.is_empty());
+        assert!(lock(&family.0).passed.is_empty());
     }
 }

@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
+use crate::wait::lock;
+
 /// A pipe of this process, both ends non-blocking.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -59,7 +61,7 @@ impl PipePool {
     /// Returns how many pipes are in the pool.
     #[must_use]
     pub fn idle(&self) -> usize {
-        self.lock().len()
+        lock(&self.idle).len()
     }
 
     /// Returns a pipe from the pool, or a new one.
@@ -68,20 +70,16 @@ impl PipePool {
     ///
     /// `EMFILE` or `ENFILE` when no descriptors are left.
     pub(crate) fn take(&self) -> Result<Pipe, Errno> {
-        let pooled = self.lock().pop();
+        let pooled = lock(&self.idle).pop();
         pooled.map_or_else(Pipe::new, Ok)
     }
 
     /// Takes back a pipe that is known to be empty.
     pub(crate) fn give_back(&self, pipe: Pipe) {
-        let mut idle = self.lock();
+        let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {
             idle.push(pipe);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
-        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

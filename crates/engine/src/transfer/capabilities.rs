@@ -1,13 +1,14 @@
 //! What this kernel certainly lacks, learned from transfers and kept by the caller.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use underpass_sys::Netlink;
 
 use crate::mechanisms::mechanism::Mechanism;
 use crate::socket::peer;
+use crate::wait::lock;
 
 /// Mechanisms that this kernel does not have at all, and the socket that asks it about others.
 ///
@@ -44,7 +45,7 @@ impl Capabilities {
     /// the pages of files are still shared although they were acknowledged; otherwise 0.
     pub fn unread_by_tcp_peer(&self, socket: BorrowedFd<'_>) -> u64 {
         // A thread that panicked in between has left nothing or a socket without an answer.
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut netlink = lock(&self.netlink);
         peer::unread_by_tcp_peer(socket, &mut netlink)
     }
 }

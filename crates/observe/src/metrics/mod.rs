@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use underpass_engine::{Mechanism, Report};
@@ -20,6 +20,7 @@ use underpass_engine::{Mechanism, Report};
 pub use site::SiteCounts;
 
 use histogram::{Histogram, nanoseconds};
+use underpass_engine::wait::lock;
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -299,7 +300,7 @@ const MAX_LABELS: usize = 64;
 impl RareCounts {
     /// Counts one event.
     fn count(&self, first: &'static str, second: String) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         let key = (first, second);
         if counts.len() < MAX_LABELS || counts.contains_key(&key) {
             *counts.entry(key).or_default() += 1;
@@ -310,7 +311,7 @@ impl RareCounts {
 
     /// Adds all counts to those of other workers.
     fn add_to(&self, sums: &mut BTreeMap<(&'static str, String), u64>) {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.0);
         for (key, count) in &*counts {
             *sums.entry(key.clone()).or_default() += count;
         }

@@ -10,7 +10,7 @@ mod progress;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::metrics::SiteCounts;
@@ -19,6 +19,7 @@ use underpass_engine::Mechanism;
 pub use cached::{CacheRow, cache_json, cache_page};
 pub use page::CONTENT_SECURITY_POLICY;
 use progress::TransferState;
+use underpass_engine::wait::lock;
 
 /// Returns a request target without the token of an upload in its query.
 #[must_use]
@@ -92,7 +93,7 @@ impl Transfers {
     pub fn register(&self, facts: TransferFacts) -> Handle {
         let progress = TransferState::default();
         let live = Arc::new(LiveTransfer { facts, progress });
-        let mut registry = self.lock();
+        let mut registry = lock(&self.registry);
         let id = registry.next;
         registry.next += 1;
         registry.live.insert(id, Arc::clone(&live));
@@ -102,7 +103,7 @@ impl Transfers {
     /// Returns the number of transfers.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().live.len()
+        lock(&self.registry).live.len()
     }
 
     /// Returns whether there are none.
@@ -128,14 +129,9 @@ impl Transfers {
     /// Returns the present state of the transfers that pass `may_see`, the oldest first.
     fn views(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
         let live: Vec<_> =
-            self.lock().live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
+            lock(&self.registry).live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
         let seen = live.into_iter().filter(|(_, live)| may_see(&live.facts));
         seen.map(|(id, live)| View::new(id, live, now)).collect()
-    }
-
-    /// Locks even if another thread has panicked: the map is never half-written.
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +157,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.transfers.lock().live.remove(&self.id);
+        lock(&self.transfers.registry).live.remove(&self.id);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The checksums of large files that are being made.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
+use underpass_engine::wait::lock;
 
 use super::checksum::ChecksumResult;
 use super::checksums::ChecksumKey;
@@ -40,7 +41,7 @@ impl ChecksumJobs {
     pub(super) fn lock(
         &self,
     ) -> MutexGuard<'_, HashMap<ChecksumKey, Vec<oneshot::Sender<ChecksumResult>>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiters)
     }
 }
 

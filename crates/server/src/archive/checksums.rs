@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use underpass_engine::wait::lock;
 use underpass_protocol::FileVersion;
 use underpass_protocol::archive::Fingerprint;
 
@@ -50,7 +51,7 @@ impl Checksums {
     #[must_use]
     pub fn get(&self, version: &FileVersion) -> Option<u32> {
         let key = ChecksumKey::of(version);
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         if let Some(&checksum) = kept.latest.get(&key) {
             return Some(checksum);
         }
@@ -61,12 +62,7 @@ impl Checksums {
 
     /// Remembers the checksum of a file in this version.
     pub fn keep(&self, version: &FileVersion, checksum: u32) {
-        self.lock().put(ChecksumKey::of(version), checksum);
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, RecentChecksums> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept).put(ChecksumKey::of(version), checksum);
     }
 }
 
@@ -105,7 +101,7 @@ mod tests {
         }
         assert_eq!(checksums.get(&version(1)), None);
         assert_eq!(checksums.get(&version(MAX_LATEST as u64 * 3 - 5)), Some(2_752_507));
-        let kept = checksums.lock();
+        let kept = lock(&checksums.kept);
         assert!(kept.latest.len() <= MAX_LATEST && kept.before.len() <= MAX_LATEST);
         // A table of this capacity has 2^20 places.
         assert!(kept.latest.capacity() <= MAX_LATEST);

@@ -5,10 +5,11 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use rustix::fs::fstat;
+use underpass_engine::wait::lock;
 
 use crate::archive::{ArchiveError, ArchiveFormat, Layout};
 use crate::files::open_files::LIFETIME;
@@ -143,7 +144,7 @@ impl Layouts {
     /// that was changed while they were on their way. So the tag that the range has is made anew if
     /// a transfer of the layout broke off, or is still under way.
     pub(crate) fn get(&self, key: &LayoutKey, is_range: bool) -> Option<Arc<FolderLayout>> {
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         let kept = kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
         // The first is the one that is kept.
@@ -161,12 +162,12 @@ impl Layouts {
 
     /// Forgets all of them, because names were changed.
     pub(crate) fn forget_all(&self) {
-        self.lock().values_mut().for_each(|kept| kept.fresh = None);
+        lock(&self.kept).values_mut().for_each(|kept| kept.fresh = None);
     }
 
     /// Gives back the memory of layouts that were not requested recently.
     pub(crate) fn expire(&self) {
-        self.lock().retain(|_, kept| {
+        lock(&self.kept).retain(|_, kept| {
             if kept.made.elapsed() >= LIFETIME {
                 kept.fresh = None;
             }
@@ -176,7 +177,7 @@ impl Layouts {
 
     /// Keeps a layout, or returns the one with the same contents that is being sent.
     pub(crate) fn keep(&self, key: &LayoutKey, laid_out: FolderLayout) -> Arc<FolderLayout> {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
         let laid_out = match used {
             Some(used) if used.is_same(&laid_out) => used,
@@ -186,11 +187,6 @@ impl Layouts {
         let made = Instant::now();
         kept.insert(key.clone(), CachedLayout { made, fresh: Some(Arc::clone(&laid_out)), used });
         laid_out
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, CachedLayout>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use underpass_engine::wait::{lock, unpoison};
 
 use crate::auth::{AccessDecision, CheckMemory, PendingCheck};
 use crate::connection::peer::Peer;
@@ -76,7 +77,7 @@ impl Passwords {
                 None => {
                     // The client may be gone, or may only have ended its side of the connection,
                     // which cannot be distinguished: its check comes after all others.
-                    self.lock().move_to_end(number);
+                    lock(&self.queue).move_to_end(number);
                     answer.await.ok()
                 }
             },
@@ -102,7 +103,7 @@ impl Passwords {
     async fn delay(&self, peer: &Peer) {
         let client = client(peer.address());
         let delay = {
-            let mut queue = self.lock();
+            let mut queue = lock(&self.queue);
             let history = queue.history(client);
             history.refused = history.refused.saturating_add(1);
             queue.delay(client)
@@ -120,7 +121,7 @@ impl Passwords {
         client: Client,
     ) -> Option<(u64, oneshot::Receiver<AccessDecision>)> {
         let (answer, answered) = oneshot::channel();
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         if !queue.make_room(client) {
             return None;
         }
@@ -154,13 +155,12 @@ impl Passwords {
 
     /// Waits for the next password to check; `None` if the thread is to end.
     fn next(&self, presence: &mut ThreadCount<'_>) -> Option<PasswordCheck> {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         loop {
             if let Some(job) = queue.take() {
                 return Some(job);
             }
-            let (woken, timeout) =
-                self.filled.wait_timeout(queue, MAX_IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (woken, timeout) = unpoison(self.filled.wait_timeout(queue, MAX_IDLE));
             queue = woken;
             if timeout.timed_out() && queue.waiting.is_empty() {
                 queue.has_thread = false;
@@ -168,10 +168,6 @@ impl Passwords {
                 return None;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,7 +180,7 @@ struct ThreadCount<'a> {
 impl Drop for ThreadCount<'_> {
     fn drop(&mut self) {
         if !self.is_told {
-            let mut queue = self.passwords.lock();
+            let mut queue = lock(&self.passwords.queue);
             queue.has_thread = false;
             queue.waiting.clear();
         }

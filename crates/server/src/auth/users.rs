@@ -4,9 +4,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use underpass_engine::wait::lock;
 use underpass_protocol::auth::{AccessRules, Decision, Right, RuleError};
 
 use super::secret::{CheckMemory, Secret};
@@ -233,11 +234,6 @@ impl Users {
         };
         half(0) << 64 | half(1)
     }
-}
-
-/// Locks even if another thread has panicked: the data in these locks is never half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A password that has to be checked against a hash.

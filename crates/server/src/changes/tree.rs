@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
@@ -18,6 +18,7 @@ use underpass_copy::{
     times,
 };
 use underpass_engine::atomic_file;
+use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version};
 use underpass_sys::open_beneath;
 
@@ -260,7 +261,7 @@ impl<'a> TreeCopy<'a> {
         let rules =
             Rules { copying: self, path, to: parent, cancel: &cancel, refusal: Mutex::default() };
         let outcome = copy_folder(&options, from.as_fd(), parent, name, &rules, &cancel)?;
-        let refusal = rules.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let refusal = unpoison(rules.refusal.into_inner());
         self.report.add(&outcome.totals.report());
         // The new folder may lie in the one that is copied.
         let is_target = |error: &CopyError| {
@@ -323,7 +324,7 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn give_up(&self, refusal: ChangeRefusal) {
         self.cancel.store(true, Ordering::Relaxed);
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(refusal);
+        lock(&self.refusal).get_or_insert(refusal);
     }
 }
 

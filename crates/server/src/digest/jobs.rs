@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 use underpass_engine::Version;
+use underpass_engine::wait::lock;
 
 use crate::digest::Algorithm;
 
@@ -59,6 +60,6 @@ impl DigestJob {
     }
 
     pub(crate) fn waiters(&self) -> MutexGuard<'_, Vec<oneshot::Sender<DigestResult>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiters)
     }
 }

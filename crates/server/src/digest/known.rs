@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use underpass_engine::Version;
+use underpass_engine::wait::lock;
 
 use crate::digest::jobs::Jobs;
 use crate::digest::{Algorithm, Digest, stored};
@@ -106,7 +107,7 @@ impl Digests {
 
     /// Locks even if another thread has panicked: no entry is ever half-written.
     pub(crate) fn lock(&self) -> MutexGuard<'_, KnownDigests> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

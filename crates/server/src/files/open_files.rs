@@ -12,11 +12,12 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::io::Errno;
+use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_resident};
 
 use crate::digest::{Digest, stored};
@@ -61,12 +62,12 @@ pub(crate) struct ResidentSince(Arc<Mutex<Option<Instant>>>);
 impl ResidentSince {
     /// Notes that it was found at this time.
     pub(crate) fn set(&self, at: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *lock(&self.0) = Some(at);
     }
 
     /// Returns whether that was a moment ago.
     fn is_noted(&self, now: Instant) -> bool {
-        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = *lock(&self.0);
         noted.is_some_and(|at| now.saturating_duration_since(at) < LIFETIME)
     }
 }

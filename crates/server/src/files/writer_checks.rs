@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::fs::{SeekFrom, Stat, seek};
 use rustix::io::Errno;
+use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, WriterCheck, Writers};
 
 use crate::files::root::DiskWait;
@@ -92,12 +93,12 @@ pub(crate) struct StableVersions(Mutex<HashMap<u64, Version>>);
 
 impl StableVersions {
     fn has(&self, version: &Version) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.0);
         known.get(&version.inode()) == Some(version)
     }
 
     fn insert(&self, version: Version) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         if known.len() >= MAX_KNOWN {
             known.clear();
         }

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::server::limits::change_slots::ChangeSlots;
 use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
+use underpass_engine::wait::unpoison;
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
@@ -188,10 +189,8 @@ impl Shared {
     /// and its change none may do so; all others may at once.
     pub(crate) fn hold_names(&self, is_conditional: bool) -> NamesGuard<'_> {
         match is_conditional {
-            true => NamesGuard::Alone(self.names.write().unwrap_or_else(PoisonError::into_inner)),
-            false => {
-                NamesGuard::Together(self.names.read().unwrap_or_else(PoisonError::into_inner))
-            }
+            true => NamesGuard::Alone(unpoison(self.names.write())),
+            false => NamesGuard::Together(unpoison(self.names.read())),
         }
     }
 

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
 use rustix::fs::{fstat, fstatvfs};
 use underpass_engine::atomic_file::AtomicFile;
+use underpass_engine::wait::lock;
 use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 
 use crate::server::settings::{Changes, MinFree};
@@ -212,8 +213,7 @@ impl<'a> ActiveUpload<'a> {
     ) -> Result<(), UploadRefusal> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
-        let _alone =
-            self.site.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.site.shared.uploads.reserving);
         self.check_room(target, len)?;
         if self.has_enough(target, len) {
             self.slot.is_unreserved.store(true, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! A connection after its handshake.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
+use underpass_engine::wait::lock;
 use underpass_engine::{RecordKind, TlsTransport};
 
 use super::records::Kernel;
@@ -49,7 +50,7 @@ impl Session {
     /// wait for the socket.
     #[must_use]
     pub fn has_input(&self) -> bool {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.has_input(),
             Records::Kernel(records) => records.has_input(),
         }
@@ -66,7 +67,7 @@ impl Session {
     /// (`Some(false)`), or nothing yet, without taking it.
     #[must_use]
     pub fn peek(&self, socket: BorrowedFd<'_>) -> Option<bool> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.peek(socket),
             Records::Kernel(records) => records.peek(socket),
         }
@@ -75,7 +76,7 @@ impl Session {
     /// Returns how many bytes of records were made that the socket has not taken yet.
     #[must_use]
     pub fn held(&self) -> usize {
-        match &*self.records() {
+        match &*lock(&self.records) {
             Records::Here(records) => records.held(),
             Records::Kernel(_) => 0,
         }
@@ -85,7 +86,7 @@ impl Session {
     /// record.
     #[must_use]
     pub fn kept(&self) -> usize {
-        match &*self.records() {
+        match &*lock(&self.records) {
             Records::Here(records) => records.kept(),
             Records::Kernel(_) => 0,
         }
@@ -95,15 +96,10 @@ impl Session {
     /// shut down for writing. Nothing can be sent after it; [`flush`](TlsTransport::flush) tells
     /// whether the socket has taken it.
     pub fn close(&self, socket: BorrowedFd<'_>) {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.close(socket),
             Records::Kernel(records) => records.close(socket),
         }
-    }
-
-    /// Locks the records. No thread leaves them half changed, so a panic of one does no harm.
-    fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,35 +113,35 @@ impl TlsTransport for Session {
     }
 
     fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Errno> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.send(socket, bytes, more),
             Records::Kernel(records) => records.send(socket, bytes, more),
         }
     }
 
     fn flush(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.flush(socket),
             Records::Kernel(records) => records.flush(socket),
         }
     }
 
     fn receive(&self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(records) => records.receive(socket, buffer),
             Records::Kernel(records) => records.receive(socket, buffer),
         }
     }
 
     fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(_) => Ok(RecordKind::Data),
             Records::Kernel(records) => records.front(socket),
         }
     }
 
     fn sent(&self, socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
-        match &mut *self.records() {
+        match &mut *lock(&self.records) {
             Records::Here(_) => Ok(()),
             Records::Kernel(records) => records.sent(socket, bytes),
         }

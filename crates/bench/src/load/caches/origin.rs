@@ -7,11 +7,12 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::fs::sendfile;
+use underpass_engine::wait::lock;
 
 /// The origin. Ended when dropped.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl OriginState {
     /// Waits until this many bytes more may be sent.
     fn wait(&self, bytes: u64) {
         let due = {
-            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut due = lock(&self.due);
             // What was not used is lost, but for a moment.
             let begin = (*due).max(Instant::now().checked_sub(SLACK).unwrap_or(*due));
             *due = begin

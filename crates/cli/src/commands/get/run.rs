@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
 use underpass_client::{TlsSetup, Url, input};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::{lock, unpoison};
 
 use super::args::GetArgs;
 use super::destination::is_stream;
@@ -166,7 +167,7 @@ struct Failures(Mutex<Option<Failure>>);
 impl Failures {
     fn take(&self, outcome: Result<()>) {
         if let Err(failure) = outcome {
-            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = lock(&self.0);
             if let Some(before) = last.replace(failure) {
                 output::failure(&before);
             }
@@ -175,7 +176,7 @@ impl Failures {
 
     /// Returns the last failure. A signal between two files leaves some that have not failed.
     fn finish(self, left: usize) -> Result<()> {
-        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match unpoison(self.0.into_inner()) {
             Some(failure) => Err(failure),
             None if left > 0 => {
                 let left = output::counted(left as u64, "URL was", "URLs were");

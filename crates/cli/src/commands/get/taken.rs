@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::fstat;
 use underpass_client::Url;
 use underpass_client::download::{PARTIAL_ENDS, partial_names};
 use underpass_client::tree::ignores_case;
 use underpass_engine::atomic_file::fold_case;
+use underpass_engine::wait::lock;
 use underpass_protocol::digest::Digest;
 use underpass_receipt::shown;
 
@@ -41,7 +42,7 @@ impl TakenNames {
         let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
         let folded = |name: &OsStr| (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.0);
         let alike = taken.get(&folded(name)).map_or(&[][..], Vec::as_slice);
         if let Some(earlier) = alike.iter().find(|it| it.name == *name) {
             if earlier.url == item.url && earlier.digests == item.digests {

@@ -10,9 +10,11 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use underpass_engine::wait::{lock, unpoison};
 
 use crate::failure::{Result, WithPath, plain};
 use crate::output;
@@ -95,7 +97,7 @@ impl AccessLog {
 
     /// Adds a line, which ends with a line feed. This costs a lock and a copy.
     pub(crate) fn line(&self, line: &[u8]) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         let before = state.pending.len();
         if before + line.len() > CAPACITY {
             state.lost += 1;
@@ -111,33 +113,27 @@ impl AccessLog {
 
     /// Opens the file again, after it was moved away.
     pub(crate) fn reopen(&self) {
-        self.0.lock().reopens = true;
+        lock(&self.0.state).reopens = true;
         self.0.changed.notify_one();
     }
 
     /// Ends the log; no lines may follow.
     pub(crate) fn end(&self) {
-        self.0.lock().ends = true;
+        lock(&self.0.state).ends = true;
         self.0.changed.notify_one();
     }
 }
 
 impl SharedLog {
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        // Nothing panics while it holds this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until there are lines, then a moment longer for more of them; returns them, and
     /// leaves the empty `spare` for the next ones.
     fn next(&self, spare: Vec<u8>) -> LogState {
         let is_urgent =
             |state: &mut LogState| state.ends || state.reopens || state.pending.len() >= FULL;
         let is_idle = |state: &mut LogState| state.pending.is_empty() && !is_urgent(state);
-        let state = self.changed.wait_while(self.lock(), is_idle);
-        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let state = unpoison(self.changed.wait_while(lock(&self.state), is_idle));
         let waited = self.changed.wait_timeout_while(state, INTERVAL, |state| !is_urgent(state));
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) = unpoison(waited);
         mem::replace(&mut *state, LogState { pending: spare, ..LogState::default() })
     }
 }
@@ -313,7 +309,7 @@ mod tests {
         let log = AccessLog(Arc::clone(&shared));
         let line = vec![b'x'; CAPACITY / 2];
         (0..3).for_each(|_| log.line(&line));
-        assert_eq!(shared.lock().lost, 1);
-        assert_eq!(shared.lock().pending.len(), CAPACITY);
+        assert_eq!(lock(&shared.state).lost, 1);
+        assert_eq!(lock(&shared.state).pending.len(), CAPACITY);
     }
 }

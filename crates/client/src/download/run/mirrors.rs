@@ -6,9 +6,10 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use underpass_engine::wait::lock;
 use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_transport::digest::compute;
 use url::Url;
@@ -42,7 +43,7 @@ impl<'c> MirrorServer<'c> {
 
     /// Records a range of the file that came from this server.
     pub(in crate::download) fn record_sent(&self, range: Range<u64>) {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.sent);
         match sent.iter_mut().find(|each| each.range.end == range.start) {
             _ if range.is_empty() => {}
             Some(each) => each.range.end = range.end,
@@ -52,14 +53,14 @@ impl<'c> MirrorServer<'c> {
 
     /// Computes the digest of what it has sent, before the wrong file is discarded.
     pub(in crate::download) fn keep_digests(&self, file: &File) {
-        for sent in &mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner) {
+        for sent in &mut *lock(&self.sent) {
             sent.digest = digest_of(file, &sent.range);
         }
     }
 
     /// Returns whether something that it has sent is not in the file that is right.
     pub(in crate::download) fn sent_wrong_bytes(&self, right: &File) -> bool {
-        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = lock(&self.sent);
         sent.iter().any(|SentRange { range, digest }| {
             let sent = digest.as_ref();
             sent.is_some_and(|sent| digest_of(right, range).is_some_and(|right| right != *sent))
@@ -128,7 +129,7 @@ impl<'c> Sources<'c> {
         mirror: &Mirror<'_>,
         version: Option<&StrongValidator>,
     ) -> Option<Option<StrongValidator>> {
-        let known = mirror.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = lock(&mirror.version).clone();
         match (known, version) {
             (Some(known), _) => Some(Some(known)),
             (None, _) if self.is_checked => Some(None),
@@ -142,7 +143,7 @@ impl<'c> Sources<'c> {
 impl Mirror<'_> {
     /// Records the version of the first piece: all others must be of the same.
     pub(in crate::download) fn record_version(&self, response: &Response) {
-        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut version = lock(&self.version);
         *version = version.take().or_else(|| StrongValidator::of(response));
     }
 }

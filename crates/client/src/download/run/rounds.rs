@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use underpass_engine::wait::unpoison;
 use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::ReceiveOptions;
 
@@ -122,8 +123,7 @@ impl<'a> Download<'_, 'a> {
         workers.run(OpenSegment { answer, range }, first);
         let is_done = workers.scheduler.is_done();
         let moved = workers.moved.load(Ordering::Relaxed);
-        let Totals { report, error, connections } =
-            workers.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Totals { report, error, connections } = unpoison(workers.outcome.into_inner());
         self.moved(&report, moved, connections);
         match error {
             Some(error) => Err(error),

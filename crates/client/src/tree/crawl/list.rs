@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
+use underpass_engine::wait::lock;
 use url::Url;
 
 use super::file::is_elsewhere;
-use super::queue::lock;
 use super::state::CrawlTask;
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};

@@ -12,10 +12,10 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::lock;
 use underpass_sys::open_beneath;
 use url::Url;
 
-use super::queue::lock;
 use crate::error::ClientError;
 use crate::tree::dest::DestFolder;
 use crate::tree::error::{TreeDone, TreeError, explain};

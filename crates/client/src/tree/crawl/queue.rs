@@ -1,7 +1,9 @@
 //! The queue of what is still to be fetched, shared by the workers.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
+
+use underpass_engine::wait::{lock, unpoison};
 
 use crate::tree::error::TreeError;
 
@@ -31,7 +33,7 @@ impl<T> CrawlQueue<T> {
     /// Takes the next task; waits while another worker may find one. `None` once everything is done
     /// or has failed.
     pub(super) fn take(&self) -> Option<T> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if state.failed.is_some() {
                 return None;
@@ -43,13 +45,13 @@ impl<T> CrawlQueue<T> {
             if state.at_work == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = unpoison(self.changed.wait(state));
         }
     }
 
     /// Adds tasks: `first` before all that wait, `last` after them.
     pub(super) fn add(&self, first: Vec<T>, last: Vec<T>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
         state.waiting.extend(last);
         self.changed.notify_all();
@@ -57,7 +59,7 @@ impl<T> CrawlQueue<T> {
 
     /// Notes that a task is done, or failed and stops all workers.
     pub(super) fn done(&self, outcome: Result<(), TreeError>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.at_work -= 1;
         if let Err(error) = outcome {
             state.failed.get_or_insert(error);
@@ -67,16 +69,7 @@ impl<T> CrawlQueue<T> {
 
     /// Returns the first error.
     pub(super) fn finish(self) -> Result<(), TreeError> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = unpoison(self.state.into_inner());
         state.failed.map_or(Ok(()), Err)
     }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
-        lock(&self.state)
-    }
-}
-
-/// Locks what a thread that panicked may have held.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

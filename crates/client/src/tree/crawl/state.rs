@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::PipePool;
+use underpass_engine::wait::lock;
 
 use super::prune::Prune;
-use super::queue::{CrawlQueue, lock};
+use super::queue::CrawlQueue;
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};

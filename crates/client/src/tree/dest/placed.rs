@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, fold_case};
+use underpass_engine::wait::lock;
 
 use crate::tree::paths::PROBE;
 
@@ -43,13 +44,13 @@ impl PlacedFiles {
     /// Has others who name a file wait, where that matters.
     pub(super) fn begin_naming(&self) -> Option<MutexGuard<'_, ()>> {
         self.files.as_ref()?;
-        Some(self.naming.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(&self.naming))
     }
 
     /// Checks that what is at a path was not put there under another one.
     pub(super) fn check(&self, path: &[u8], there: &Stat) -> Result<(), Errno> {
         let Some(files) = &self.files else { return Ok(()) };
-        let files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = lock(files);
         let own = self.hasher.hash_one(path);
         let known = [
             files.by_inode.get(&(there.st_dev, there.st_ino)),
@@ -64,7 +65,7 @@ impl PlacedFiles {
     /// Remembers what is at a path.
     pub(super) fn insert(&self, path: &[u8], there: &Stat) {
         let Some(files) = &self.files else { return };
-        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(files);
         let own = self.hasher.hash_one(path);
         files.by_name.entry(self.hasher.hash_one(fold_case(path))).or_insert(own);
         // A file with several names may be there under each of them.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
@@ -11,6 +11,7 @@ use underpass_dav::multistatus;
 use underpass_dav::property::{HeldLock, Live, Quota, Resource};
 use underpass_dav::request::Propfind;
 use underpass_engine::Version;
+use underpass_engine::wait::lock;
 use underpass_listing::Describe;
 
 use crate::auth::Right;
@@ -98,7 +99,7 @@ impl Describer<'_> {
 
 /// Locks the table of locks, also if another thread has panicked: nothing in it is half-written.
 pub(crate) fn locks(site: &Site) -> MutexGuard<'_, LockTable> {
-    site.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&site.locks)
 }
 
 /// Returns a lock as it is described.

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use underpass_engine::wait::lock;
 
 use crate::server::settings::Settings;
 
@@ -109,7 +111,7 @@ impl Admission {
 
     /// Counts one more connection of an address, unless it has reached its limit.
     fn count(&self, network: Network, limit: usize) -> bool {
-        let mut addresses = self.addresses();
+        let mut addresses = lock(&self.addresses);
         let count = addresses.entry(network).or_default();
         let is_allowed = *count < limit;
         *count += usize::from(is_allowed);
@@ -118,7 +120,7 @@ impl Admission {
 
     fn uncount(&self, network: Option<Network>) {
         let Some(network) = network else { return };
-        let mut addresses = self.addresses();
+        let mut addresses = lock(&self.addresses);
         if let Some(count) = addresses.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
@@ -129,11 +131,6 @@ impl Admission {
         if addresses.capacity() > 64 && addresses.len() < addresses.capacity() / 8 {
             addresses.shrink_to_fit();
         }
-    }
-
-    /// Locks the map; no thread leaves it half changed, so one that panicked does no harm.
-    fn addresses(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +196,7 @@ mod tests {
         assert!(admission.enter(address("192.0.2.2"), |_| false).is_some());
         assert!((0..9).all(|_| admission.enter(None, |_| false).is_some()));
         tickets.iter().for_each(|ticket| admission.leave(ticket));
-        assert_eq!(admission.addresses().len(), 1);
+        assert_eq!(lock(&admission.addresses).len(), 1);
         assert!(admission.enter(one, |_| false).is_some());
     }
 
@@ -216,7 +213,7 @@ mod tests {
         admission.leave(one);
         assert!(admission.attribute(two, client, |_| false));
         admission.leave(two);
-        assert!(admission.addresses().is_empty());
+        assert!(lock(&admission.addresses).is_empty());
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::oneshot;
+use underpass_engine::wait::lock;
 
 /// Work that waits for its turn, by key.
 ///
@@ -32,7 +33,7 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         submit: impl FnOnce() -> Result<(), E>,
     ) -> Result<oneshot::Receiver<T>, E> {
         let (waiter, answer) = oneshot::channel();
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         if let Some(waiters) = waiting.get_mut(key) {
             waiters.push(waiter);
             return Ok(answer);
@@ -49,14 +50,9 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     /// Returns the senders of all that wait, at the moment in which the work begins: later requests
     /// wait for the next run. It includes every request that has not gone away.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
-        let mut waiters = self.lock().remove(key).unwrap_or_default();
+        let mut waiters = lock(&self.waiting).remove(key).unwrap_or_default();
         waiters.retain(|waiter| !waiter.is_closed());
         waiters
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Vec<oneshot::Sender<T>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

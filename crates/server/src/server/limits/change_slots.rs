@@ -4,9 +4,10 @@
 //! stand in the way of others by the number of its changes that wait.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+use underpass_engine::wait::lock;
 use underpass_protocol::upload::Owner;
 
 /// The changes under way.
@@ -34,7 +35,7 @@ impl ChangeSlots {
     /// Waits until a change of this client may begin.
     pub(crate) async fn take(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
         let slot = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if state.may_begin(&owner) {
                 return self.begin(&mut state, owner);
             }
@@ -43,17 +44,12 @@ impl ChangeSlots {
             slot
         };
         // A sender is used before it is dropped, so this cannot fail.
-        slot.await.unwrap_or_else(|_| self.begin(&mut self.lock(), owner))
+        slot.await.unwrap_or_else(|_| self.begin(&mut lock(&self.state), owner))
     }
 
     fn begin(self: &Arc<Self>, state: &mut SlotState, owner: Owner) -> ChangeSlot {
         state.running.push(owner.clone());
         ChangeSlot { slots: Arc::clone(self), owner }
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,7 +69,7 @@ impl SlotState {
 
 impl Drop for ChangeSlot {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
+        let mut state = lock(&self.slots.state);
         if let Some(at) = state.running.iter().position(|of| *of == self.owner) {
             state.running.swap_remove(at);
         }
@@ -82,7 +78,7 @@ impl Drop for ChangeSlot {
             // If its client has left meanwhile, it ends here, and the next one begins.
             drop(state);
             let _ = given.send(slot);
-            state = self.slots.lock();
+            state = lock(&self.slots.state);
         }
     }
 }
@@ -137,7 +133,7 @@ mod tests {
         let rest: Vec<_> = many.drain(8..).filter_map(|mut one| begun(&mut one)).collect();
         assert_eq!(rest.len(), MAX_CHANGES / 2);
         drop(rest);
-        let state = slots.lock();
+        let state = lock(&slots.state);
         assert_eq!((state.running.len(), state.waiting.len()), (0, 0));
     }
 }

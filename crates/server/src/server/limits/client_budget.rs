@@ -2,7 +2,9 @@
 //! client.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use underpass_engine::wait::lock;
 
 use crate::server::limits::disk_queue::ClientNet;
 
@@ -41,14 +43,9 @@ impl ClientBudget {
 
     /// Returns how much a client may still reserve.
     pub(crate) fn room(&self, client: ClientNet) -> u64 {
-        let state = self.lock();
+        let state = lock(&self.state);
         let own = state.by_client.get(&client).copied().unwrap_or(0);
         (self.max - state.used).min(self.share - own)
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, BudgetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,7 +58,7 @@ impl Reservation {
     /// Changes the size of the reservation; returns false and changes nothing if it does not fit.
     pub(crate) fn resize(&mut self, len: u64) -> bool {
         let budget = &self.budget;
-        let mut state = budget.lock();
+        let mut state = lock(&budget.state);
         let own = state.by_client.get(&self.client).copied().unwrap_or(0);
         let (used, own) = (state.used - self.len + len, own - self.len + len);
         if len > self.len && (used > budget.max || own > budget.share) {
@@ -101,7 +98,7 @@ mod tests {
         held.remove(1);
         assert!(held[3].resize(25));
         drop((held, more));
-        assert_eq!(budget.lock().used, 0);
-        assert!(budget.lock().by_client.is_empty());
+        assert_eq!(lock(&budget.state).used, 0);
+        assert!(lock(&budget.state).by_client.is_empty());
     }
 }

@@ -5,8 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+
+use underpass_engine::wait::lock;
 
 use crate::server::limits::priority::step_back;
 
@@ -74,7 +76,7 @@ impl DiskQueue {
         client: ClientNet,
         job: impl FnOnce() + Send + 'static,
     ) -> Result<(), QueueFull> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let own = state.waiting.get(&client).map_or(0, VecDeque::len);
         if state.count >= self.max_waiting || own >= self.max_waiting.div_ceil(4) {
             return Err(QueueFull);
@@ -92,7 +94,7 @@ impl DiskQueue {
         client: ClientNet,
         job: impl FnOnce() + Send + 'static,
     ) -> Result<(), QueueFull> {
-        self.push(self.lock(), client, Box::new(job))
+        self.push(lock(&self.state), client, Box::new(job))
     }
 
     fn push(
@@ -133,7 +135,7 @@ impl DiskQueue {
 
     /// Returns the next job; `None` ends the thread.
     fn next(&self) -> Option<DiskJob> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let QueueState { waiting, turns, count, threads } = &mut *state;
         let next = turns.pop_front().and_then(|client| {
             let jobs = waiting.get_mut(&client)?;
@@ -150,11 +152,6 @@ impl DiskQueue {
             None => *threads -= 1,
         }
         next
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

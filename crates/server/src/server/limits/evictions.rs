@@ -1,8 +1,9 @@
 //! Requests other workers to close idle connections, because a worker sees only its own.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
+use underpass_engine::wait::lock;
 
 use crate::server::limits::admission::Network;
 
@@ -28,7 +29,7 @@ impl Evictions {
     pub(crate) fn request_others(&self, worker: usize, of: Option<Network>) {
         let others = self.0.iter().enumerate().filter(|(index, _)| *index != worker);
         for (_, request) in others {
-            *request.of.lock().unwrap_or_else(PoisonError::into_inner) = of;
+            *lock(&request.of) = of;
             request.bell.notify_one();
         }
     }
@@ -38,7 +39,7 @@ impl Evictions {
         match self.0.get(worker) {
             Some(request) => {
                 request.bell.notified().await;
-                *request.of.lock().unwrap_or_else(PoisonError::into_inner)
+                *lock(&request.of)
             }
             None => std::future::pending().await,
         }

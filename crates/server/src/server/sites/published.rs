@@ -1,13 +1,14 @@
 //! The sites that are served now, by name. They are replaced all at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::server::credentials::Credentials;
 use crate::server::settings::{ServeError, SitesError};
 use crate::server::shared::Shared;
 use crate::server::sites::settings::SiteSettings;
 use crate::server::sites::site::Site;
+use underpass_engine::wait::lock;
 use underpass_observe::metrics::SiteCounts;
 use underpass_protocol::request::host_map::HostMap;
 
@@ -103,7 +104,7 @@ impl Published {
 
     /// Returns the sites.
     pub(crate) fn get(&self) -> Arc<Sites> {
-        Arc::clone(&self.sites.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.sites))
     }
 }
 
@@ -122,7 +123,7 @@ impl SiteControl {
     ///
     /// [`ServeError`] for the first site that cannot be served; then all is as it was.
     pub fn replace(&self, settings: Vec<SiteSettings>) -> Result<(), ServeError> {
-        let mut present = self.published.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = lock(&self.published.sites);
         let sites = Arc::new(Sites::new(&self.shared, settings, &present.all)?);
         show_certificates(self.shared.settings.tls.as_ref(), &sites);
         for site in &sites.all {

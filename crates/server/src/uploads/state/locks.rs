@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use underpass_engine::wait::{lock, unpoison};
 
 /// The connections that hold uploads.
 #[derive(Debug, Default)]
@@ -72,7 +73,7 @@ impl UploadLocks {
         let key = LockName::new(folder, name)?;
         let connection = connection.as_fd().try_clone_to_owned()?;
         let deadline = Instant::now() + MAX_WAIT;
-        let mut holders = self.lock();
+        let mut holders = lock(&self.holders);
         while let Some(holder) = holders.get(&key) {
             holder.is_superseded.store(true, Ordering::Relaxed);
             // This wakes the holder wherever it waits; a connection that cannot be shut down is
@@ -82,8 +83,7 @@ impl UploadLocks {
             if left.is_zero() {
                 return Err(UploadLockError::Kept);
             }
-            holders =
-                self.freed.wait_timeout(holders, left).unwrap_or_else(PoisonError::into_inner).0;
+            holders = unpoison(self.freed.wait_timeout(holders, left)).0;
         }
         Ok(self.insert(holders, key, connection))
     }
@@ -97,13 +97,13 @@ impl UploadLocks {
     ) -> Option<UploadLock<'_>> {
         let key = LockName::new(folder, name).ok()?;
         let connection = connection.as_fd().try_clone_to_owned().ok()?;
-        let holders = self.lock();
+        let holders = lock(&self.holders);
         (!holders.contains_key(&key)).then(|| self.insert(holders, key, connection))
     }
 
     /// Returns whether a connection holds it right now.
     pub(crate) fn is_held(&self, folder: impl AsFd, name: &[u8]) -> bool {
-        LockName::new(folder, name).is_ok_and(|key| self.lock().contains_key(&key))
+        LockName::new(folder, name).is_ok_and(|key| lock(&self.holders).contains_key(&key))
     }
 
     fn insert(
@@ -117,10 +117,6 @@ impl UploadLocks {
         holders.insert(key.clone(), holder);
         UploadLock { locks: self, key, is_superseded }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, LockHolder>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl UploadLock<'_> {
@@ -132,7 +128,7 @@ impl UploadLock<'_> {
 
 impl Drop for UploadLock<'_> {
     fn drop(&mut self) {
-        self.locks.lock().remove(&self.key);
+        lock(&self.locks.holders).remove(&self.key);
         self.locks.freed.notify_all();
     }
 }

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
+use underpass_engine::wait::lock;
 
 use underpass_protocol::upload::Owner;
 
@@ -88,7 +89,7 @@ impl SlotGuard {
         connection: Arc<OwnedFd>,
         min_rate: u64,
     ) -> Option<Self> {
-        let mut taken = slots.lock();
+        let mut taken = lock(&slots.taken);
         let all = taken.slots.len();
         let own = || taken.slots.values().filter(|slot| slot.owner == *owner).count();
         let share = OWNER_SHARE.min(slots.max.div_ceil(8));
@@ -115,7 +116,7 @@ impl SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.slots.lock().slots.remove(&self.number);
+        lock(&self.slots.taken).slots.remove(&self.number);
     }
 }
 
@@ -128,7 +129,7 @@ impl Slots {
 
     /// Ends uploads whose bodies come more slowly than required.
     pub(crate) fn end_slow(&self, window: Duration, now: Instant) {
-        for slot in self.lock().slots.values() {
+        for slot in lock(&self.taken).slots.values() {
             if slot.min_rate > 0 && slot.is_too_slow(window, now) {
                 slot.end_slow();
             }
@@ -137,20 +138,16 @@ impl Slots {
 
     /// Returns the bytes on a file system that uploads under way will take besides reserved space.
     pub(crate) fn promised(&self, device: u64) -> u64 {
-        let taken = self.lock();
+        let taken = lock(&self.taken);
         let claims = taken.slots.values().map(|slot| slot.claimed(device, |it| !it.is_reserved));
         claims.fold(0, u64::saturating_add)
     }
 
     /// Returns the bytes on a file system that other uploads of the owner of `slot` will take.
     pub(crate) fn claimed_by_owner(&self, slot: &UploadSlot, device: u64) -> u64 {
-        let taken = self.lock();
+        let taken = lock(&self.taken);
         let own = taken.slots.values().filter(|other| other.owner == slot.owner);
         own.map(|other| other.claimed(device, |_| true)).fold(0, u64::saturating_add)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TakenSlots> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,10 +219,6 @@ impl UploadSlot {
         let claim = lock(&self.claim).filter(|it| it.device == device && counts(it));
         claim.map_or(0, |it| it.len.saturating_sub(received))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The maximum number of uploads at once, each with a thread and a pipe.

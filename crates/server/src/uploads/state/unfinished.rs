@@ -2,8 +2,10 @@
 //! are found again by searching the folders.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
+
+use underpass_engine::wait::lock;
 
 /// The parts that wait for their rest.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ impl UnfinishedParts {
     /// Adds a part that has waited since then. Returns parts that are now too many, and forgets
     /// them.
     pub(crate) fn insert(&self, path: Vec<u8>, owner: [u8; 4], since: SystemTime) -> Vec<Vec<u8>> {
-        let mut parts = self.lock();
+        let mut parts = lock(&self.0);
         parts.remove(&path);
         let age = (since, parts.next);
         parts.next += 1;
@@ -51,26 +53,22 @@ impl UnfinishedParts {
 
     /// Removes a part that no longer waits.
     pub(crate) fn remove(&self, path: &[u8]) {
-        self.lock().remove(path);
+        lock(&self.0).remove(path);
     }
 
     /// Returns whether a part has waited for longer than this.
     pub(crate) fn is_due(&self, expiry: Duration) -> bool {
-        let parts = self.lock();
+        let parts = lock(&self.0);
         parts.by_age.first_key_value().is_some_and(|((since, _), _)| has_passed(*since, expiry))
     }
 
     /// Takes a part that has waited for longer than this.
     pub(crate) fn take_due(&self, expiry: Duration) -> Option<Vec<u8>> {
-        let mut parts = self.lock();
+        let mut parts = lock(&self.0);
         let entry = parts.by_age.first_entry().filter(|it| has_passed(it.key().0, expiry))?;
         let path = entry.get().clone();
         parts.remove(&path);
         Some(path)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PartsIndex> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,8 +138,8 @@ mod tests {
         }
         assert_eq!(surplus.len(), 11);
         assert!(!surplus.contains(&b"kept".to_vec()));
-        assert_eq!(waiting.lock().by_path.len(), MAX_PARTS);
-        assert_eq!(waiting.lock().by_age.len(), MAX_PARTS);
+        assert_eq!(lock(&waiting.0).by_path.len(), MAX_PARTS);
+        assert_eq!(lock(&waiting.0).by_age.len(), MAX_PARTS);
     }
 
     #[test]

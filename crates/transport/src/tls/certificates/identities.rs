@@ -1,11 +1,12 @@
 //! The identities of a server by name, and its answers to the challenges of authorities.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use underpass_engine::wait::unpoison;
 use underpass_protocol::request::host_map::HostMap;
 
 use super::super::error::TlsError;
@@ -128,8 +129,7 @@ impl Identities {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) {
-        let mut known: RwLockWriteGuard<'_, Known> =
-            self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = unpoison(self.0.write());
         change(&mut known);
         known.is_slow = {
             let of_sites = known.of_sites.values().flatten();
@@ -139,7 +139,7 @@ impl Identities {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        unpoison(self.0.read())
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use underpass_engine::Tally;
+use underpass_engine::wait::lock;
 use underpass_receipt::MechanismReceipt;
 use underpass_server::access_log::{AccessEntry, BodyPart};
 use underpass_server::server::{Control, Server};
@@ -127,7 +128,7 @@ impl ShareGoal {
 
     /// Counts a response, and returns whether nothing more is to come.
     fn is_enough_with(&self, entry: &AccessEntry) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.receipt.add(entry);
         let is_one = match self.takes_files {
             true => entry.has_stored,
@@ -154,12 +155,8 @@ impl ShareGoal {
 
     /// Returns what was done so far.
     pub(super) fn receipt(&self) -> ShareReceipt {
-        let state = self.lock();
+        let state = lock(&self.state);
         ShareReceipt { elapsed_s: state.started.elapsed().as_secs_f64(), ..state.receipt.clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, GoalState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
