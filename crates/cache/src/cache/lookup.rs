@@ -59,7 +59,7 @@ impl Cache {
                 drop(state);
                 if let Some((permit, pending)) = begun {
                     let request = ObjectRequest { range: None, ..request.clone() };
-                    self.start_fetch(object, pending, &request, permit);
+                    self.start_fetch(object, pending, &request, permit, true);
                 }
                 self.entry_now(object, current, Some("revalidating"), request)
             }
@@ -70,7 +70,7 @@ impl Cache {
                 };
                 let pending = Arc::new(PendingFetch::default());
                 let request = ObjectRequest { is_relayed, ..request.clone() };
-                self.start_fetch(object, Arc::clone(&pending), &request, permit);
+                self.start_fetch(object, Arc::clone(&pending), &request, permit, true);
                 LookupStep::Wait { pending, is_own: true }
             }
             LookupPlan::Join(pending) => LookupStep::Wait { pending, is_own: false },
@@ -81,11 +81,7 @@ impl Cache {
                 let pending = begin(&mut state.pending);
                 let is_loaded = state.is_loaded;
                 drop(state);
-                if is_loaded {
-                    self.start_fetch(object, Arc::clone(&pending), request, permit);
-                } else {
-                    self.load(object, Arc::clone(&pending), request, permit);
-                }
+                self.start_fetch(object, Arc::clone(&pending), request, permit, is_loaded);
                 LookupStep::Wait { pending, is_own: true }
             }
         }
@@ -125,19 +121,6 @@ impl Cache {
         }
     }
 
-    /// Loads an object from the folder on another thread, and fetches it if it is not there.
-    fn load(
-        &self,
-        object: &Arc<CachedObject>,
-        pending: Arc<PendingFetch>,
-        request: &ObjectRequest,
-        permit: Permit,
-    ) {
-        let guard = FetchGuard { object: Arc::clone(object), pending };
-        let (shared, request) = (Arc::clone(&self.shared), request.aligned());
-        self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
-    }
-
     /// Returns whether a response without an object answers later requests.
     fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
         response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
@@ -155,21 +138,26 @@ impl Cache {
         LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
     }
 
-    /// Starts a fetch on another thread.
+    /// Starts a fetch on another thread; unless the object was loaded, it is looked for in the folder
+    /// first.
     fn start_fetch(
         &self,
         object: &Arc<CachedObject>,
         pending: Arc<PendingFetch>,
         request: &ObjectRequest,
         permit: Permit,
+        is_loaded: bool,
     ) {
         let guard = FetchGuard { object: Arc::clone(object), pending };
         let (shared, request) = (Arc::clone(&self.shared), request.aligned());
         // If the pool is full, dropping the guard ends the fetch.
-        self.shared.fills.run_for(permit.client(), move || {
-            fill::fetch(&shared, &guard, &request);
-            drop(permit);
-        });
+        match is_loaded {
+            false => self.shared.loads.run(move || fill::load(&shared, guard, request, permit)),
+            true => self.shared.fills.run_for(permit.client(), move || {
+                fill::fetch(&shared, &guard, &request);
+                drop(permit);
+            }),
+        };
     }
 
     /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
