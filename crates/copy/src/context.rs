@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Capabilities, Error};
+use underpass_engine::{Capabilities, Error, FileId};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal};
@@ -47,10 +47,10 @@ pub(crate) struct CopyContext<'a> {
     problems: Mutex<Problems>,
     /// Held while the observer answers a question.
     questions: Mutex<()>,
-    /// Device and inode of each folder that a source is copied to.
-    pub(crate) made: Mutex<Vec<(u64, u64)>>,
-    /// Device and inode of each source that is a folder, where targets become mirrors.
-    entered: Mutex<Vec<(u64, u64)>>,
+    /// Each folder that a source is copied to.
+    pub(crate) made: Mutex<Vec<FileId>>,
+    /// Each source that is a folder, where targets become mirrors.
+    entered: Mutex<Vec<FileId>>,
     /// Path below its source and device of each file system that was mounted there, where targets become
     /// mirrors.
     mounts: Mutex<Vec<(Vec<u8>, u64)>>,
@@ -182,7 +182,7 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Remembers a source that is a folder, if what its target has besides is removed.
-    pub(crate) fn enters(&self, source: (u64, u64)) {
+    pub(crate) fn enters(&self, source: FileId) {
         if self.settings.delete {
             lock(&self.entered).push(source);
         }
@@ -201,7 +201,7 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Returns whether a folder was a source.
-    pub(crate) fn has_entered(&self, folder: (u64, u64)) -> bool {
+    pub(crate) fn has_entered(&self, folder: FileId) -> bool {
         lock(&self.entered).contains(&folder)
     }
 

@@ -12,8 +12,8 @@ use std::{fs, io};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
+use underpass_engine::{FileId, atomic_file};
 
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::observer::CopyObserver;
@@ -231,8 +231,8 @@ fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathB
     Ok(target.to_owned())
 }
 
-/// Device and inode of the sources, by their new names.
-type Named = HashMap<CString, Vec<(u64, u64)>>;
+/// The sources, by their new names.
+type Named = HashMap<CString, Vec<FileId>>;
 
 /// Returns a source with its new name, and its round; `None` if it was named before.
 fn entry(
@@ -254,7 +254,7 @@ fn entry(
     };
     let new_name = c_string(&new_name)?;
     let named_before = named.entry(new_name.clone()).or_default();
-    let own = (found.st_dev, found.st_ino);
+    let own = FileId::of(&found);
     if named_before.contains(&own) && (kind == FileType::Directory || settings.backup.is_none()) {
         return Ok(None);
     }
@@ -324,8 +324,8 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyP
     // To the root, which is its own parent.
     loop {
         let stat = fstat(&at).at("looking at", || destination.folder.as_path())?;
-        let here = (stat.st_dev, stat.st_ino);
-        if here == (found.st_dev, found.st_ino) {
+        let here = FileId::of(&stat);
+        if here == FileId::of(found) {
             return refuse(CopyRefusal::IntoItself {
                 from: from.to_owned(),
                 to: destination_path(destination),

@@ -50,8 +50,8 @@ pub use chain::{
 };
 pub use error::{Error, errno, hint};
 pub use integrity::{
-    Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, kept_time, session,
-    times_of_new,
+    FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, kept_time,
+    session, times_of_new,
 };
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,

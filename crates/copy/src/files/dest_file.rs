@@ -9,6 +9,7 @@ use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
 use crate::files::replace::{Backups, rename_over};
@@ -111,7 +112,7 @@ impl<'a> DestFile<'a> {
         let file: File = file?.into();
         // Checked again before it is truncated: the name may belong to another file now.
         let (here, from) = (fstat(&file)?, fstat(original)?);
-        if (here.st_dev, here.st_ino) == (from.st_dev, from.st_ino) {
+        if FileId::of(&here) == FileId::of(&from) {
             return Err(Errno::EXIST);
         }
         if FileType::from_raw_mode(here.st_mode) == FileType::RegularFile {

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, RenameFlags, Stat, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, atomic_file};
 
 use crate::options::backup::{Backup, BackupControl, number, numbered};
 use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
@@ -20,9 +20,9 @@ use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 #[derive(Debug)]
 pub(crate) struct Backups<'a> {
     how: &'a Backup,
-    /// Device and inode of each copy, and of each backup. Held while something gets its name, so that no
+    /// Each copy, and each backup. Held while something gets its name, so that no
     /// other thread makes the backup's meanwhile.
-    named: Mutex<HashSet<(u64, u64)>>,
+    named: Mutex<HashSet<FileId>>,
 }
 
 impl<'a> Backups<'a> {
@@ -42,14 +42,14 @@ impl<'a> Backups<'a> {
 #[derive(Debug)]
 pub(crate) struct Naming<'b> {
     how: &'b Backup,
-    named: MutexGuard<'b, HashSet<(u64, u64)>>,
+    named: MutexGuard<'b, HashSet<FileId>>,
 }
 
 impl Naming<'_> {
     /// Remembers what has this name now.
     pub(crate) fn add(&mut self, folder: BorrowedFd<'_>, name: &CStr, backup: Option<&CStr>) {
         for name in [Some(name), backup].into_iter().flatten() {
-            self.named.extend(look(folder, name).as_ref().map(id));
+            self.named.extend(look(folder, name).as_ref().map(FileId::of));
         }
     }
 }
@@ -190,7 +190,7 @@ impl BackupName {
         };
         let mut name = CString::new(bytes).map_err(|_| Errno::INVAL)?;
         while !is_numbered
-            && look(folder, &name).is_ok_and(|there| naming.named.contains(&id(&there)))
+            && look(folder, &name).is_ok_and(|there| naming.named.contains(&FileId::of(&there)))
         {
             name = CString::new(how.simple(name.to_bytes())).map_err(|_| Errno::INVAL)?;
         }
@@ -200,10 +200,6 @@ impl BackupName {
 
 fn look(folder: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-fn id(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 /// Returns the highest number of a backup of `name`.

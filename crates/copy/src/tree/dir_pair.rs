@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::{fold_case, ignores_case};
 
 use crate::attributes::inherited::InheritedAttrs;
@@ -53,9 +54,9 @@ pub(crate) struct DirPair {
 /// What a copy has made in one folder, or in all of them.
 #[derive(Debug, Default)]
 pub(crate) struct MadeFiles {
-    /// Device and inode of each file with its name, or without one if whatever has any name would be
+    /// Each file with its name, or without one if whatever has any name would be
     /// replaced.
-    files: HashMap<(u64, u64), Option<CString>>,
+    files: HashMap<FileId, Option<CString>>,
     /// The names in a folder that ignores case, by their folded form: what the kernel remembers of a
     /// name may be older than the file that has it.
     names: HashMap<Vec<u8>, CString>,
@@ -66,7 +67,7 @@ pub(crate) struct MadeFiles {
 impl MadeFiles {
     /// Adds a file, whatever its name.
     pub(crate) fn insert(&mut self, stat: &Stat) {
-        self.files.insert((stat.st_dev, stat.st_ino), None);
+        self.files.insert(FileId::of(stat), None);
     }
 
     /// Adds a file that was made under this name in a folder, unless case matters there.
@@ -81,7 +82,7 @@ impl MadeFiles {
         self.names.entry(fold_case(name.to_bytes())).or_insert_with(|| name.to_owned());
         // A file that was written in place may be there under other names as well.
         if stat.st_nlink == 1 {
-            self.files.insert((stat.st_dev, stat.st_ino), Some(name.to_owned()));
+            self.files.insert(FileId::of(stat), Some(name.to_owned()));
         }
     }
 
@@ -97,7 +98,7 @@ impl MadeFiles {
         let is_twin = self.ignores_case == Some(true)
             && self.names.get(&fold_case(name.to_bytes())).is_some_and(|made| **made != *name);
         is_twin
-            || match self.files.get(&(there.st_dev, there.st_ino)) {
+            || match self.files.get(&FileId::of(there)) {
                 None => false,
                 Some(None) => true,
                 Some(Some(made)) => **made != *name && is_one_file(folder, made, name),
@@ -106,7 +107,7 @@ impl MadeFiles {
 
     /// Returns whether a file was made, in whatever folder.
     pub(crate) fn has(&self, stat: &Stat) -> bool {
-        self.files.contains_key(&(stat.st_dev, stat.st_ino))
+        self.files.contains_key(&FileId::of(stat))
     }
 }
 
@@ -116,7 +117,7 @@ fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |name| openat(folder, name, flags, Mode::empty());
     let (Ok(one), Ok(other)) = (open(one), open(other)) else { return false };
-    let id = |file: &OwnedFd| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    let id = |file: &OwnedFd| fstat(file).map(|stat| FileId::of(&stat)).ok();
     id(&one).is_some() && id(&one) == id(&other)
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::wait::lock;
 
 use crate::files::replace::{Backups, place};
@@ -25,7 +26,7 @@ use crate::tree::path_chain::PathChain;
 pub(crate) struct LinkTable {
     /// Whether link counts tell how many names a file has, because symbolic links are not followed.
     are_counted: bool,
-    table: Mutex<HashMap<(u64, u64), LinkedFile>>,
+    table: Mutex<HashMap<FileId, LinkedFile>>,
 }
 
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl LinkTable {
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
     ) -> LinkDecision {
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::of(stat);
         let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else {
             let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
@@ -113,7 +114,7 @@ impl LinkTable {
         stat: &Stat,
         location: CopyLocation,
     ) -> Vec<(Arc<DirPair>, SourceEntry)> {
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::of(stat);
         let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
         let before = std::mem::replace(&mut known.state, FirstCopy::Done(location));
@@ -129,7 +130,7 @@ impl LinkTable {
     /// Records that a file could not be copied, and returns the names that waited for it.
     pub(crate) fn failed(&self, stat: &Stat) -> Vec<(Arc<DirPair>, SourceEntry)> {
         let mut table = lock(&self.table);
-        match table.remove(&(stat.st_dev, stat.st_ino)).map(|known| known.state) {
+        match table.remove(&FileId::of(stat)).map(|known| known.state) {
             Some(FirstCopy::Pending(waiting)) => waiting,
             _ => Vec::new(),
         }
@@ -206,7 +207,7 @@ fn link(
     }
     let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
     let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
-    if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
+    if FileId::of(&here) == FileId::of(&there) {
         // An earlier run has linked them.
         return Ok(None);
     }

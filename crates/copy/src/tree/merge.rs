@@ -12,7 +12,7 @@ use rustix::fs::{
     renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
+use underpass_engine::{FileId, atomic_file};
 
 use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, rename_over};
@@ -61,7 +61,7 @@ pub(crate) fn merge(
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
             let clash = Clash { folder: to, name: &name, path: &path, there: &there };
             // Both processes have linked one original; rename(2) does nothing then.
-            let is_one = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino);
+            let is_one = FileId::of(&mine) == FileId::of(&there);
             is_one || is_kept(settings, &mine, &there, to) || stays(&clash)
         }) {
             unlinkat(from, &name, AtFlags::empty())?;
@@ -182,7 +182,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     if stat.st_uid != settings.owner.0 && (is_folder || stat.st_uid != whole.st_uid) {
         return;
     }
-    let is_same = (stat.st_dev, stat.st_ino) == (whole.st_dev, whole.st_ino);
+    let is_same = FileId::of(&stat) == FileId::of(&whole);
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {}
         FileType::RegularFile if stat.st_nlink == 1 || is_same => {}
@@ -195,7 +195,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return };
-    let is_it = fstat(&file).is_ok_and(|it| (it.st_dev, it.st_ino) == (stat.st_dev, stat.st_ino));
+    let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
     if !is_it || !atomic_file::take(&file, folder, hidden) {
         return;
     }

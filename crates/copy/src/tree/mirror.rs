@@ -13,8 +13,8 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
+use underpass_engine::{FileId, atomic_file};
 
 use crate::attributes::times;
 use crate::context::CopyContext;
@@ -48,11 +48,11 @@ struct Mirror<'a, 'c> {
     removed: u64,
 }
 
-/// Names in sources, by device and inode of what they lead to in the target.
-type OtherNames = BTreeMap<(u64, u64), Vec<CString>>;
+/// Names in sources, by what they lead to in the target.
+type OtherNames = BTreeMap<FileId, Vec<CString>>;
 
-/// Folders of sources, by device and inode of their copies.
-type OtherFolders = BTreeMap<(u64, u64), Vec<OwnedFd>>;
+/// Folders of sources, by their copies.
+type OtherFolders = BTreeMap<FileId, Vec<OwnedFd>>;
 
 /// A folder of a target, with all folders that were copied to it.
 struct TargetLevel<'e> {
@@ -71,7 +71,7 @@ struct TargetLevel<'e> {
 impl Mirror<'_, '_> {
     /// Looks at all targets that are folders.
     fn all(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
-        let mut targets = BTreeMap::<(u64, u64), TargetLevel>::new();
+        let mut targets = BTreeMap::<FileId, TargetLevel>::new();
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
             let to = top.target_path(entry.target());
             let source = self.source(top, entry)?;
@@ -80,7 +80,7 @@ impl Mirror<'_, '_> {
                 Err(Errno::NOENT) if self.context.settings.dry_run => continue,
                 opened => opened.at("opening", || to.as_path())?,
             };
-            let own = identity(&fstat(&target).at("looking at", || to.as_path())?);
+            let own = FileId::of(&fstat(&target).at("looking at", || to.as_path())?);
             self.refuse_around(top, entries, own, &to)?;
             // Other sources are copied next to what is in this one.
             let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
@@ -114,7 +114,7 @@ impl Mirror<'_, '_> {
     fn source(&self, top: &DirPair, entry: &SourceEntry) -> Result<OwnedFd> {
         let path = || top.source_path(&entry.name);
         let source = open_source(&top.source, &entry.name, entry.follows).at("opening", path)?;
-        let own = identity(&fstat(&source).at("looking at", path)?);
+        let own = FileId::of(&fstat(&source).at("looking at", path)?);
         match self.context.has_entered(own) {
             true => Ok(source),
             // Such as an empty folder on which something was mounted before.
@@ -127,7 +127,7 @@ impl Mirror<'_, '_> {
         &self,
         top: &DirPair,
         entries: &[SourceEntry],
-        own: (u64, u64),
+        own: FileId,
         to: &Path,
     ) -> Result<()> {
         for entry in entries {
@@ -141,7 +141,7 @@ impl Mirror<'_, '_> {
             let mut at = openat(&top.source, start, flags, Mode::empty()).at("opening", path)?;
             let mut last = None;
             loop {
-                let here = identity(&fstat(&at).at("looking at", path)?);
+                let here = FileId::of(&fstat(&at).at("looking at", path)?);
                 if here == own {
                     let (from, to) = (path(), to.to_owned());
                     return Err(CopyError::Refused(CopyRefusal::InTarget { from, to }));
@@ -174,7 +174,7 @@ impl Mirror<'_, '_> {
         }
         let other_names = self.other_names(at, &found)?;
         for (name, there) in found {
-            let others = other_names.get(&identity(&there)).map_or(&[][..], Vec::as_slice);
+            let others = other_names.get(&FileId::of(&there)).map_or(&[][..], Vec::as_slice);
             let mut names = others.iter().chain([&name]).map(CString::as_c_str);
             if is_unfinished(&name) {
                 continue;
@@ -182,7 +182,7 @@ impl Mirror<'_, '_> {
             let is_folder = is_folder(&there);
             if names.any(|name| at.named.contains(&name)) {
                 let folders = self.found(at, &name, others, is_folder)?;
-                shared.insert(identity(&there), folders.unwrap_or_default());
+                shared.insert(FileId::of(&there), folders.unwrap_or_default());
                 continue;
             }
             // Its original was not copied, so that it is not a copy, and nothing in it is either.
@@ -236,14 +236,14 @@ impl Mirror<'_, '_> {
                 continue;
             }
             match lstat(&at.target, &name) {
-                Ok(there) => others.entry(identity(&there)).or_default().push(name),
+                Ok(there) => others.entry(FileId::of(&there)).or_default().push(name),
                 // It was left out, or a dry run has not made it.
                 Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL) => {}
                 Err(errno) => return Err(errno).at("looking at", || join(&at.to, &name)),
             }
         }
         // Some file systems that ignore case give out other numbers when memory is short.
-        let listed: HashSet<(u64, u64)> = found.iter().map(|(_, stat)| identity(stat)).collect();
+        let listed: HashSet<FileId> = found.iter().map(|(_, stat)| FileId::of(stat)).collect();
         match others.keys().all(|own| listed.contains(own)) {
             true => Ok(others),
             false => Err(Errno::STALE).at(Action::ReadingFolder, || at.to.as_path()),
@@ -359,10 +359,6 @@ fn lstat(folder: &OwnedFd, name: &CStr) -> std::result::Result<Stat, Errno> {
 
 fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 fn join(path: &Path, name: &CStr) -> PathBuf {

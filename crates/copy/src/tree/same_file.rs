@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
-use underpass_engine::kept_time;
+use underpass_engine::{FileId, kept_time};
 
 use crate::options::CopyOptions;
 use crate::tree::dir_pair::DirPair;
@@ -114,7 +114,7 @@ fn is_link(stat: &Stat) -> bool {
 }
 
 fn is_one(a: &Stat, b: &Stat) -> bool {
-    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+    FileId::of(a) == FileId::of(b)
 }
 
 /// The kernel follows 40 links, one after the other.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustix::fs::Stat;
+use underpass_engine::FileId;
 
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
@@ -28,8 +29,8 @@ pub(crate) struct DeferredDir {
     pub(crate) top: Arc<DirPair>,
     pub(crate) chain: Arc<PathChain>,
     pub(crate) stat: Stat,
-    /// Device and inode of the target.
-    pub(crate) target: (u64, u64),
+    /// The folder that it has in the target.
+    pub(crate) target: FileId,
     pub(crate) origin: DirOrigin,
     pub(crate) is_trusted: bool,
     pub(crate) system: &'static str,

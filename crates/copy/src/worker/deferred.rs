@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
@@ -49,7 +50,7 @@ impl CopyWorker<'_> {
             top,
             chain: Arc::clone(&folder.chain),
             stat: *stat,
-            target: (target.st_dev, target.st_ino),
+            target: FileId::of(&target),
             origin,
             is_trusted: folder.is_trusted,
             system: folder.system,
@@ -64,7 +65,7 @@ impl CopyWorker<'_> {
         let from = || chain.path(|chain| Some(chain.source.clone()));
         let to = || chain.path(|chain| Some(chain.target.clone()));
         let source = open(&later.top.source, &chain.sources(), true).at("opening", from)?;
-        same(&source, (later.stat.st_dev, later.stat.st_ino), from)?;
+        same(&source, FileId::of(&later.stat), from)?;
         let target = open(&later.top.target, &chain.names(), false).at("opening", to)?;
         same(&target, later.target, to)?;
         let inherited = match later.origin {
@@ -108,9 +109,9 @@ fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<Ow
 }
 
 /// Refuses a folder that another process has put in the place of the one that was there.
-fn same(folder: &OwnedFd, wanted: (u64, u64), path: impl Fn() -> PathBuf) -> Result<(), CopyError> {
+fn same(folder: &OwnedFd, wanted: FileId, path: impl Fn() -> PathBuf) -> Result<(), CopyError> {
     let found = fstat(folder).at("looking at", &path)?;
-    match (found.st_dev, found.st_ino) == wanted {
+    match FileId::of(&found) == wanted {
         true => Ok(()),
         false => Err(Errno::STALE).at("going on with", path),
     }

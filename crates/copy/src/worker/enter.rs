@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, Stat, fremovexattr, fstat, mkdirat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, atomic_file};
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
@@ -106,7 +106,7 @@ impl CopyWorker<'_> {
             return;
         }
         if parent.is_top() {
-            self.context.enters((stat.st_dev, stat.st_ino));
+            self.context.enters(FileId::of(stat));
         } else if fstat(&parent.source).is_ok_and(|above| above.st_dev != stat.st_dev) {
             self.context.enters_mount(parent.path_below(&entry.name), stat.st_dev);
         }
@@ -290,15 +290,12 @@ impl CopyWorker<'_> {
         }
         let path = || parent.target_path(entry.target());
         let target = fstat(&made.folder).at("looking at", path)?;
-        if made.origin == DirOrigin::Existing
-            && (target.st_dev, target.st_ino) == (stat.st_dev, stat.st_ino)
-        {
+        if made.origin == DirOrigin::Existing && FileId::of(&target) == FileId::of(stat) {
             let from = parent.source_path(&entry.name);
             return Err(CopyError::Refused(CopyRefusal::SameFolder { from, to: path() }));
         }
         if is_top {
-            let mut made = lock(&self.context.made);
-            made.push((target.st_dev, target.st_ino));
+            lock(&self.context.made).push(FileId::of(&target));
         }
         Ok(())
     }
@@ -310,16 +307,14 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
     ) -> Result<(), CopyError> {
-        let own = (stat.st_dev, stat.st_ino);
-        let made = lock(&self.context.made);
-        if made.contains(&own) {
+        let own = FileId::of(stat);
+        if lock(&self.context.made).contains(&own) {
             let from = parent.source_path(&entry.name);
             return Err(CopyError::Refused(CopyRefusal::IsTarget { from }));
         }
-        drop(made);
         let mut above = Some(parent).filter(|_| entry.follows);
         while let Some(folder) = above {
-            if folder.stat.is_some_and(|stat| (stat.st_dev, stat.st_ino) == own) {
+            if folder.stat.is_some_and(|stat| FileId::of(&stat) == own) {
                 return Err(Errno::LOOP).at(Action::Following, || parent.source_path(&entry.name));
             }
             above = folder.parent.as_ref();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 
@@ -45,7 +46,7 @@ impl CopyWorker<'_> {
         if kind == FileType::Directory {
             return self.leave_folder(folder, stat, &there, path);
         }
-        let is_one = (stat.st_dev, stat.st_ino) == (there.st_dev, there.st_ino);
+        let is_one = FileId::of(stat) == FileId::of(&there);
         if is_one && settings.link == Some(LinkKind::Hard) {
             // It has that name already.
             return Ok(EntryVerdict::Leave);
@@ -144,7 +145,7 @@ impl CopyWorker<'_> {
         };
         let kept = CString::new(backup.simple(entry.target().to_bytes())).unwrap_or_default();
         statat(&folder.target, &kept, AtFlags::empty())
-            .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
+            .is_ok_and(|there| FileId::of(&there) == FileId::of(stat))
     }
 }
 

@@ -6,6 +6,7 @@ use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
 
 use super::names::for_each_name;
+use crate::integrity::FileId;
 
 /// Returns whether what has this name in a folder is found by it in the other case, too, as on a file
 /// system that ignores case; `None` if that cannot be told: the name may be gone, have no case, or
@@ -14,7 +15,7 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
     let id = |name: &[u8]| {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.map(|stat| (stat.st_dev, stat.st_ino))
+        stat.map(|stat| FileId::of(&stat))
     };
     let text = std::str::from_utf8(name).ok()?;
     let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());

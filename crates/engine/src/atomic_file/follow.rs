@@ -4,8 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Stat, lstat, stat};
+use rustix::fs::{FileType, lstat, stat};
 use rustix::io::Errno;
+
+use crate::integrity::FileId;
 
 /// Returns the path of the file that a link leads to in the end, so that this file is replaced and not
 /// the link. It is the file that open(2) would open: the kernel follows the link first, and may refuse
@@ -17,7 +19,6 @@ use rustix::io::Errno;
 /// As stat(2) and readlink(2); `ESTALE` if the link leads to a file that it does not name, as those of
 /// `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
-    let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
     let wanted = stat(link)?;
     if FileType::from_raw_mode(wanted.st_mode) == FileType::Directory {
         return fs::canonicalize(link);
@@ -26,7 +27,7 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
     for _ in 0..=MAX_LINKS {
         let found = lstat(&path)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
-            let is_it = identity(found) == identity(wanted);
+            let is_it = FileId::of(&found) == FileId::of(&wanted);
             return if is_it { Ok(path) } else { Err(Errno::STALE.into()) };
         }
         let leads = fs::read_link(&path)?;

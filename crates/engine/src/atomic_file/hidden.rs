@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 use super::Existing;
 use super::name::hidden_name;
+use crate::integrity::FileId;
 
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
 /// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
@@ -26,7 +27,7 @@ pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
         return false;
     }
     match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {
-        (Ok(own), Ok(named)) => (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino),
+        (Ok(own), Ok(named)) => FileId::of(&own) == FileId::of(&named),
         _ => false,
     }
 }

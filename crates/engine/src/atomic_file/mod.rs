@@ -23,6 +23,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::integrity::FileId;
+
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
@@ -322,7 +324,7 @@ fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
     };
     // Not all file systems give a file the same number each time.
     let facts = |stat: &Stat| (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    (own.st_dev, own.st_ino) != (named.st_dev, named.st_ino) && facts(&own) != facts(&named)
+    FileId::of(&own) != FileId::of(&named) && facts(&own) != facts(&named)
 }
 
 /// Reserves space for `len` bytes from `offset` on, without changing the size of the file. It

@@ -1,8 +1,24 @@
-//! The metadata that distinguishes one version of a file from another.
+//! The metadata that distinguishes one file from another, and one version of a file from another.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::{Stat, fstat};
+
+/// What tells a file from all others, whatever its names: its file system and its number there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Returns which file a `stat` describes.
+    #[must_use]
+    pub fn of(stat: &Stat) -> Self {
+        #[allow(clippy::useless_conversion)] // types differ by target
+        Self { device: stat.st_dev.into(), inode: stat.st_ino.into() }
+    }
+}
 
 /// The metadata of a file that changes when its contents do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

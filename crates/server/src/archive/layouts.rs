@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use rustix::fs::fstat;
+use underpass_engine::FileId;
 use underpass_engine::wait::lock;
 
 use crate::archive::{ArchiveError, ArchiveFormat, Layout};
@@ -23,8 +24,7 @@ use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
 pub(crate) struct LayoutKey {
     /// The number of the site.
     pub(crate) site: u64,
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
+    pub(crate) folder: FileId,
     pub(crate) path: Vec<u8>,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) format: ArchiveFormat,
@@ -59,10 +59,8 @@ impl LayoutKey {
         only: Option<ChosenNames>,
     ) -> Self {
         // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
-        #[allow(clippy::useless_conversion)] // types differ by target
-        let (device, inode) =
-            fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
-        Self { site, device, inode, path: path.to_vec(), user: user.cloned(), format, only }
+        let folder = fstat(folder).map(|stat| FileId::of(&stat)).unwrap_or_default();
+        Self { site, folder, path: path.to_vec(), user: user.cloned(), format, only }
     }
 
     /// Returns the number of bytes that the names take.

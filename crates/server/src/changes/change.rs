@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, mkdirat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
-use underpass_engine::{Report, Version};
+use underpass_engine::{FileId, Report, Version};
 
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
@@ -192,7 +192,7 @@ impl Change {
         // A link that leads nowhere or out of the root has no target to lose here.
         let target = is_link.then(|| site.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
         let target = target.and_then(|target| fstat(&target).ok());
-        if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
+        if target.is_some_and(|target| FileId::of(&target) == FileId::of(existing)) {
             return Err(ChangeRefusal::new(403, "this is what the link leads to"));
         }
         Ok(())
@@ -302,7 +302,7 @@ fn open_dest(
         return Err(no_folder());
     }
     let Some(existing) = &dest.existing else { return Ok(dest) };
-    if tree::identity(existing) == tree::identity(source) {
+    if FileId::of(existing) == FileId::of(source) {
         return Err(ChangeRefusal::new(403, "this is the same file or folder"));
     }
     if to.overwrite == Overwrite::Forbidden {

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::refusal::ChangeRefusal;
@@ -101,7 +102,7 @@ pub(crate) fn remove_folder(
         Err(errno) => return Err(errno.into()),
     }
     let now = tree::stat_entry(parent, &aside)?;
-    let is_same = now.is_some_and(|now| tree::identity(&now) == tree::identity(checked));
+    let is_same = now.is_some_and(|now| FileId::of(&now) == FileId::of(checked));
     let removed = if is_same {
         on_gone();
         tree::remove(parent.as_fd(), &aside)

@@ -19,7 +19,7 @@ use underpass_copy::{
 };
 use underpass_engine::atomic_file;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version};
+use underpass_engine::{FileId, Integrity, Options, Report, Sink, Source, Transfer, Version};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
@@ -138,9 +138,9 @@ pub(crate) fn remove_copied(
     let mut is_changed = |stat: &Stat| {
         let version = Version::from_stat(stat);
         // Removing one name of a file changes the ctime of the others.
-        let is_known = linked.contains(&identity(stat));
+        let is_known = linked.contains(&FileId::of(stat));
         if version.links() > 1 {
-            linked.insert(identity(stat));
+            linked.insert(FileId::of(stat));
         }
         (if is_known { version.modified() } else { version.changed() }) > began
     };
@@ -381,12 +381,6 @@ fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
         inside.push(b'/');
     }
     inside.extend_from_slice(name.to_bytes());
-}
-
-/// Returns the device and the inode, which identify a file or folder.
-pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
-    #[allow(clippy::useless_conversion)] // types differ by target
-    (stat.st_dev.into(), stat.st_ino.into())
 }
 
 /// Returns the type: a file, a folder, a link or something else.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use tokio::sync::{Semaphore, watch};
 use underpass_cache::FolderListing;
 use underpass_dav::request::Propfind;
+use underpass_engine::FileId;
 use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry, Readme};
 
 use crate::listing::pack::Packing;
@@ -93,8 +94,8 @@ pub(crate) type ListingKey = (FolderId, ListingRequest);
 /// What tells folders apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FolderId {
-    /// The device and the inode.
-    Disk(u64, u64),
+    /// The folder that was opened.
+    Disk(FileId),
     /// The number of what the store has sent.
     Store(u64),
 }

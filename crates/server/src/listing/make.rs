@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use underpass_engine::Memory;
+use underpass_engine::{FileId, Memory};
 use underpass_listing::{Attributes, Entries, Listing, Prepared, Resolve, Unsorted};
 
 use crate::auth::Right;
@@ -40,9 +40,8 @@ pub(crate) async fn list(
     let (id, is_small) = match &folder {
         FolderSource::Disk(folder) => {
             let stat = fstat(folder)?;
-            #[allow(clippy::useless_conversion)] // types differ by target
-            let id = FolderId::Disk(stat.st_dev.into(), stat.st_ino.into());
-            (id, u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER))
+            let is_small = u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER);
+            (FolderId::Disk(FileId::of(&stat)), is_small)
         }
         FolderSource::Store(folder) => {
             (FolderId::Store(folder.id), folder.entries.len() <= FEW_ENTRIES)

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::umask;
 use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
-use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
+use underpass_engine::{Error, FileId, Report, Source, Transfer, Version, data_ranges};
 
 use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
@@ -185,7 +185,7 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
     let is_one_device = matches!(kind, FileType::BlockDevice | FileType::CharacterDevice)
         && kind == FileType::from_raw_mode(there.st_mode)
         && here.st_rdev == there.st_rdev;
-    let is_one = is_one_device || (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+    let is_one = is_one_device || FileId::of(&here) == FileId::of(&there);
     if is_one && (is_named || matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
         let name = |path: &Path, standard: &str| match is_dash(path) {
             true => standard.to_owned(),

@@ -10,6 +10,7 @@ use rustix::fs::fstat;
 use underpass_client::Url;
 use underpass_client::download::{PARTIAL_ENDS, partial_names};
 use underpass_client::tree::ignores_case;
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::fold_case;
 use underpass_engine::wait::lock;
 use underpass_protocol::digest::Digest;
@@ -24,8 +25,8 @@ use crate::output;
 #[derive(Debug, Default)]
 pub(super) struct TakenNames(Mutex<HashMap<Folded, Vec<TakenName>>>);
 
-/// Device and inode of a folder, and a name in it as a file system may compare it that ignores case.
-type Folded = (u64, u64, Vec<u8>);
+/// A folder, and a name in it as a file system may compare it that ignores case.
+type Folded = (FileId, Vec<u8>);
 
 /// Where a file comes from, and which digests it must have.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl TakenNames {
     pub(super) fn take(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
         let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
-        let folded = |name: &OsStr| (found.st_dev, found.st_ino, fold_case(name.as_bytes()));
+        let folded = |name: &OsStr| (FileId::of(&found), fold_case(name.as_bytes()));
         let mut taken = lock(&self.0);
         let alike = taken.get(&folded(name)).map_or(&[][..], Vec::as_slice);
         if let Some(earlier) = alike.iter().find(|it| it.name == *name) {

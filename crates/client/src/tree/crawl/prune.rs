@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
@@ -27,8 +28,8 @@ use crate::tree::task::TreeFetch;
 /// Names by the paths of their folders.
 type ListedNames = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 
-/// Listed paths, by device and inode of what they lead to here.
-type OtherPaths = HashMap<(u64, u64), Vec<Vec<u8>>>;
+/// Listed paths, by what they lead to here.
+type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 
 /// What the listings have had.
 #[derive(Debug, Default)]
@@ -155,7 +156,7 @@ impl UnlistedWalk<'_, '_, '_> {
                 .filter(|path| self.listed.get(*path).is_some_and(|names| names.contains(&name)))
                 .map(|path| joined(path, &name))
                 .collect();
-            listed_as.extend(other_paths.get(&identity(&stat)).into_iter().flatten().cloned());
+            listed_as.extend(other_paths.get(&FileId::of(&stat)).into_iter().flatten().cloned());
             let below = joined(path, &name);
             let outcome = self.entry(folder, &name, &below, &stat, &listed_as, depth);
             is_emptied &= outcome.unwrap_or_else(|errno| {
@@ -182,7 +183,9 @@ impl UnlistedWalk<'_, '_, '_> {
                     continue;
                 }
                 match statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => others.entry(identity(&stat)).or_default().push(joined(path, name)),
+                    Ok(stat) => {
+                        others.entry(FileId::of(&stat)).or_default().push(joined(path, name))
+                    }
                     // It is one of those that are not wanted.
                     Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL) => {}
                     Err(errno) => return Err(errno),
@@ -190,7 +193,7 @@ impl UnlistedWalk<'_, '_, '_> {
             }
         }
         // Some file systems that ignore case give out other numbers when memory is short.
-        let here: HashSet<(u64, u64)> = found.iter().map(|(_, stat)| identity(stat)).collect();
+        let here: HashSet<FileId> = found.iter().map(|(_, stat)| FileId::of(stat)).collect();
         if others.keys().all(|own| here.contains(own)) { Ok(others) } else { Err(Errno::STALE) }
     }
 
@@ -222,10 +225,6 @@ impl UnlistedWalk<'_, '_, '_> {
         }
         Ok(goes)
     }
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 /// Reports what stays though it was to be removed.

@@ -7,6 +7,7 @@ use rustix::fs::{
     unlinkat, utimensat,
 };
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_sys::open_beneath;
 
 use super::{DestFolder, DestOutcome, IfExists, times};
@@ -63,7 +64,7 @@ impl DestFolder {
                     made => return made.map(|()| DestOutcome::New),
                 }
                 let here = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
+                if FileId::of(&here) == FileId::of(&stat) {
                     return Ok(DestOutcome::Same);
                 }
                 self.create_replacement(parent, name, |hidden| {

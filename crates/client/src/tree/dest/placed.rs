@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::atomic_file::{self, fold_case};
 use underpass_engine::wait::lock;
 
@@ -25,8 +26,7 @@ pub(super) struct PlacedFiles {
 /// Files with a hash of the path of each.
 #[derive(Debug, Default)]
 struct KnownFiles {
-    /// By device and inode.
-    by_inode: HashMap<(u64, u64), u64>,
+    by_id: HashMap<FileId, u64>,
     /// By a hash of the path in one case: what the kernel remembers of a name may be older than the
     /// file that has it.
     by_name: HashMap<u64, u64>,
@@ -53,7 +53,7 @@ impl PlacedFiles {
         let files = lock(files);
         let own = self.hasher.hash_one(path);
         let known = [
-            files.by_inode.get(&(there.st_dev, there.st_ino)),
+            files.by_id.get(&FileId::of(there)),
             files.by_name.get(&self.hasher.hash_one(fold_case(path))),
         ];
         match known.into_iter().flatten().any(|known| *known != own) {
@@ -70,7 +70,7 @@ impl PlacedFiles {
         files.by_name.entry(self.hasher.hash_one(fold_case(path))).or_insert(own);
         // A file with several names may be there under each of them.
         if there.st_nlink == 1 {
-            files.by_inode.insert((there.st_dev, there.st_ino), own);
+            files.by_id.insert(FileId::of(there), own);
         }
     }
 }

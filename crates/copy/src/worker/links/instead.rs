@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat, fstat, linkat, statat, symlinkat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 use underpass_engine::hint::Action;
 
 use crate::error::{At, CopyError, CopyRefusal};
@@ -94,7 +95,7 @@ impl CopyWorker<'_> {
 
     /// Returns whether a folder is the one that relative paths begin in.
     fn is_current(&self, folder: &DirPair) -> bool {
-        let own = |stat: Result<Stat, Errno>| stat.map(|stat| (stat.st_dev, stat.st_ino));
+        let own = |stat: Result<Stat, Errno>| stat.map(|stat| FileId::of(&stat));
         folder.parent.is_none()
             && own(fstat(&folder.target)).is_ok_and(|it| own(fstat(&folder.source)) == Ok(it))
     }

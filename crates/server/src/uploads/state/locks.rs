@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use underpass_engine::FileId;
 use underpass_engine::wait::{lock, unpoison};
 
 /// The connections that hold uploads.
@@ -24,8 +25,7 @@ pub(crate) struct UploadLocks {
 /// A name in a folder, independent of the path that leads there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LockName {
-    device: u64,
-    inode: u64,
+    folder: FileId,
     name: Vec<u8>,
 }
 
@@ -135,8 +135,7 @@ impl Drop for UploadLock<'_> {
 
 impl LockName {
     fn new(folder: impl AsFd, name: &[u8]) -> Result<Self, Errno> {
-        let stat = fstat(folder)?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino, name: name.to_vec() })
+        Ok(Self { folder: FileId::of(&fstat(folder)?), name: name.to_vec() })
     }
 }
 
