@@ -146,8 +146,8 @@ impl Acme {
         missing.map(|domain| domain.name.as_str()).collect()
     }
 
-    /// Checks that the process, as it is now, can write to the folder: an order whose certificate is
-    /// lost by the next restart would soon meet the limits of the authority.
+    /// Checks that the process, as it is now, can write to the folder: an order whose certificate
+    /// is lost by the next restart would soon meet the limits of the authority.
     ///
     /// # Errors
     ///
@@ -376,7 +376,7 @@ impl Domain {
     }
 }
 
-/// The shortest time between two orders for a name, whatever an authority says about its certificates.
+/// The shortest time between two orders for a name, whatever an authority says of certificates.
 const MIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest time without a look at the clock.

@@ -31,8 +31,8 @@ impl Http {
         Self { client: Arc::new(client), max_time: MAX_TIME, retry_after: Arc::default() }
     }
 
-    /// Returns a client whose exchanges end in time: an authority that sends a byte now and then would
-    /// keep the only thread for days.
+    /// Returns a client whose exchanges end in time: an authority that sends a byte now and then
+    /// would keep the only thread for days.
     fn begin(&self) -> underpass_client::HttpClient<'static> {
         let deadline = Instant::now().checked_add(self.max_time);
         underpass_client::HttpClient { deadline, ..(*self.client).clone() }

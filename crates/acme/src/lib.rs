@@ -1,5 +1,5 @@
-//! Gets certificates for names from an authority (ACME, RFC 8555), keeps them in a folder and renews
-//! them.
+//! Gets certificates for names from an authority (ACME, RFC 8555), keeps them in a folder and
+//! renews them.
 //!
 //! The protocol is that of `instant-acme`; requests are made by the client of this program, so that
 //! nothing here needs a runtime: one thread asks, waits and renews. Challenges are answered by the

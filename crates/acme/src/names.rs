@@ -22,7 +22,7 @@ pub struct NamesControl {
 }
 
 impl NamesControl {
-    /// Replaces the names for which certificates are ordered, and does not wait for the certificates.
+    /// Replaces the names for which certificates are ordered, and does not wait for them.
     pub fn replace(&self, names: Names) {
         *lock(&self.next) = Some(names);
         self.changed.notify_all();

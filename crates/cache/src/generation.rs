@@ -155,8 +155,8 @@ impl Generation {
         lock(&self.state).pins.len()
     }
 
-    /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves, unless
-    /// [`pin`](Self::pin) limits what it reads.
+    /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves,
+    /// unless [`pin`](Self::pin) limits what it reads.
     pub(crate) fn enter(&self) -> u64 {
         let mut state = lock(&self.state);
         state.next_reader += 1;
@@ -191,16 +191,16 @@ impl Generation {
         }
     }
 
-    /// Removes a range from the file, which gives its room back; returns whether the rest may go too:
-    /// nothing is left, or it would be of no use. `None` if the range is pinned by now.
+    /// Removes a range from the file, which gives its room back; returns whether the rest may go
+    /// too: nothing is left, or it would be of no use. `None` if the range is pinned by now.
     ///
-    /// A hole is read as zeros. So the bytes are marked as missing before the hole is made, under the
-    /// lock under which readers are added: those that are here read other bytes, and later ones wait
-    /// until these bytes have been fetched again.
+    /// A hole is read as zeros. So the bytes are marked as missing before the hole is made, under
+    /// the lock under which readers are added: those that are here read other bytes, and later ones
+    /// wait until these bytes have been fetched again.
     ///
     /// # Errors
     ///
-    /// If the range may still be in the journal, or in the file: then the whole file has to be removed.
+    /// If the range may still be in the journal or in the file: the whole file has to be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Option<bool>> {
         let is_empty = {
             let mut state = lock(&self.state);
@@ -232,8 +232,8 @@ impl Generation {
         Ok(fallocate(&self.file, flags, range.start, end - range.start)?)
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how many
-    /// fills had failed when it started.
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how
+    /// many fills had failed when it started.
     pub(crate) fn step(&self, at: u64, end: u64, seen: u64, waker: &Waker) -> ReadStep {
         let mut state = lock(&self.state);
         if let Some(present) = state.present.end_of(at) {
@@ -398,8 +398,8 @@ impl GenerationState {
         !self.fills.is_empty() || !self.pins.is_empty()
     }
 
-    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of an
-    /// object in use.
+    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of
+    /// an object in use.
     fn is_pinned(&self, range: &Range<u64>) -> bool {
         let is_filled = |fill: &ActiveFill| {
             fill.start < range.end && fill.end.is_none_or(|end| range.start < end)
@@ -422,8 +422,8 @@ impl GenerationState {
         }
     }
 
-    /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`: whole
-    /// MiB, with read-ahead if it reads sequentially.
+    /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`:
+    /// whole MiB, with read-ahead if it reads sequentially.
     fn fetch_range(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
         let (last, ahead) = self.window;
         let is_next = at <= last && last <= at + FILL_ALIGNMENT;

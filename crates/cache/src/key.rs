@@ -21,7 +21,7 @@ pub struct CacheKey {
 
 impl CacheKey {
     /// Creates the key of a target, with its path as the client has written it
-    /// ([`Target::normal_path`]): an origin may tell `+` from `%2B`. `None` if it is longer than 8 KiB.
+    /// ([`Target::normal_path`]): an origin may tell `+` from `%2B`. `None` above 8 KiB.
     #[must_use]
     pub fn of(target: &Target<'_>) -> Option<Self> {
         Self::with_path(target.normal_path(), target.is_folder, target.query.raw)
@@ -93,8 +93,8 @@ impl CacheKey {
         &self.text
     }
 
-    /// Returns the path and query with all characters of the path escaped that may be: the same text for
-    /// all keys that name the same file to this node's rules.
+    /// Returns the path and query with all characters of the path escaped that may be: the same
+    /// text for all keys that name the same file to this node's rules.
     pub(crate) fn escaped(&self) -> Cow<'_, str> {
         let end = self.text.find('?').unwrap_or(self.text.len());
         let (path, query) = self.text.split_at(end);

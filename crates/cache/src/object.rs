@@ -56,8 +56,8 @@ impl CachedObject {
     }
 
     /// Replaces the current version, unless the object was purged since there were this number of
-    /// purges. Readers of the old one get no more than is present already. Returns whether there was
-    /// one; `None` if it was not replaced.
+    /// purges. Readers of the old one get no more than is present already. Returns whether there
+    /// was one; `None` if it was not replaced.
     pub(crate) fn replace(
         &self,
         generation: &Arc<Generation>,
@@ -75,7 +75,7 @@ impl CachedObject {
         Some(before.map(|before| before.retire(why)).is_some())
     }
 
-    /// Removes the current version, whose readers still get all of it. Returns whether there was one.
+    /// Removes the current version, whose readers still get all of it; returns if there was one.
     pub(crate) fn detach(&self) -> bool {
         let before = self.state().current.take();
         before.as_ref().map(|before| before.detach()).is_some()

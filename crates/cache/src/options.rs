@@ -32,7 +32,7 @@ pub struct CacheOptions {
     pub timeout: Duration,
     /// The mechanisms that may move the bytes.
     pub policy: Policy,
-    /// The number of objects in memory above which idle ones are forgotten. Each has three descriptors.
+    /// The number of objects in memory above which idle ones, of three descriptors, are forgotten.
     pub max_in_memory: usize,
 }
 

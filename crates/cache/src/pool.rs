@@ -45,8 +45,8 @@ impl Pool {
         self.run_for(None, job)
     }
 
-    /// Runs a job of a client in the same way. Once half of the threads are busy, those of one client are
-    /// passed over while an eighth of all threads works for it.
+    /// Runs a job of a client in the same way. Once half of the threads are busy, those of one
+    /// client are passed over while an eighth of all threads works for it.
     pub(crate) fn run_for(
         &self,
         client: Option<IpAddr>,

@@ -323,8 +323,8 @@ fn blocking(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a standard stream; one that was closed when the program began is an error, as it is /dev/null
-/// now.
+/// Opens a standard stream; one that was closed when the program began is an error, as it is
+/// /dev/null now.
 fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
     if was_closed(stream) { Err(Errno::BADF.into()) } else { private(stream.as_fd(), how) }
 }

@@ -103,7 +103,7 @@ impl Failure {
         Self::Failed { line, hint: error.hint(), exit_code: 1 }
     }
 
-    /// Creates the failure of a wrong value; `place` is the option, the variable or the line that has it.
+    /// Creates the failure of a wrong value; `place` is the option, variable or line that has it.
     pub(crate) fn value(
         place: impl fmt::Display,
         reason: impl Into<Box<dyn Error + Send + Sync>>,

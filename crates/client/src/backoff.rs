@@ -58,9 +58,9 @@ impl Backoff {
     ///
     /// # Errors
     ///
-    /// The error itself if another attempt makes no sense or there have been enough of them: a server
-    /// that has never answered and does not seem to exist is more likely misspelled than busy.
-    /// [`ClientError::Cancelled`] as soon as one of the flags becomes true.
+    /// The error itself if another attempt makes no sense or there have been enough of them: a
+    /// server that has never answered and does not seem to exist is more likely misspelled than
+    /// busy. [`ClientError::Cancelled`] as soon as one of the flags becomes true.
     pub(super) fn wait<E: Retryable>(
         &mut self,
         error: E,

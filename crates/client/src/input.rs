@@ -143,8 +143,8 @@ const OWN_FIELDS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it. One with a line end is refused, because that would begin
-/// another field.
+/// A few words about what is wrong with it. One with a line end is refused, because that would
+/// begin another field.
 pub fn token(text: &str) -> Result<String, String> {
     match text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
         true => Ok(text.to_owned()),

@@ -51,11 +51,11 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) made: Mutex<Vec<FileId>>,
     /// Each source that is a folder, where targets become mirrors.
     entered: Mutex<Vec<FileId>>,
-    /// Path below its source and device of each file system that was mounted there, where targets become
-    /// mirrors.
+    /// Path below its source and device of each file system that was mounted there, where targets
+    /// become mirrors.
     mounts: Mutex<Vec<(Vec<u8>, u64)>>,
-    /// Whether copies are remembered, because a later round may want to replace them, or because two
-    /// folders may have one target.
+    /// Whether copies are remembered, because a later round may want to replace them, or because
+    /// two folders may have one target.
     remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
@@ -160,7 +160,7 @@ impl<'a> CopyContext<'a> {
         self.remembers.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the backups of what is replaced in a folder; nothing is in one that this copy has made.
+    /// Returns the backups of what is replaced in a folder; nothing is in one that is new.
     pub(crate) fn backups_in(&self, folder: &DirPair) -> Option<&Backups<'_>> {
         self.settings.backups.as_ref().filter(|_| folder.origin != DirOrigin::Fresh)
     }
@@ -193,8 +193,8 @@ impl<'a> CopyContext<'a> {
         lock(&self.mounts).push((below, device));
     }
 
-    /// Returns whether one of the file systems that were mounted on this path below the sources is not
-    /// among `devices`.
+    /// Returns whether one of the file systems that were mounted on this path below the sources is
+    /// not among `devices`.
     pub(crate) fn misses_mount(&self, below: &[u8], devices: &[u64]) -> bool {
         let mounts = lock(&self.mounts);
         mounts.iter().any(|(path, device)| path == below && !devices.contains(device))
@@ -334,8 +334,8 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Moves what is in a hidden folder to where its name was taken. Why something there stays although
-    /// it was to be replaced is in `problems`.
+    /// Moves what is in a hidden folder to where its name was taken. Why something there stays
+    /// although it was to be replaced is in `problems`.
     fn merge_into(
         &self,
         folder: &DirPair,
@@ -353,8 +353,8 @@ impl<'a> CopyContext<'a> {
         merge::merge(&self.settings, &folder.target, &there, Path::new(""), &mut stays)
     }
 
-    /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have had it
-    /// been there before.
+    /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have
+    /// had it been there before.
     fn may_take_name(&self, folder: &DirPair, clash: &Clash<'_>) -> Result<bool, CopyError> {
         let settings = &self.settings;
         let to = || folder.target_path(c"").join(clash.path);

@@ -24,8 +24,8 @@ pub enum CopyError {
         /// The offset of the first byte that differs.
         at: u64,
     },
-    /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that it
-    /// was in, may be left under hidden names.
+    /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that
+    /// it was in, may be left under hidden names.
     #[error("a thread of the copy has panicked, so something is missing")]
     Panicked,
     /// The system refused something about a file or folder.
@@ -166,7 +166,7 @@ fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }
 }
 
-/// Turns an error of the system into a [`CopyError`]; the path is put together only if there is one.
+/// Turns an error of the system into a [`CopyError`]; the path is made only if there is one.
 pub(crate) trait At<T> {
     /// Adds the path, and `action`: what was being done with it.
     fn at<P: Into<PathBuf>>(

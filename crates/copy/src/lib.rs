@@ -172,8 +172,8 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     totals
 }
 
-/// Does all tasks with several threads, and tells the observer how far they are. Where no more threads are
-/// allowed, there are fewer; without any, this one does all.
+/// Does all tasks with several threads, and tells the observer how far they are. Where no more
+/// threads are allowed, there are fewer; without any, this one does all.
 fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
         let start =

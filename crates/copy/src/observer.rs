@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-/// A program that watches a copy, and answers its questions. Every method does nothing, or gives the
-/// obvious answer, unless it is implemented.
+/// A program that watches a copy, and answers its questions. Every method does nothing, or gives
+/// the obvious answer, unless it is implemented.
 ///
 /// All but [`progress`](Self::progress) are called by the threads that copy.
 pub trait CopyObserver: Sync {

@@ -5,8 +5,8 @@
 //! deep and a part of a listing is long, however many entries there are.
 //!
 //! Two threads that make files in the same folder wait for each other, as the kernel makes one at a
-//! time there. A thread therefore gets a task that fills another folder, if there is one not far from
-//! the top.
+//! time there. A thread therefore gets a task that fills another folder, if there is one not far
+//! from the top.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use underpass_engine::wait::{lock, unpoison};
 
-/// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any number of
-/// such tasks can be done at a time. No other thing may have this number before the task is done.
+/// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any
+/// number of such tasks can be done at a time. Nothing else may have it before the task is done.
 type BusyKey<T> = fn(&T) -> Option<usize>;
 
 /// Tasks that wait, and those that are being done.
@@ -26,8 +26,8 @@ pub(crate) struct WorkQueue<T> {
     changed: Condvar,
 }
 
-/// The right to do one task. It is given back by [`WorkQueue::done`], or when it is dropped, as by a
-/// thread that panics.
+/// The right to do one task. It is given back by [`WorkQueue::done`], or when it is dropped, as by
+/// a thread that panics.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct TaskLease<'q, T> {
@@ -125,9 +125,9 @@ impl<T> QueueState<T> {
     }
 }
 
-/// Returns how far below the top the next task is. `keys` are what the tasks keep busy, from the top
-/// down: the next task is the first one that keeps nothing busy that is busy already, or else the
-/// one at the top.
+/// Returns how far below the top the next task is. `keys` are what the tasks keep busy, from the
+/// top down: the next task is the first one that keeps nothing busy that is busy already, or else
+/// the one at the top.
 fn choose(keys: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> usize {
     let is_free = |key: Option<usize>| key.is_none() || !busy.contains(&key);
     keys.take(MAX_LOOK_AHEAD).position(is_free).unwrap_or(0)

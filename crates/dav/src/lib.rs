@@ -1,5 +1,5 @@
-//! What WebDAV (RFC 4918) means: the XML of its requests and responses, the `If` field, and the rules
-//! of locks. It opens no file, reads no clock and owns no socket.
+//! What WebDAV (RFC 4918) means: the XML of its requests and responses, the `If` field, and the
+//! rules of locks. It opens no file, reads no clock and owns no socket.
 //!
 //! Everything is bounded: the depth, the number and the names of elements, the properties of a
 //! request, and the number of locks. XML has no document types here, so no entities of its own and

@@ -1,7 +1,7 @@
 //! The write locks of clients (RFC 4918 6 and 7).
 //!
-//! A lock holds for a path, which need not be a file: a client that changes it names the token of a lock
-//! there. Locks are kept in memory and end with the server.
+//! A lock holds for a path, which need not be a file: a client that changes it names the token of a
+//! lock there. Locks are kept in memory and end with the server.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -155,7 +155,7 @@ impl LockTable {
         Ok(())
     }
 
-    /// Begins a change of all at a path and below it: until [`LockTable::end_change`] no lock is given there.
+    /// Begins a change at a path and below: until [`LockTable::end_change`] no lock is given there.
     pub fn begin_change(&mut self, path: &[u8]) {
         self.changing.push(path.into());
     }
@@ -303,7 +303,7 @@ const MAX_LOCKS: usize = 4096;
 /// The maximum number of locks of one client.
 const MAX_OWN_LOCKS: usize = 256;
 
-/// The maximum number of locks of one client once half of all are taken. One that has more keeps them.
+/// The maximum number of locks of one client once half of all are taken. Those it has stay.
 const OWNER_SHARE: usize = 16;
 
 /// The maximum number of locks that hold for a path when one of it is given, and of those that are

@@ -60,8 +60,8 @@ impl Propfind {
     }
 }
 
-/// Returns the names of the elements in an element, each once: a response repeats for every entry of a
-/// folder what a request has once.
+/// Returns the names of the elements in an element, each once: a response repeats for every entry
+/// of a folder what a request has once.
 fn names_in(element: &Element) -> Result<Vec<Name>, BadXml> {
     if element.elements().count() > MAX_NAMES {
         return Err(BadXml::TooLarge);

@@ -313,7 +313,7 @@ fn read_attributes(
     Ok(attributes)
 }
 
-/// Returns the value of an attribute, in which only predefined entities and characters are resolved.
+/// Returns the value of an attribute; only predefined entities and characters are resolved.
 fn unescape(value: &str) -> Result<String, BadXml> {
     let value = quick_xml::escape::unescape(value).map_err(|_| BadXml::Entity)?;
     if value.chars().all(is_xml) { Ok(value.into_owned()) } else { Err(BadXml::Malformed) }

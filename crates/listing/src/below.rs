@@ -1,7 +1,7 @@
 //! Walks through all folders below one, for a search or for its size.
 //!
-//! A tree may be of any size, and any client may ask for it. So a walk has a bound on its entries, its
-//! time and its depth, holds the names of one read for each level, and tells if it came to no end.
+//! A tree may be of any size, and any client may ask for it. So a walk has a bound on its entries,
+//! its time and its depth, holds the names of one read for each level, and tells if it was cut.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -100,8 +100,8 @@ pub struct Listing<'a> {
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
     /// Returns whether the time of an entry may be shown: that of a folder can reveal hidden names.
     pub shows_times: &'a dyn Fn(&[u8]) -> bool,
-    /// Returns whether the client may read the file at a path below the root; a README is shown only
-    /// then.
+    /// Returns whether the client may read the file at a path below the root; a README is shown
+    /// only then.
     pub may_read: &'a dyn Fn(&[u8]) -> bool,
     /// The changes that the client may make here; the page offers no others.
     pub may: May,

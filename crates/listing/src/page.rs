@@ -280,8 +280,8 @@ const STEP_LEN: usize = 8 << 10;
 /// The number of bytes that hold the longest name, or some ten short ones.
 const LEAST_STEP_LEN: usize = 512;
 
-/// The maximum length of a row of the page, and of each byte of a name in it: twice percent-encoded,
-/// and once as text in which a quotation mark takes six bytes.
+/// The maximum length of a row of the page, and of each byte of a name in it: twice
+/// percent-encoded, and once as text in which a quotation mark takes six bytes.
 const HTML_ROW: u64 = 800;
 const HTML_BYTE: u64 = 12;
 

@@ -144,8 +144,8 @@ impl<'l> Picked<'l> {
         ControlFlow::Continue(())
     }
 
-    /// Returns the entry after which the previous page starts, `Some(None)` if that is the first page;
-    /// `None` if this is.
+    /// Returns the entry after which the previous page starts, `Some(None)` if that is the first
+    /// page; `None` if this is.
     pub(super) fn previous(&mut self) -> Option<Option<ScannedEntry<'static>>> {
         let order = self.start.order;
         let above = std::mem::replace(&mut self.above, FirstFound::new(order, true, 1));

@@ -22,14 +22,14 @@ impl Readme {
     /// The maximum length in bytes. A longer file is only listed.
     pub const MAX_LEN: u64 = 128 << 10;
 
-    /// Creates the README of a folder that is not on disk from the contents of the file of this name.
+    /// Creates the README of a folder that is not on disk from the contents of this file.
     #[must_use]
     pub fn new(name: &'static str, bytes: &[u8]) -> Self {
         Self { name, text: String::from_utf8_lossy(bytes).into_owned() }
     }
 
-    /// Returns whether it belongs on the page that a query asks for: on the first one for people, and
-    /// not among the results of a search.
+    /// Returns whether it belongs on the page that a query asks for: on the first one for people,
+    /// and not among the results of a search.
     #[must_use]
     pub fn is_shown(query: &ListingQuery) -> bool {
         query.format == Format::Html && query.after.is_none() && query.search.is_none()
@@ -45,8 +45,8 @@ impl Readme {
     }
 }
 
-/// Returns the README that belongs on a page. On disk it has to be a file in the folder itself and not
-/// a link.
+/// Returns the README that belongs on a page. On disk it has to be a file in the folder itself and
+/// not a link.
 pub(crate) fn find(listing: &Listing<'_>) -> Option<Readme> {
     if !Readme::is_shown(&listing.query) {
         return None;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-/// Returns a style or script without indentation, empty lines and lines that are comments: it is sent
-/// with every page.
+/// Returns a style or script without indentation, empty lines and lines that are comments: it is
+/// sent with every page.
 pub(crate) fn compact(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));

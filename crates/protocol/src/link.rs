@@ -23,7 +23,7 @@ pub fn encode_path(path: &[u8]) -> String {
 
 /// Appends a part of a path in the normal form of RFC 3986 6.2.2: unreserved characters are never
 /// escaped, and what a part may not have always is. Between are the characters that may have a
-/// meaning of their own (3.3): those stay as they were received, since `+` and `%2B` can be two paths.
+/// meaning of their own (3.3): those stay as received, since `+` and `%2B` can be two paths.
 pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
     let mut rest = part;
     while let [byte, after @ ..] = rest {

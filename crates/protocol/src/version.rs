@@ -11,8 +11,8 @@ pub struct FileVersion {
     pub size: u64,
     /// The time at which the contents were last changed: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
-    /// The time at which the file or its attributes were last changed: seconds and nanoseconds since
-    /// 1970.
+    /// The time at which the file or its attributes were last changed: seconds and nanoseconds
+    /// since 1970.
     pub changed: (i64, i64),
     /// The number of names of the file; 0 once the last was removed.
     pub links: u64,

@@ -1,7 +1,7 @@
 //! The Python module of underpass: `underpass._native`, on which the package in `python/` is built.
 //!
 //! It parses what Python passes, calls the other crates without holding the interpreter's lock, and
-//! returns receipts as JSON. Names, types and documentation for users are in `python/src/underpass`.
+//! returns receipts as JSON. Names, types and documentation are in `python/src/underpass`.
 
 #![forbid(unsafe_code)]
 

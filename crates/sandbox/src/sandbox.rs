@@ -19,7 +19,7 @@ pub struct Sandbox<'a> {
     pub access: &'a AllowedAccess,
     /// The user to become.
     pub user: Option<&'a User>,
-    /// Whether capabilities, files and system calls are restricted; otherwise only the user changes.
+    /// Whether capabilities, files and system calls are restricted, and not only the user changes.
     pub is_enabled: bool,
     /// Files that are read again on SIGHUP.
     pub reopened: &'a [PathBuf],
@@ -37,7 +37,8 @@ pub struct Confinement {
 }
 
 impl<'a> Sandbox<'a> {
-    /// Creates the restrictions of a process that keeps its user, has no secrets and reopens no file.
+    /// Creates the restrictions of a process that keeps its user, has no secrets and reopens no
+    /// file.
     #[must_use]
     pub fn new(access: &'a AllowedAccess) -> Self {
         Self { access, user: None, is_enabled: true, reopened: &[], has_secrets: false }

@@ -74,8 +74,8 @@ fn rules(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
         rules.insert(libc::SYS_sendmmsg, Vec::new());
     }
     let mut sockets = one_of(0, &families)?;
-    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are no
-    // streams, as services with more rights have them.
+    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are
+    // no streams, as services with more rights have them.
     let datagram = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), libc::SOCK_DGRAM as u64)?;
     let unix = condition(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
     sockets.push(SeccompRule::new(vec![unix, datagram])?);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// Creates the smallest ring of io_uring and closes it again, which shows that the kernel allows it.
+/// Creates the smallest ring of io_uring and closes it, which shows that the kernel allows it.
 ///
 /// # Errors
 ///

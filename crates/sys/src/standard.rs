@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// A bit for each of the first three descriptors.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-// SAFETY: the loader calls the functions of this section once, before the runtime of Rust and with a
-// stack that is ready. This one needs nothing that the runtime prepares. Proved by
+// SAFETY: the loader calls the functions of this section once, before the runtime of Rust and with
+// a stack that is ready. This one needs nothing that the runtime prepares. Proved by
 // `cli/tests/errors.rs::what_goes_to_a_closed_stream_is_an_error`.
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -49,7 +49,7 @@ impl Resume {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CallInfo {
-    /// `op`: whether the call begins (1), ends (2), or a filter has stopped it at its beginning (3).
+    /// `op`: whether the call begins (1), ends (2), or a filter has stopped it before (3).
     pub stage: u8,
     padding: [u8; 3],
     /// The architecture whose numbering of calls applies, an `AUDIT_ARCH_` of linux/audit.h.
@@ -217,8 +217,8 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
         // Without the privilege it takes a promise, which costs nothing: a process traced without
         // it gets no privileges from set-user-id programs anyway.
         Err(Errno::ACCESS) => {
-            // SAFETY: this command takes numbers alone. Proved by diagnose's `tests/trace.rs`, where
-            // the tests run without privileges.
+            // SAFETY: this command takes numbers alone. Proved by diagnose's `tests/trace.rs`,
+            // where the tests run without privileges.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             seccomp()
         }
@@ -231,7 +231,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
 pub struct ReceivedSignal {
     /// Its number.
     pub number: c_int,
-    /// Whether the kernel sent it, as for the keys of a terminal, which signal a whole process group.
+    /// Whether the kernel sent it, as for the keys of a terminal, which signal a process group.
     pub is_from_kernel: bool,
 }
 

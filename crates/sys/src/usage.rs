@@ -1,5 +1,5 @@
-//! Resource usage of a thread, from getrusage(2), and of a process, by its clock, and what its allocator
-//! keeps.
+//! Resource usage of a thread, from getrusage(2), and of a process, by its clock, and what its
+//! allocator keeps.
 
 use std::ffi::c_int;
 use std::ops::{Add, Sub};
@@ -132,13 +132,13 @@ fn usage(whose: c_int) -> Usage {
 
 /// Prepares the allocator of glibc for a long life with many small pieces.
 ///
-/// It gives back what starting has freed (malloc_trim(3)), and from then on joins each freed piece with
-/// its free neighbours, those below 128 bytes too (`M_MXFAST` of mallopt(3)). Such pieces lie between
-/// the tasks of a runtime, whose memory is aligned to 128 bytes. Other allocators need none of it.
+/// It gives back what starting has freed (malloc_trim(3)), and from then on joins each freed piece
+/// with its free neighbours, those below 128 bytes too (`M_MXFAST` of mallopt(3)). Such pieces lie
+/// between the tasks of a runtime, whose memory is aligned to 128 bytes. Others need none of it.
 pub fn prepare_allocator() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under the
-    // locks of the allocator. Proved by `sys/src/usage.rs::memory_is_as_good_as_before`.
+    // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under
+    // the locks of the allocator. Proved by `sys/src/usage.rs::memory_is_as_good_as_before`.
     unsafe {
         libc::mallopt(libc::M_MXFAST, 0);
         libc::malloc_trim(0);

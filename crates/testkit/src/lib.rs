@@ -122,9 +122,9 @@ pub fn skip(reason: &str) {
     let _ = writeln!(terminal, "skipped: {reason}");
 }
 
-/// Returns a port on loopback that is free, and that no other call returns while this process lasts,
-/// on the whole machine: tests run side by side, and a server that finds its port taken by that of
-/// another test would leave both with one server.
+/// Returns a port on loopback that is free, and that no other call returns while this process
+/// lasts, on the whole machine: tests run side by side, and a server that finds its port taken by
+/// that of another test would leave both with one server.
 ///
 /// The port is not one of those that the kernel chooses for connections (`ip(7)`,
 /// `ip_local_port_range`), as long as these have not been changed.

@@ -15,6 +15,6 @@ pub fn limit_loopback_buffer(stream: impl AsFd) {
     }
 }
 
-/// The bytes of an upload from this machine that one end holds, including the kernel's overhead. Both
-/// ends, the receiver's step of 256 KiB through its pipe, and a packet hold less than 1 MiB.
+/// The bytes of an upload from this machine that one end holds, including the kernel's overhead.
+/// Both ends, the receiver's step of 256 KiB through its pipe, and a packet hold less than 1 MiB.
 const LITTLE: usize = 352 << 10;

@@ -1,7 +1,7 @@
 //! TLS in a program that was built without the feature `tls`.
 //!
-//! The types have the same methods as those of rustls. None of them can be created, so whatever needs
-//! them is unreachable, and the other crates need to know nothing of the feature.
+//! The types have the same methods as those of rustls. None of them can be created, so whatever
+//! needs them is unreachable, and the other crates need to know nothing of the feature.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -45,8 +45,8 @@ pub(super) enum Difference {
 }
 
 impl Comparison {
-    /// Loads and compares two records: their values, or with `relative` how each contender stands to
-    /// the baseline of its own record and round. Differences of up to `percent` do not matter.
+    /// Loads and compares two records: their values, or with `relative` how each contender stands
+    /// to the baseline of its own record and round. Differences of up to `percent` do not matter.
     ///
     /// # Errors
     ///

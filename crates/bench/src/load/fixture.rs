@@ -64,8 +64,8 @@ impl ServerFixture<'_> {
         WARM_UP.min(self.time())
     }
 
-    /// Lets the server keep this many connections, and a few more that measure the latency, and lets
-    /// server and load have these and `files` open.
+    /// Lets the server keep this many connections, and a few more that measure the latency, and
+    /// lets server and load have these and `files` open.
     pub(crate) fn allow(&mut self, connections: u32, files: u32) -> Result<()> {
         let connections = connections.saturating_add(SPARE_CONNECTIONS);
         self.site.connections = Some(connections);

@@ -110,8 +110,8 @@ impl<'a> LoadGenerator<'a> {
         Ok(())
     }
 
-    /// Sends requests for this time, and on a busy machine until the server has sent something; drops
-    /// earlier counts, but continues with the pending responses.
+    /// Sends requests for this time, and on a busy machine until the server has sent something;
+    /// drops earlier counts, but continues with the pending responses.
     pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
         self.tallies = [ClassTotals::new(), ClassTotals::new()];
         let start = Instant::now();

@@ -43,7 +43,7 @@ pub(crate) fn measure(
             command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
             command.args(["--bytes", &size.to_string()]);
             let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
-            // The receiver does not report when it listens, and the sender exits with 0 in any case.
+            // The receiver does not report when it listens, and the sender always exits with 0.
             let is_early = sender.stdout.contains("unable to connect");
             if !is_early || receiver.has_ended() || Instant::now() >= deadline {
                 break sender;

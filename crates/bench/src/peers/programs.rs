@@ -176,8 +176,8 @@ impl PeerReport {
     }
 }
 
-/// A peer that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its tool
-/// and for the folder of what was built, and the word by which it sends.
+/// A peer that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its
+/// tool and for the folder of what was built, and the word by which it sends.
 struct PeerProgram {
     contender: Contender,
     tool: &'static Tool,
@@ -209,7 +209,7 @@ const PEERS: &[PeerProgram] = {
 };
 
 impl PeerProgram {
-    /// Returns the peer of a contender; nothing if it is not a program, or the bench does it itself.
+    /// Returns the peer of a contender; nothing if it is no program, or the bench does it itself.
     fn of(contender: Contender) -> Option<&'static Self> {
         PEERS.iter().find(|peer| peer.contender == contender)
     }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
-/// Declares the contenders, each with its name in records, its name for people, and the programs that
-/// it needs besides this one.
+/// Declares the contenders, each with its name in records, its name for people, and the programs
+/// that it needs besides this one.
 macro_rules! contenders {
     ($($variant:ident $name:literal $label:literal [$($program:literal),*])*) => {
         /// A program, or a way of one, that takes part in a measurement.

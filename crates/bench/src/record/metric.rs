@@ -225,8 +225,8 @@ pub(crate) const SERVER_BUSY: Metric = metric! { "server-busy": "Part of its cor
     |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s)
 };
 
-/// Processor time of server, load and interrupts: on loopback a server can leave part of its work to
-/// the core of its client.
+/// Processor time of server, load and interrupts: on loopback a server can leave part of its work
+/// to the core of its client.
 pub(crate) const MACHINE: Metric = metric! {
     "machine-cpu": "Processor time of the whole machine for each response", "machine CPU", Seconds, Table;
     |record, sample| Some(requested(sample)?.machine_s? / answered(record, sample)?)

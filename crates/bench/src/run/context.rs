@@ -37,13 +37,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
 
-    /// Write the record, with all samples and the environment, to FILE; - for standard output instead
-    /// of the table
+    /// Write the record, with all samples and the environment, to FILE; - for standard output
+    /// instead of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What a scenario begins with: the inputs from the program, and the options that all scenarios have.
+/// What a scenario begins with: the inputs from the program, and the options that all have.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
     pub(crate) context: &'a Context<'a>,

@@ -159,8 +159,8 @@ impl Content {
     }
 }
 
-/// Adds the bytes of a file: what is not zero, with its place, so that a hole and zeros are the same
-/// and neither has to be read.
+/// Adds the bytes of a file: what is not zero, with its place, so that a hole and zeros are the
+/// same and neither has to be read.
 fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()> {
     let file = File::open(path)?;
     let mut buffer = vec![0; BUFFER];

@@ -152,8 +152,8 @@ impl<'a> RunPlan<'a> {
 }
 
 impl Record {
-    /// Returns how much of the progress a sample is: with servers all take the same time, and starting
-    /// two processes takes as long as some MiB.
+    /// Returns how much of the progress a sample is: with servers all take the same time, and
+    /// starting two processes takes as long as some MiB.
     fn weight(&self, cell: &Cell) -> u64 {
         match self.arguments.serve {
             Some(_) => 1,

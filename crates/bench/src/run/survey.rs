@@ -40,7 +40,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     }
 }
 
-/// Returns the path of a program, if it is in PATH; some servers are also found where only root looks.
+/// Returns the path of a program, if it is in PATH; some servers are found where only root looks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_for_root = ["nginx", "squid", "varnishd"].contains(&program);

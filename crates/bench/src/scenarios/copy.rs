@@ -68,8 +68,8 @@ impl Measure for SmallCopyArgs {
 }
 
 impl CopyArgs {
-    /// Measures those variants that can be, the first of which is the baseline. The record names the
-    /// requested contenders, or those that were measured if none was requested.
+    /// Measures those variants that can be, the first of which is the baseline. The record names
+    /// the requested contenders, or those that were measured if none was requested.
     fn measure_variants(
         &self,
         start: Start<'_>,

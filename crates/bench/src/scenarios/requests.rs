@@ -1,5 +1,5 @@
-//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench serve
-//! handshakes`, in which each connection asks only once.
+//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench
+//! serve handshakes`, in which each connection asks only once.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! `bench serve`: its scenarios, and what all scenarios with servers have in common: which servers take
-//! part, and where.
+//! `bench serve`: its scenarios, and what all scenarios with servers have in common: which servers
+//! take part, and where.
 
 mod cold;
 mod origin;
@@ -46,8 +46,8 @@ enum ServeScenario {
     /// Measure processor time of new TLS connections with one request each, and connections per
     /// second
     Handshakes(Run<HandshakesArgs>),
-    /// Measure memory with thousands of idle connections and slow downloads, and the latency of a new
-    /// connection
+    /// Measure memory with thousands of idle connections and slow downloads, and the latency of a
+    /// new connection
     Idle(Run<IdleArgs>),
 }
 

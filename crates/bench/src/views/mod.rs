@@ -1,5 +1,5 @@
-//! Views of records: tables and bars on a terminal, Markdown, a page, charts as files. Each is drawn
-//! from records alone, and the same records give the same bytes.
+//! Views of records: tables and bars on a terminal, Markdown, a page, charts as files. Each is
+//! drawn from records alone, and the same records give the same bytes.
 //!
 //! `document` has the tables and the words of all of them, `chart` and `path` have the drawings
 //! as values; `lines`, `bars` and `figure` draw them as `svg`.

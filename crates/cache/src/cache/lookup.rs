@@ -1,4 +1,4 @@
-//! Finds objects: decides whether the state of one answers a request, and waits for a fetch otherwise.
+//! Finds objects: decides whether the state of one answers a request, or waits for a fetch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -138,8 +138,8 @@ impl Cache {
         LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
     }
 
-    /// Starts a fetch on another thread; unless the object was loaded, it is looked for in the folder
-    /// first.
+    /// Starts a fetch on another thread; unless the object was loaded, it is looked for in the
+    /// folder first.
     fn start_fetch(
         &self,
         object: &Arc<CachedObject>,

@@ -83,8 +83,8 @@ impl Cache {
     }
 
     /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with
-    /// each event by the thread that noticed it: that of a fill with its report. Only the first call
-    /// has an effect.
+    /// each event by the thread that noticed it: that of a fill with its report. Only the first
+    /// call has an effect.
     pub fn start(&self, observe: impl Fn(&CacheEvent<'_>) + Send + Sync + 'static) {
         if !self.shared.observe(Box::new(observe)) {
             return;
@@ -107,9 +107,9 @@ impl Cache {
         &self.shared.origins.id
     }
 
-    /// Returns the key of a target; see [`CacheKey::of`]. Object stores have no queries for clients, and
-    /// without one they know folders only by listings, which have no key; a `+` of a path means a
-    /// space to some of them, so that all is escaped.
+    /// Returns the key of a target; see [`CacheKey::of`]. Object stores have no queries for
+    /// clients, and without one they know folders only by listings, which have no key; a `+` of a
+    /// path means a space to some of them, so that all is escaped.
     #[must_use]
     pub fn key(&self, target: &Target<'_>) -> Option<CacheKey> {
         match self.has_stores() {
@@ -130,8 +130,8 @@ impl Cache {
         &self.shared.options.vary_on
     }
 
-    /// Finds an object that is open, fresh and of known length, without waiting and without a request
-    /// to the origin; `None` for everything else, for which there is [`find`](Self::find).
+    /// Finds an object that is open, fresh and of known length, without waiting and without a
+    /// request to the origin; `None` for everything else, for which there is [`find`](Self::find).
     #[must_use]
     pub fn find_open(&self, key: &CacheKey, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
         let object = self.shared.object(key);

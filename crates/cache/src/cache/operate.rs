@@ -36,8 +36,8 @@ impl Cache {
         self.shared.remove(key.digest())
     }
 
-    /// Declares all objects stale whose path has this prefix: each is validated before its next use.
-    /// Waits for the disk.
+    /// Declares all objects stale whose path has this prefix: each is validated before its next
+    /// use. Waits for the disk.
     ///
     /// # Errors
     ///

@@ -85,8 +85,8 @@ impl Reader {
         Arc::clone(&self.generation.file)
     }
 
-    /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be taken,
-    /// if they could not be stored in the file.
+    /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be
+    /// taken, if they could not be stored in the file.
     #[must_use]
     pub fn pipe(&self) -> Option<Arc<OwnedFd>> {
         lock(&self.relay).as_ref().map(Relay::pipe)
@@ -98,7 +98,7 @@ impl Reader {
         self.generation.count_in(range)
     }
 
-    /// Drops the object because the disk failed to read its file; the next request fetches it again.
+    /// Drops the object because the disk failed to read its file; the next request fetches it.
     pub fn mark_damaged(&self) {
         self.shared.mark_damaged(&self.object, &self.generation);
     }
@@ -120,8 +120,8 @@ impl Reader {
     ///
     /// # On failure
     ///
-    /// Bytes reported before stay valid in the file or the pipe. The response must end there in a way
-    /// that the client notices, such as a reset.
+    /// Bytes reported before stay valid in the file or the pipe. The response must end there in a
+    /// way that the client notices, such as a reset.
     pub async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
         poll_fn(|context| self.poll(at, end, context)).await
     }

@@ -238,9 +238,9 @@ impl Fill {
         }
     }
 
-    /// Returns whether the bytes of a response may be added to what is stored for all clients: it has
-    /// the same entity tag, even a weak one next to a version known by its date, and has not become
-    /// private.
+    /// Returns whether the bytes of a response may be added to what is stored for all clients: it
+    /// has the same entity tag, even a weak one next to a version known by its date, and has not
+    /// become private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
         !self.generation.head().is_denied_by(response)
@@ -479,7 +479,7 @@ const MAX_RETRIES: u32 = 3;
 /// The maximum time that an origin can ask to wait before a body is resumed.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a body without a length is passed on past the disk after it has proved too large for it.
+/// How long a body without a length is passed on past the disk after it proved too large for it.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
 
 /// A fill without readers stops at multiples of this.

@@ -94,8 +94,8 @@ impl From<ClientError> for FolderFailure {
     }
 }
 
-/// Reads a folder of a bucket, whose URL ends in a slash. `None` if it has too many entries. Returns
-/// the connection too, if it can be used again.
+/// Reads a folder of a bucket, whose URL ends in a slash. `None` if it has too many entries.
+/// Returns the connection too, if it can be used again.
 pub(super) fn read_folder(
     client: &HttpClient<'static>,
     idle: Option<Connection<'static>>,

@@ -57,8 +57,8 @@ pub(crate) struct OriginResponse {
     pub(super) origin: usize,
     /// The URL of the origin, without credentials and trailing slash.
     pub(super) base: Arc<str>,
-    /// Whether the request had credentials of this server, so that error bodies are not forwarded to
-    /// clients.
+    /// Whether the request had credentials of this server, so that error bodies are not forwarded
+    /// to clients.
     pub(super) has_secrets: bool,
 }
 
@@ -186,9 +186,9 @@ impl Origins {
         server_error.ok_or(failure)
     }
 
-    /// Reads what is in a folder, whose key ends in a slash, from the first object store that answers
-    /// without a server error; `requests` is counted up for each page, and `note` receives the URL of
-    /// each one that does not list it, and why.
+    /// Reads what is in a folder, whose key ends in a slash, from the first object store that
+    /// answers without a server error; `requests` is counted up for each page, and `note` receives
+    /// the URL of each one that does not list it, and why.
     pub(crate) fn list(
         &self,
         folder: &CacheKey,

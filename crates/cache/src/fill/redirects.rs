@@ -63,8 +63,8 @@ impl RedirectHost {
 ///
 /// # Errors
 ///
-/// [`CacheErrorKind::Redirected`] if it would lead from https to http, or from a public network into a
-/// private one; others if the host does not answer.
+/// [`CacheErrorKind::Redirected`] if it would lead from https to http, or from a public network
+/// into a private one; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
     mut answer: OpenResponse<'static>,

@@ -42,7 +42,7 @@ pub(super) fn file_request(
     FileRequest { range, version, ..FileRequest::default() }
 }
 
-/// Sends a request for an object to the origins, with more fields; `is_resumed` if it continues a body.
+/// Sends a request for an object to the origins, with more fields; `is_resumed` if a body goes on.
 pub(super) fn send(
     shared: &Shared,
     key: &CacheKey,

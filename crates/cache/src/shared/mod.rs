@@ -75,8 +75,8 @@ pub enum CacheEvent<'e> {
     /// The folder was removed by another program. Nothing is stored any more until the next start;
     /// reported once.
     FolderGone,
-    /// The disk does not take new objects, but not because it is full: it may have become read-only.
-    /// Reported once, and again after it has taken some.
+    /// The disk does not take new objects, but not because it is full: it may have become
+    /// read-only. Reported once, and again after it has taken some.
     CannotStore(&'e io::Error),
     /// An origin has not answered a request, or with something that is not a response.
     OriginFailed {
@@ -319,15 +319,15 @@ impl Shared {
         Err(CacheErrorKind::NoRoom.into())
     }
 
-    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others may
-    /// have filled the disk.
+    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others
+    /// may have filled the disk.
     pub(crate) fn shrink(&self) {
         // Where nothing can be evicted now, the next call tries again.
         let _ = self.reserve(0);
     }
 
-    /// Evicts objects of at least this many bytes, because the disk is fuller than expected. Returns
-    /// whether there were any.
+    /// Evicts objects of at least this many bytes, because the disk is fuller than expected.
+    /// Returns whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
         let (before, mut left) = (self.quota.usage().bytes, 0);
         for _ in 0..MAX_REMOVED_AT_ONCE {
@@ -398,8 +398,8 @@ impl Shared {
         }
     }
 
-    /// Drops a version that the disk failed to read. After repeated failures nothing is stored for a
-    /// while.
+    /// Drops a version that the disk failed to read. After repeated failures nothing is stored for
+    /// a while.
     pub(crate) fn mark_damaged(
         self: &Arc<Self>,
         object: &Arc<CachedObject>,

@@ -46,8 +46,8 @@ impl Popularity {
         counts.insert(key.to_owned(), 1);
     }
 
-    /// Returns at most this many names with their counts, the most popular first: a path, and a line
-    /// `name: value` for each field.
+    /// Returns at most this many names with their counts, the most popular first: a path, and a
+    /// line `name: value` for each field.
     pub(crate) fn top(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
             lock(&self.0).counts.iter().map(|(key, count)| (key.clone(), *count)).collect();

@@ -119,8 +119,8 @@ impl EvictionQueue {
         entry.bytes
     }
 
-    /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit); `None`
-    /// if there is none that may be removed.
+    /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit);
+    /// `None` if there is none that may be removed.
     pub(crate) fn next(&mut self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
         // How many units of each queue were found to be pinned.
         let (mut pinned_small, mut pinned_main) = (0, 0);

@@ -256,8 +256,8 @@ impl CacheFolder {
         is_it
     }
 
-    /// Calls `on_object` with each stored object, its units and their sizes on the disk, and removes
-    /// files that terminated processes have left.
+    /// Calls `on_object` with each stored object, its units and their sizes on the disk, and
+    /// removes files that terminated processes have left.
     pub(crate) fn scan(&self, on_object: &mut OnObject<'_>) {
         let objects = self.path.join(OBJECTS);
         let Ok(shards) = fs::read_dir(objects) else { return };
@@ -406,8 +406,8 @@ fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
 /// what file systems keep for themselves.
 const MIN_UNLISTED: u64 = 1 << 20;
 
-/// Returns whether the folder has our format, which is written on the disk if there is none: a folder
-/// whose objects survive a power cut has to be one of a cache afterwards.
+/// Returns whether the folder has our format, which is written on the disk if there is none: a
+/// folder whose objects survive a power cut has to be one of a cache afterwards.
 fn has_format(top: &OwnedFd) -> io::Result<bool> {
     let mut file = File::from(openat(top, FORMAT, OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR)?);
     match io::read_to_string(&file)?.trim_end() {

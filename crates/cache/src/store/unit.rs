@@ -65,8 +65,8 @@ pub(crate) fn units<'r>(
     units
 }
 
-/// Returns the first unit of an object, with the bytes that its journal takes besides what is counted
-/// for each unit: the origin may send long fields.
+/// Returns the first unit of an object, with the bytes that its journal takes besides what is
+/// counted for each unit: the origin may send long fields.
 pub(crate) fn journal_unit(digest: &KeyDigest, head: &StoredHead) -> (StoredUnit, u64) {
     (StoredUnit::of(digest, head.size, 0), head.extra_room())
 }

@@ -40,8 +40,8 @@ pub(crate) struct HttpClientArgs {
     #[arg(long, overrides_with = "netrc_file")]
     no_netrc: bool,
 
-    /// Send requests through this proxy [default: $http_proxy, $https_proxy or $all_proxy, except for
-    /// $no_proxy]
+    /// Send requests through this proxy [default: $http_proxy, $https_proxy or $all_proxy, except
+    /// for $no_proxy]
     #[arg(long, value_name = "URL", value_parser = input::proxy, overrides_with = "no_proxy")]
     proxy: Option<Url>,
 

@@ -33,8 +33,8 @@ impl TlsTrustArgs {
         self.cacert.is_some() || self.insecure || !self.pins.is_empty()
     }
 
-    /// Returns what all connections of the command share. Warns if certificates are not checked, and
-    /// reads the given authorities at once.
+    /// Returns what all connections of the command share. Warns if certificates are not checked,
+    /// and reads the given authorities at once.
     pub(crate) fn setup(&self, policy: Policy) -> Result<TlsSetup> {
         if self.insecure && self.pins.is_empty() {
             output::note("--insecure: certificates are not checked");

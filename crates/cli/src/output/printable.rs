@@ -1,8 +1,8 @@
 //! Makes text from servers, archives and file systems safe for a terminal.
 //!
 //! Names, reason phrases and header values are chosen by others. A control character in them could
-//! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse the
-//! end of a name. Everything that is printed goes through here; see `output.rs`.
+//! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse
+//! the end of a name. Everything that is printed goes through here; see `output.rs`.
 
 use std::fmt::Write;
 

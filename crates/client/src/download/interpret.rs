@@ -35,8 +35,8 @@ impl StrongValidator {
         (modified + Duration::from_secs(1) <= date).then(|| Self::Date(text.to_owned()))
     }
 
-    /// Returns the name of the field that asks for this version: stores answer `If-Match` without the
-    /// whole of another version, and need not know `If-Range`.
+    /// Returns the name of the field that asks for this version: stores answer `If-Match` without
+    /// the whole of another version, and need not know `If-Range`.
     #[must_use]
     pub fn condition(&self, is_store: bool) -> &'static str {
         if is_store && matches!(self, Self::Tag(_)) { "If-Match" } else { "If-Range" }

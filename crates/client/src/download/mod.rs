@@ -54,9 +54,9 @@ impl<'a> Downloader<'a> {
         Self { client, options, pipes: PipePool::default(), rate_limit, mirrors: Vec::new() }
     }
 
-    /// Fetches from these servers too, each with its own client. They must have the same strong entity
-    /// tag as the first one, unless a digest is expected. One that fails or has another file is
-    /// dropped, with an event; if the first one fails at once, the next one takes its place.
+    /// Fetches from these servers too, each with its own client. They must have the same strong
+    /// entity tag as the first one, unless a digest is expected. One that fails or has another file
+    /// is dropped, with an event; if the first one fails at once, the next one takes its place.
     #[must_use]
     pub fn with_mirrors(self, mirrors: Vec<(HttpClient<'a>, Url)>) -> Self {
         let mirror = |(client, url)| MirrorServer { client, url, sent: Mutex::default() };

@@ -38,13 +38,13 @@ pub(super) struct JournalSubject {
     /// How a process that has failed left the partial file; unknown after a kill.
     #[serde(default)]
     pub(super) left: Option<LeftFile>,
-    /// Whether parts may be those of other servers, so that only a digest tells if they fit together.
+    /// Whether parts may be those of other servers, so that only a digest tells if they fit.
     #[serde(default)]
     pub(super) needs_digest: bool,
 }
 
-/// What shows that nothing has written to a partial file since: its size, and its modification time in
-/// seconds and nanoseconds.
+/// What shows that nothing has written to a partial file since: its size, and its modification time
+/// in seconds and nanoseconds.
 type LeftFile = (u64, i64, i64);
 
 /// The journal of a download.
@@ -147,8 +147,8 @@ impl<'t> TargetName<'t> {
         }
     }
 
-    /// Returns whether the file with this name has the time of a version that was modified then, which
-    /// servers tell to the second.
+    /// Returns whether the file with this name has the time of a version that was modified then,
+    /// which servers tell to the second.
     pub(super) fn has_time(&self, here: &Stat, modified: SystemTime) -> bool {
         let since = modified.duration_since(UNIX_EPOCH).ok();
         let seconds = since.and_then(|since| i64::try_from(since.as_secs()).ok());
@@ -162,8 +162,8 @@ impl<'t> TargetName<'t> {
         Ok(File::from(file.map_err(DownloadError::local("opening"))?))
     }
 
-    /// Gives a file the permissions of the one that it replaces, and its owner where that is allowed:
-    /// what others could not read must not become readable by an update.
+    /// Gives a file the permissions of the one that it replaces, and its owner where that is
+    /// allowed: what others could not read must not become readable by an update.
     pub(super) fn keep_mode(&self, file: &File) {
         keep_mode(self.folder.as_fd(), self.name, file);
     }
@@ -216,8 +216,8 @@ impl<'t> TargetName<'t> {
         Ok(PartialFile::Resumable(ResumableFile { atomic, journal }))
     }
 
-    /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the digest
-    /// of the whole is compared at the end.
+    /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
+    /// digest of the whole is compared at the end.
     pub(super) fn earlier(
         &self,
         url: &str,
@@ -301,8 +301,8 @@ impl<'t> TargetName<'t> {
         journal::remove(self.folder, &self.journal_name());
     }
 
-    /// Removes the partial file of an earlier process that nothing needs any more, because the file is
-    /// here: one of this URL, or one without bytes, to which it could not write a journal.
+    /// Removes the partial file of an earlier process that nothing needs any more, because the file
+    /// is here: one of this URL, or one without bytes, to which it could not write a journal.
     pub(super) fn forget_superseded(&self, url: &str) {
         let part = self.part_name();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -349,8 +349,8 @@ fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     })
 }
 
-/// Returns whether the name of a journal is that of something else. A power cut leaves the beginning of
-/// a journal, or zeros.
+/// Returns whether the name of a journal is that of something else. A power cut leaves the
+/// beginning of a journal, or zeros.
 fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> bool {
     match first_line(folder, journal) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -389,8 +389,8 @@ fn journal_name(name: &OsStr) -> OsString {
     name
 }
 
-/// Gives a file the permissions of the one of this name, if there is one, and its owner where that is
-/// allowed.
+/// Gives a file the permissions of the one of this name, if there is one, and its owner where that
+/// is allowed.
 pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
     let Ok(old) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     if FileType::from_raw_mode(old.st_mode) != FileType::RegularFile {

@@ -3,8 +3,8 @@
 //!
 //! The attribute is valid as long as the file has the size and the time that it had when the
 //! attribute was set. It names the URL by a digest, because other users of the machine may read it.
-//! Without it, where the file system has no attributes or the file was copied without them, size and
-//! time decide.
+//! Without it, where the file system has no attributes or the file was copied without them, size
+//! and time decide.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ pub(crate) fn store(file: &File, url: &Url, version: &StrongValidator) {
     }
 }
 
-/// Returns the version of what is at `url` that a file is, if the attribute is there and still valid.
+/// Returns the version of what is at `url` that a file is, if the attribute is there and valid.
 pub(crate) fn load(file: &File, url: &Url) -> Option<StrongValidator> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;

@@ -97,7 +97,7 @@ impl<'c> Workers<'c> {
                 let _ = Builder::new()
                     .spawn_scoped(scope, move || save_at_times(journal, self.file, &stopped));
             }
-            // It is handed over once there is a thread: one that cannot be started does not give it back.
+            // It is handed over once there is a thread: one that cannot be started keeps it.
             let (hand_over, handed) = channel();
             let work = move || self.work(0, handed.recv().ok(), true);
             let is_watched =

@@ -1,5 +1,5 @@
-//! What the user's environment says about requests: proxies, passwords, object stores, the folder of
-//! journals.
+//! What the user's environment says about requests: proxies, passwords, object stores, the folder
+//! of journals.
 //!
 //! Nothing else in this crate reads the environment. A program calls these functions where its user
 //! has set nothing else.

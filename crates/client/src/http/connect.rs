@@ -14,8 +14,8 @@ use url::Url;
 
 use crate::error::{ClientError, NetworkAction};
 
-/// Connects to the server of a URL, or to the proxy on the way to it, trying its addresses in turn until
-/// the time is over.
+/// Connects to the server of a URL, or to the proxy on the way to it, trying its addresses in turn
+/// until the time is over.
 pub(super) fn connect(
     url: &Url,
     proxy: Option<&Url>,

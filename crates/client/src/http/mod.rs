@@ -1,7 +1,7 @@
 //! Requests and their answers: one connection at a time, without a runtime.
 //!
-//! A client has few connections and each has a thread that waits for it, so it needs nothing that watches
-//! thousands of sockets. Bodies are moved by the engine in both directions.
+//! A client has few connections and each has a thread that waits for it, so it needs nothing that
+//! watches thousands of sockets. Bodies are moved by the engine in both directions.
 
 mod client;
 mod connect;

@@ -52,8 +52,8 @@ impl<'a> Pages<'a> {
         Self { idle, next: None, tokens: HashSet::new(), is_done: false }
     }
 
-    /// Requests the next page of what is in a folder of a bucket; `None` after the last one. `folder`
-    /// is a key that ends in a slash, or empty, and escaped as in a URL.
+    /// Requests the next page of what is in a folder of a bucket; `None` after the last one.
+    /// `folder` is a key that ends in a slash, or empty, and escaped as in a URL.
     ///
     /// A store may send pages without end: the caller has to count them.
     ///

@@ -85,8 +85,8 @@ impl Store {
         Ok(Self { url, bucket, keys_from, signer })
     }
 
-    /// Returns the folders and the ports that a confined process needs: those of the store, and those
-    /// from which keys are replaced.
+    /// Returns the folders and the ports that a confined process needs: those of the store, and
+    /// those from which keys are replaced.
     #[must_use]
     pub fn needs(&self) -> (Vec<PathBuf>, Vec<u16>) {
         let (folders, port) = self.signer.needs();

@@ -69,8 +69,8 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Opt
     (found, next.filter(|_| is_cut))
 }
 
-/// Returns the entity tag, without quotes, of what these parts become at a store whose tags of parts
-/// are MD5 digests; `None` if they are not.
+/// Returns the entity tag, without quotes, of what these parts become at a store whose tags of
+/// parts are MD5 digests; `None` if they are not.
 pub(super) fn whole_tag(parts: &[StoredPart]) -> Option<String> {
     let mut digest = Md5::new();
     for part in parts {
@@ -310,7 +310,7 @@ fn retry_after(error: &UploadError) -> Option<std::time::Duration> {
     if let UploadError::Client(error) = error { error.retry_after() } else { None }
 }
 
-/// The field with the digest of a body that the store checks. With it, each part has one of its own.
+/// The field with the digest of a body that the store checks. With it, each part has its own.
 pub const CHECKSUM: &str = "x-amz-checksum-sha256";
 
 /// The minimum size of a part in bytes, and of a file that is sent in parts: what is lost if a
@@ -320,7 +320,7 @@ pub(super) const MIN_PART: u64 = 16 << 20;
 /// The maximum number of parts of an upload.
 const MAX_PARTS: u64 = 10_000;
 
-/// The maximum number of times in a row that a part is sent again, corrected by what a refusal says.
+/// The maximum number of times in a row that a part is sent again, corrected by a refusal.
 const MAX_CORRECTIONS: u32 = 3;
 
 /// The maximum number of connections of an upload.

@@ -68,7 +68,7 @@ impl Signer {
     }
 
     /// Replaces keys that are about to expire. One thread looks for others while the rest uses the
-    /// old ones, or waits for it if these have expired. All use the old ones if there are no others.
+    /// old ones, or waits for it if these have expired. All use the old ones if there are none.
     fn refresh(&self) {
         let expires = lock(&self.state).keys.as_ref().and_then(|keys| keys.expires);
         let Some(expires) = expires.filter(|expires| *expires < SystemTime::now() + EARLY) else {
@@ -252,8 +252,8 @@ mod tests {
         }
     }
 
-    /// A signer whose keys expire in this time, and a service that has newer ones a moment later, or
-    /// none.
+    /// A signer whose keys expire in this time, and a service that has newer ones a moment later,
+    /// or none.
     fn expiring(seconds: i64, has_newer: bool) -> Signer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));

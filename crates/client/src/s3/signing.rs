@@ -104,8 +104,8 @@ const PATH: &AsciiSet = &RESERVED.remove(b'/');
 /// What stands for the digest of a body that is not read for the signature.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// Returns whether a store that refuses a request with this code means the keys, the time or the region
-/// that it was signed with, and not what was requested. Not all of these have the status 403.
+/// Returns whether a store that refuses a request with this code means the keys, the time or the
+/// region that it was signed with, and not what was requested. Not all have status 403.
 #[must_use]
 pub fn is_about_signature(code: &str) -> bool {
     matches!(

@@ -226,9 +226,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Returns the parts that the store has, and had acknowledged; `None` if it does not know the upload.
-    /// Others were on their way when a process was killed: some stores keep them cut off, with the
-    /// length of the whole.
+    /// Returns the parts that the store has, and had acknowledged; `None` if it does not know the
+    /// upload. Others were on their way when a process was killed: some stores keep them cut off,
+    /// with the length of the whole.
     fn list_parts(&mut self) -> Result<Option<Vec<StoredPart>>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(None) };
         let (mut sent, mut marker) = (Vec::new(), 0);

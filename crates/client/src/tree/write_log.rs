@@ -138,8 +138,8 @@ fn advance(periods: &mut Vec<Period>, timestamp: Timestamp) {
     periods.push(Period { since: timestamp, session: last.session });
 }
 
-/// Reads the lines of a log that was changed last at this moment. What was being written when the power
-/// went is worth nothing, and neither are the files that were written then.
+/// Reads the lines of a log that was changed last at this moment. What was being written when the
+/// power went is worth nothing, and neither are the files that were written then.
 fn read(text: &[u8], modified: Timestamp) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
     let is_cut = periods.is_empty() || periods.len() * LINE < text.len();
@@ -173,8 +173,8 @@ fn parse(line: &[u8]) -> Option<Period> {
 
 /// Returns the time of the file system's clock, which need not be that of this machine.
 fn now(file: &File) -> Result<Timestamp, Errno> {
-    // The time of modification stays: it says when the text was written. Not all file systems set one
-    // of the two times alone.
+    // The time of modification stays: it says when the text was written. Not all file systems set
+    // one of the two times alone.
     let (tv_sec, nanoseconds) = modified(&fstat(file)?);
     let last_modification = Timespec { tv_sec, tv_nsec: nanoseconds.into() };
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

@@ -1,9 +1,9 @@
 //! The journal of an upload, by which another process can resume it.
 //!
 //! It is one small file, written once before the first byte of the body is sent: the URL of the
-//! upload, and the version of the file. Only the server knows how much has arrived. Of an upload to a
-//! store, a line is added for each part that it has acknowledged. The process that works on the upload
-//! holds a lock on the file.
+//! upload, and the version of the file. Only the server knows how much has arrived. Of an upload to
+//! a store, a line is added for each part that it has acknowledged. The process that works on the
+//! upload holds a lock on the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -111,8 +111,8 @@ impl UploadJournal {
         self.file.write_all_at(&text, 0)
     }
 
-    /// Records that a store has acknowledged a part. If that fails, the part is sent again by a process
-    /// that resumes the upload.
+    /// Records that a store has acknowledged a part. If that fails, the part is sent again by a
+    /// process that resumes the upload.
     pub(crate) fn add_part(&self, number: usize, tag: &str) {
         if let Ok(found) = self.file.metadata() {
             let _ = self.file.write_all_at(format!("\n{number} {tag} .").as_bytes(), found.len());

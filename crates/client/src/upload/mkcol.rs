@@ -38,8 +38,8 @@ pub fn make_folder<'a>(
     Ok((made, answer.connection.finish(&answer.response)))
 }
 
-/// Returns whether there is a file in the place of the folder at `url`, which ends in `/`, and a connection
-/// that may be used again. If the server does not say it clearly, there is none.
+/// Returns whether there is a file in the place of the folder at `url`, which ends in `/`, and a
+/// connection that may be used again. If the server does not say it clearly, there is none.
 pub fn is_file<'a>(
     client: &HttpClient<'a>,
     url: &Url,

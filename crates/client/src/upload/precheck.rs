@@ -112,7 +112,7 @@ impl Uploader<'_, '_, '_> {
     }
 }
 
-/// Returns whether a redirect has led from the target to a page of another name, such as one to log in.
+/// Returns whether a redirect has led from the target to another page, such as one to log in.
 fn is_page(answered: &Url, target: &Url, media_type: Option<&str>) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
     name(answered) != name(target) && is_html(media_type)
@@ -123,7 +123,7 @@ pub(super) fn is_html(media_type: Option<&str>) -> bool {
     media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
 }
 
-/// Returns a URL without credentials, and without its query, in which servers put where to go back to.
+/// Returns a URL without credentials, and without its query, which may say where to go back to.
 fn without_secrets(url: &Url) -> String {
     let mut url = url.clone();
     // Only addresses without a host have no place for them.

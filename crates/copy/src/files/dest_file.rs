@@ -57,8 +57,8 @@ impl<'a> DestFile<'a> {
     }
 
     /// Makes a file that outlives this process under the name `partial` until it is whole. If
-    /// another process writes to that one, another user has made it, or it could not be renamed, the file
-    /// is as that of [`new`](Self::new).
+    /// another process writes to that one, another user has made it, or it could not be renamed,
+    /// the file is as that of [`new`](Self::new).
     pub(crate) fn partial(
         folder: &'a DirPair,
         entry_name: &'a CStr,
@@ -80,7 +80,7 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Opens and truncates the file of this name, or creates one; `existing` is whether there may be one.
+    /// Opens and truncates the file of this name, or creates it; `existing` is if it may exist.
     pub(crate) fn in_place(
         folder: &DirPair,
         name: &CStr,
@@ -94,8 +94,8 @@ impl<'a> DestFile<'a> {
         let open = || match existing {
             // What has the name meanwhile may be the copy of another name in another case.
             Existing::Keep => open_as(OFlags::CREATE | OFlags::EXCL),
-            // In a folder like /tmp, O_CREAT is refused for a file of another user (protected_regular in
-            // proc_sys_fs(5)).
+            // In a folder like /tmp, O_CREAT is refused for a file of another user
+            // (protected_regular in proc_sys_fs(5)).
             Existing::Replace => match open_as(OFlags::empty()) {
                 Err(Errno::NOENT) => open_as(OFlags::CREATE),
                 opened => opened,

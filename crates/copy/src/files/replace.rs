@@ -15,8 +15,8 @@ use underpass_engine::{FileId, atomic_file};
 use crate::options::backup::{Backup, BackupControl, number, numbered};
 use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 
-/// The backups of one copy. None takes the name of what the copy has made: a source may be called as the
-/// backup of another one would be.
+/// The backups of one copy. None takes the name of what the copy has made: a source may be called
+/// as the backup of another one would be.
 #[derive(Debug)]
 pub(crate) struct Backups<'a> {
     how: &'a Backup,
@@ -54,8 +54,8 @@ impl Naming<'_> {
     }
 }
 
-/// Makes something under the name `name`, which with `is_new` nothing has. Otherwise what has it gives way
-/// as to [`replace`].
+/// Makes something under the name `name`, which with `is_new` nothing has. Otherwise what has it
+/// gives way as to [`replace`].
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub(crate) fn place<T>(
 ///
 /// # Errors
 ///
-/// As [`hidden_names::claim`], and those of link(2) and rename(2); `EPERM` where nothing can be renamed.
+/// As [`hidden_names::claim`], link(2) and rename(2); `EPERM` where nothing can be renamed.
 fn replace<T>(
     folder: BorrowedFd<'_>,
     name: &CStr,

@@ -42,8 +42,8 @@ pub(crate) struct DirPair {
     pub(crate) device: Option<u64>,
     /// What new entries inherit from the target.
     pub(crate) inherited: InheritedAttrs,
-    /// What this copy has made in a target that existed. Where names ignore case, a further source may
-    /// lead to the same file. `None` if nothing can be made twice.
+    /// What this copy has made in a target that existed. Where names ignore case, a further source
+    /// may lead to the same file. `None` if nothing can be made twice.
     pub(crate) made: Option<Mutex<MadeFiles>>,
     /// Entries and parts of the listing that are still to be done, without its folders.
     pub(crate) own: AtomicUsize,
@@ -57,10 +57,10 @@ pub(crate) struct MadeFiles {
     /// Each file with its name, or without one if whatever has any name would be
     /// replaced.
     files: HashMap<FileId, Option<CString>>,
-    /// The names in a folder that ignores case, by their folded form: what the kernel remembers of a
-    /// name may be older than the file that has it.
+    /// The names in a folder that ignores case, by their folded form: what the kernel remembers of
+    /// a name may be older than the file that has it.
     names: HashMap<Vec<u8>, CString>,
-    /// Whether names lead to one file whatever their case; `None` until a name with letters was made.
+    /// Whether names lead to one file whatever their case; `None` until one with letters was made.
     ignores_case: Option<bool>,
 }
 

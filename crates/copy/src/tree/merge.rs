@@ -103,8 +103,8 @@ fn replace_in(
 /// now. `is_copied` tells whether a name was copied by this command.
 ///
 /// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
-/// what belongs neither to this user nor to the owner of the copy, files with a second name that is not
-/// the one meant, and files whose original has this very name stay.
+/// what belongs neither to this user nor to the owner of the copy, files with a second name that is
+/// not the one meant, and files whose original has this very name stay.
 pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl Fn(&CStr) -> bool) {
     if folder.origin == DirOrigin::Fresh || settings.dry_run {
         return;

@@ -93,8 +93,8 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
         && kept_time(time(original), copy, folder) == time(copy)
 }
 
-/// Returns whether the options keep what is in `folder` in place of an original: with `--update`, if the
-/// original is no newer, as far as times are kept there.
+/// Returns whether the options keep what is in `folder` in place of an original: with `--update`,
+/// if the original is no newer, as far as times are kept there.
 pub(crate) fn is_kept(
     settings: &CopyOptions,
     original: &Stat,

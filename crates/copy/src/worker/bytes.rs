@@ -327,8 +327,8 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Gives back what the file system has allocated beyond the last write, as XFS does in advance: it would
-/// stay allocated after the next write.
+/// Gives back what the file system has allocated beyond the last write, as XFS does in advance: it
+/// would stay allocated after the next write.
 fn leave_hole(dest: &DestFile<'_>, at: u64, len: u64) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // What stays allocated has zeros.

@@ -99,8 +99,8 @@ impl CopyWorker<'_> {
         defer
     }
 
-    /// Remembers what has to be there still when something is removed from the target: the sources, and
-    /// the file systems that are mounted in them.
+    /// Remembers what has to be there still when something is removed from the target: the sources,
+    /// and the file systems that are mounted in them.
     fn remember_source(&self, parent: &DirPair, entry: &SourceEntry, stat: &Stat) {
         if !self.context.settings.delete {
             return;

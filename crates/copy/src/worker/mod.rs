@@ -88,8 +88,8 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that had
-    /// been there before.
+    /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that
+    /// had been there before.
     pub(crate) fn entry(
         &mut self,
         folder: &Arc<DirPair>,

@@ -56,7 +56,7 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Resumed);
         }
         let is_kept = is_kept(settings, stat, &there, &folder.target);
-        // What an earlier run has left in its hidden folder may be a part, and belongs to no other copy.
+        // What an earlier run has left in its hidden folder may be a part, and is of no other copy.
         if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
@@ -98,8 +98,8 @@ impl CopyWorker<'_> {
 }
 
 impl CopyWorker<'_> {
-    /// Leaves a folder that has the name of a file, if the options or the answer to a question say so,
-    /// and fails otherwise.
+    /// Leaves a folder that has the name of a file, if the options or the answer to a question say
+    /// so, and fails otherwise.
     fn leave_folder(
         &mut self,
         folder: &DirPair,
@@ -119,7 +119,7 @@ impl CopyWorker<'_> {
         Err(Errno::ISDIR).at(Action::Replacing, path)
     }
 
-    /// Refuses to copy a file onto itself. `stat` is what would be copied, `there` what has the name.
+    /// Refuses to copy a file onto itself. `stat` is what is copied, `there` what has the name.
     pub(super) fn refuse_same(
         &self,
         folder: &DirPair,
@@ -150,9 +150,9 @@ impl CopyWorker<'_> {
 }
 
 impl CopyWorker<'_> {
-    /// Gives something its name by `commit`, unless that replaces what this copy has made: on a file
-    /// system that ignores the case of names, several sources lead to one file. Others who name
-    /// something in the folder wait, so that none is overlooked.
+    /// Gives something its name by `commit`, unless that replaces what this copy has made: on a
+    /// file system that ignores the case of names, several sources lead to one file. Others who
+    /// name something in the folder wait, so that none is overlooked.
     pub(crate) fn name_once<T>(
         &self,
         folder: &DirPair,
@@ -209,8 +209,8 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Returns whether what has the name of an entry is the copy of another one: its name differs in case
-/// only. A folder that this copy has made holds nothing else.
+/// Returns whether what has the name of an entry is the copy of another one: its name differs in
+/// case only. A folder that this copy has made holds nothing else.
 fn is_twin(folder: &DirPair, entry: &SourceEntry, there: &Stat) -> bool {
     match &folder.made {
         Some(made) => lock(made).contains(&folder.target, entry.target(), there),
@@ -225,8 +225,8 @@ pub(crate) fn just_made(folder: &DirPair, entry: &SourceEntry) -> CopyError {
     CopyError::Refused(CopyRefusal::JustMade { from, to })
 }
 
-/// Returns why something new could not be made: what has its name may come from this copy, as all in
-/// a folder that it has made.
+/// Returns why something new could not be made: what has its name may come from this copy, as all
+/// in a folder that it has made.
 pub(crate) fn of_twin(
     folder: &DirPair,
     entry: &SourceEntry,

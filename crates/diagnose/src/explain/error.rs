@@ -11,7 +11,7 @@ use crate::procfs::field;
 /// Why a program could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// There is no `/proc` of this PID namespace, without which it is not known what a program moves.
+    /// There is no `/proc` of this PID namespace, which says what a program moves.
     #[error("tracing needs /proc, and that of this PID namespace is not mounted")]
     NoProc,
     /// It could not be started.

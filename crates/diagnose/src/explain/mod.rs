@@ -87,8 +87,8 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
         |errno| ExplainError::NotStarted { program: program.display().to_string(), errno };
     let words: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
     let words = words.map_err(|_| not_started(Errno::NOENT))?;
-    // What processes and their descriptors are is known from there alone. That of another PID namespace
-    // has other processes under these numbers.
+    // What processes and their descriptors are is known from there alone. That of another PID
+    // namespace has other processes under these numbers.
     let own = std::fs::read_link("/proc/self").ok();
     if own != Some(getpid().as_raw_nonzero().to_string().into()) {
         return Err(ExplainError::NoProc);

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use super::names::for_each_name;
 use crate::integrity::FileId;
 
-/// Returns whether what has this name in a folder is found by it in the other case, too, as on a file
-/// system that ignores case; `None` if that cannot be told: the name may be gone, have no case, or
-/// letters whose case is not everywhere the same.
+/// Returns whether what has this name in a folder is found by it in the other case, too, as on a
+/// file system that ignores case; `None` if that cannot be told: the name may be gone, have no
+/// case, or letters whose case is not everywhere the same.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
     let id = |name: &[u8]| {
@@ -30,8 +30,8 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let own = id(name).ok()?;
     match id(other.as_bytes()) {
         Ok(found) if found == own => Some(true),
-        // Two files, or one whose other name the kernel remembers from before it was replaced, as it
-        // does for a second with FUSE.
+        // Two files, or one whose other name the kernel remembers from before it was replaced, as
+        // it does for a second with FUSE.
         Ok(_) => lists_both(folder, name, other.as_bytes()).map(|both| !both),
         Err(Errno::NOENT) if has_ascii => Some(false),
         Err(_) => None,

@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use crate::integrity::FileId;
 
-/// Returns the path of the file that a link leads to in the end, so that this file is replaced and not
-/// the link. It is the file that open(2) would open: the kernel follows the link first, and may refuse
-/// that (`fs.protected_symlinks`). Folders on the way are left to the kernel, as a path in another mount
-/// namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
+/// Returns the path of the file that a link leads to in the end, so that this file is replaced and
+/// not the link. It is the file that open(2) would open: the kernel follows the link first, and may
+/// refuse that (`fs.protected_symlinks`). Folders on the way are left to the kernel, as a path in
+/// another mount namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
 ///
 /// # Errors
 ///
-/// As stat(2) and readlink(2); `ESTALE` if the link leads to a file that it does not name, as those of
-/// `/proc/PID/fd` may do.
+/// As stat(2) and readlink(2); `ESTALE` if the link leads to a file that it does not name, as those
+/// of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
     if FileType::from_raw_mode(wanted.st_mode) == FileType::Directory {

@@ -32,7 +32,7 @@ pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
     }
 }
 
-/// Returns whether names can only be added to a folder (`chattr +a`): a hidden name would stay there.
+/// Returns whether names can only be added to a folder (`chattr +a`): a hidden name would stay.
 pub fn only_adds(folder: impl AsFd) -> bool {
     statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
@@ -137,8 +137,8 @@ pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Er
     linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Calls `make` with hidden names until one is free, and removes leftovers of this user or of `owner` on
-/// the way.
+/// Calls `make` with hidden names until one is free, and removes leftovers of this user or of
+/// `owner` on the way.
 fn claim<T>(
     folder: &OwnedFd,
     name: &OsStr,
@@ -159,8 +159,8 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Removes a leftover: a file of this user or of `owner` with this hidden name, no other name and no
-/// lock. Returns whether it is gone.
+/// Removes a leftover: a file of this user or of `owner` with this hidden name, no other name and
+/// no lock. Returns whether it is gone.
 fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };

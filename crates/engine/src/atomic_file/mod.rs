@@ -119,8 +119,8 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if it is that of something which
-    /// this user has not made: whoever has could still write to the complete file.
+    /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if it is that of something
+    /// which this user has not made: whoever has could still write to the complete file.
     pub fn partial(
         folder: OwnedFd,
         name: &OsStr,
@@ -138,8 +138,8 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken, `EPERM` where it could not be renamed later, and as linkat(2) and
-    /// rename(2).
+    /// `EEXIST` if the name is taken, `EPERM` where it could not be renamed later, and as linkat(2)
+    /// and rename(2).
     pub fn keep_as(mut self, partial: &OsStr) -> io::Result<()> {
         if only_adds(&self.folder) {
             return Err(Errno::PERM.into());
@@ -208,9 +208,9 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, `ESTALE` if another file has
-    /// the hidden name now, and as linkat(2) and rename(2); if it is [`durable`](Self::durable), also
-    /// as fsync(2).
+    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, `ESTALE` if another file
+    /// has the hidden name now, and as linkat(2) and rename(2); if it is
+    /// [`durable`](Self::durable), also as fsync(2).
     ///
     /// # On failure
     ///

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::io::Errno;
 
-/// Calls `visit` with each name in a folder but `.` and `..`, in the order of the file system. The folder
-/// may be a descriptor for names only (`O_PATH`).
+/// Calls `visit` with each name in a folder but `.` and `..`, in the order of the file system. The
+/// folder may be a descriptor for names only (`O_PATH`).
 ///
 /// # Errors
 ///

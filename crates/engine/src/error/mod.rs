@@ -22,7 +22,8 @@ use crate::size::Grouped;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer answered before it had everything: [`PeerMessage::Abort`](crate::PeerMessage::Abort).
+    /// The peer answered before it had everything:
+    /// [`PeerMessage::Abort`](crate::PeerMessage::Abort).
     Answered {
         /// What was done up to then.
         report: Box<Report>,

@@ -1,14 +1,14 @@
-//! Times of files on file systems that keep them less precisely than the kernel gives them, or ignore
-//! one that is set alone.
+//! Times of files on file systems that keep them less precisely than the kernel gives them, or
+//! ignore one that is set alone.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::{Stat, Timespec, Timestamps, UTIME_NOW, fstatfs};
 
-/// Returns `time`, in seconds and nanoseconds, as the file system of the file `file` in `folder` keeps it:
-/// futimens(2) rounds it down, on ext3 to a second, on exFAT to 10 ms, on NTFS to 100 ns. The precision
-/// is that of the times that `file` has. FAT keeps even seconds, which a file elsewhere may have by
-/// chance; there the type of the file system is looked up (fstatfs(2)).
+/// Returns `time`, in seconds and nanoseconds, as the file system of the file `file` in `folder`
+/// keeps it: futimens(2) rounds it down, on ext3 to a second, on exFAT to 10 ms, on NTFS to 100 ns.
+/// The precision is that of the times that `file` has. FAT keeps even seconds, which a file
+/// elsewhere may have by chance; there the type of the file system is looked up (fstatfs(2)).
 #[must_use]
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 pub fn kept_time(time: (i64, u64), file: &Stat, folder: impl AsFd) -> (i64, u64) {
@@ -21,7 +21,7 @@ pub fn kept_time(time: (i64, u64), file: &Stat, folder: impl AsFd) -> (i64, u64)
 }
 
 /// Returns the times, for futimens(2), of a new file that was modified at this time, in seconds and
-/// nanoseconds. Many file systems in user space (libfuse 2) ignore one of the two that is set alone.
+/// nanoseconds. Many file systems in user space (libfuse 2) ignore one that is set alone.
 #[must_use]
 pub const fn times_of_new((tv_sec, tv_nsec): (i64, i64)) -> Timestamps {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

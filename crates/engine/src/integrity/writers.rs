@@ -187,10 +187,10 @@ impl WriterCheck {
     }
 }
 
-/// Waits until the version of a file shows each write(2) whose bytes may be read from now on: one that
-/// changed the times before `version` was looked at may still be in progress, and one within the same
-/// tick of the clock may not change them. It is for files that are read in one piece, and moves the
-/// cursor to the beginning. A file that was not changed lately is not waited for.
+/// Waits until the version of a file shows each write(2) whose bytes may be read from now on: one
+/// that changed the times before `version` was looked at may still be in progress, and one within
+/// the same tick of the clock may not change them. It is for files that are read in one piece, and
+/// moves the cursor to the beginning. A file that was not changed lately is not waited for.
 ///
 /// # Errors
 ///

@@ -13,8 +13,8 @@ pub struct Support {
     /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
     /// system calls.
     pub module: Result<(), Errno>,
-    /// Each version with each cipher, in the order of [`TlsVersion::ALL`] and [`Cipher::ALL`]: whether
-    /// the kernel takes its keys for both directions.
+    /// Each version with each cipher, in the order of [`TlsVersion::ALL`] and [`Cipher::ALL`]:
+    /// whether the kernel takes its keys for both directions.
     pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; TlsVersion::ALL.len()],
     /// Whether a TLS 1.3 connection can be given new keys: Linux 6.14.
     pub key_change: Result<(), Errno>,

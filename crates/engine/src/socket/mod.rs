@@ -65,8 +65,8 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
     Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
-/// Limits the bytes that a TCP socket takes before it has sent them; `None` leaves it to the size of
-/// its buffer.
+/// Limits the bytes that a TCP socket takes before it has sent them; `None` leaves it to the size
+/// of its buffer.
 ///
 /// A peer that reads nothing then costs no more than that and what its window allows. Connections
 /// inherit the limit of the socket that accepts them.

@@ -144,8 +144,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             self.hear()?;
         }
         // Nothing will be written before the source has something, perhaps never, so only this
-        // shows that the peer is gone. A pipe without a reader has taken all bytes so far: the source
-        // may be at its end.
+        // shows that the peer is gone. A pipe without a reader has taken all bytes so far: the
+        // source may be at its end.
         if sink_failed && awaited == Wait::Source && self.may_be_complete() {
             self.is_abandoned = true;
             return Ok(());

@@ -1,5 +1,5 @@
-//! Sends a file that is not large behind its head: what a [`Transfer`] does with such a pair, without
-//! the state by which that can be continued.
+//! Sends a file that is not large behind its head: what a [`Transfer`] does with such a pair,
+//! without the state by which that can be continued.
 //!
 //! [`Transfer`]: crate::Transfer
 
@@ -20,8 +20,8 @@ use crate::socket::arm_reset;
 /// took, which may be fewer than all; `None` if nothing was sent, for whatever reason, and a
 /// [`Transfer`](crate::Transfer) has to find out which.
 ///
-/// With `version` the level is [`Integrity::Detect`], without it [`Integrity::Fast`]. `message` must
-/// be empty but for the head, and has all bytes afterwards.
+/// With `version` the level is [`Integrity::Detect`], without it [`Integrity::Fast`]. `message`
+/// must be empty but for the head, and has all bytes afterwards.
 pub fn send_small(
     message: &mut Vec<u8>,
     (file, offset, len): (impl AsFd, u64, usize),
@@ -45,11 +45,11 @@ pub fn send_small(
 }
 
 /// Sends a head, and `len` bytes of a file from `offset` by sendfile(2) behind it. Returns how many
-/// bytes of both the socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has to
-/// send the rest. `None` if nothing was sent.
+/// bytes of both the socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has
+/// to send the rest. `None` if nothing was sent.
 ///
-/// `version` is as for [`send_small`]. It is compared once all is sent; of a part, the transfer does
-/// that.
+/// `version` is as for [`send_small`]. It is compared once all is sent; of a part, the transfer
+/// does that.
 ///
 /// # Errors
 ///

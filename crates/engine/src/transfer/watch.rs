@@ -174,9 +174,9 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(Status::Done)
     }
 
-    /// Returns the files of a completed transfer whose pages the peer may still have to receive, each
-    /// with the version that it had when the last byte was handed over. If the peer takes more for
-    /// the end than this transfer, the caller has to compare them once the peer has everything.
+    /// Returns the files of a completed transfer whose pages the peer may still have to receive,
+    /// each with the version that it had when the last byte was handed over. If the peer takes more
+    /// for the end than this transfer, the caller has to compare them once the peer has everything.
     pub fn unconfirmed(&self) -> impl Iterator<Item = (&F, Version)> {
         let is_copied = self.sink_tls().is_some_and(TlsTransport::copies);
         let both = self.chain.segments.iter().zip(&self.guards).filter(move |_| !is_copied);

@@ -23,8 +23,8 @@ struct JsonRow<'e> {
     /// The time of the last change in UTC, as exact as the file system has it; `null` beyond the
     /// year 9999.
     mtime: Option<String>,
-    /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`; `null`
-    /// if there are none.
+    /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`;
+    /// `null` if there are none.
     mode: Option<String>,
     /// Whether it is a folder, or a link to one.
     is_dir: bool,

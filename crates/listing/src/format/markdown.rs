@@ -1,7 +1,7 @@
 //! The README of a folder, below its rows.
 //!
-//! Nothing of its HTML is used: tags are left out, and what is left is written by this program. So a
-//! README cannot run scripts, change the page or load anything from another server, and the
+//! Nothing of its HTML is used: tags are left out, and what is left is written by this program. So
+//! a README cannot run scripts, change the page or load anything from another server, and the
 //! policy of the page would forbid it besides.
 
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ pub(crate) fn section(readme: &Readme) -> Markup {
     }
 }
 
-/// Returns Markdown as HTML; `None` if that would be much longer or is deeply nested, which no text for
-/// people is.
+/// Returns Markdown as HTML; `None` if that would be much longer or is deeply nested, which no text
+/// for people is.
 fn rendered(text: &str) -> Option<String> {
     if text.split(['\n', '\r']).any(nests_too_deeply) {
         return None;
@@ -49,8 +49,8 @@ fn rendered(text: &str) -> Option<String> {
     Some(["th", "td"].map(cell).iter().fold(page, |page, (from, to)| page.replace(from, to)))
 }
 
-/// Returns whether a line may lie in so many lists and quotations that reading the lines after it, each
-/// of which is compared with all that are open, would take seconds.
+/// Returns whether a line may lie in so many lists and quotations that reading the lines after it,
+/// each of which is compared with all that are open, would take seconds.
 fn nests_too_deeply(line: &str) -> bool {
     let (mut rest, mut columns) = (line.as_bytes(), 0);
     while columns <= MAX_NESTING * LEAST_INDENT {

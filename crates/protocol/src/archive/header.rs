@@ -1,5 +1,5 @@
-//! The header of one member of a tar: a ustar block, preceded by a PAX header for values that the block
-//! cannot hold.
+//! The header of one member of a tar: a ustar block, preceded by a PAX header for values that the
+//! block cannot hold.
 //!
 //! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. PAX is what
 //! both GNU tar and libarchive read and write. Its values are UTF-8 unless `hdrcharset` says that

@@ -1,8 +1,8 @@
 //! The offset of each member in the archive. This module is pure: metadata in, offsets out.
 //!
 //! Members stand in one table of rows and one of names, in which each name is only the last part of
-//! its path, so that a deep tree does not take the square of its depth. A member takes 64 bytes, its
-//! name and a link's target: some 80 MB for a million.
+//! its path, so that a deep tree does not take the square of its depth. A member takes 64 bytes,
+//! its name and a link's target: some 80 MB for a million.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

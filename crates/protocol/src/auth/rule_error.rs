@@ -4,8 +4,8 @@ use super::basic::MAX_PASSWORD;
 
 /// The error of a rule that cannot be read.
 ///
-/// Its message is one line. Paths are named by their number: if the rule was misread, they may contain a
-/// part of the password.
+/// Its message is one line. Paths are named by their number: if the rule was misread, they may
+/// contain a part of the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("auth rule {rule}{}: {fault}", .user.as_ref().map(|user| format!(" (user {user})")).unwrap_or_default())]
 pub struct RuleError {

@@ -114,8 +114,8 @@ fn targeted(fields: &FieldList) -> Option<Directives> {
     (!is_empty).then_some(directives)
 }
 
-/// Reads a number of seconds; 0 if it is not a number. One that is too large counts as 2^31 (RFC 9111
-/// 1.2.2).
+/// Reads a number of seconds; 0 if it is not a number. One that is too large counts as 2^31 (RFC
+/// 9111 1.2.2).
 pub(super) fn delta_seconds(text: &str) -> u64 {
     match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         true => text.parse().unwrap_or(u64::MAX).min(1 << 31),
@@ -123,8 +123,8 @@ pub(super) fn delta_seconds(text: &str) -> u64 {
     }
 }
 
-/// Splits a list at commas that are not inside quotes. If a quote has no end, it hides no directive:
-/// the list is split at all commas.
+/// Splits a list at commas that are not inside quotes. If a quote has no end, it hides no
+/// directive: the list is split at all commas.
 fn split(list: &str) -> impl Iterator<Item = &str> {
     let is_open = list.chars().map(quoting()).fold(false, |_, is_quoted| is_quoted);
     let mut is_quoted = quoting();

@@ -162,7 +162,7 @@ fn guessed(fields: &FieldList, date: SystemTime) -> Duration {
     (unchanged.unwrap_or_default() / 10).min(MAX_HEURISTIC)
 }
 
-/// The statuses whose responses may be used again although they do not say how long (RFC 9110 15.1).
+/// The statuses whose responses may be used again without saying how long (RFC 9110 15.1).
 const GUESSABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 
 /// The longest time for which a response is fresh that does not say so.

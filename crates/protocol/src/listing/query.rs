@@ -42,14 +42,15 @@ impl Format {
         }
     }
 
-    /// Returns whether a listing shows more of an entry than its name and kind, or passes on no more.
+    /// Returns whether a listing shows more of an entry than its name and kind, or passes on no
+    /// more.
     #[must_use]
     pub fn shows_attributes(self) -> bool {
         !matches!(self, Self::Simple | Self::Multistatus)
     }
 
-    /// Returns the key in a query that requests this form; `None` if something else requests it: the
-    /// client's `Accept` field, or the method.
+    /// Returns the key in a query that requests this form; `None` if something else requests it:
+    /// the client's `Accept` field, or the method.
     fn token(self) -> Option<&'static str> {
         match self {
             Self::Html | Self::Index | Self::Multistatus => None,
@@ -104,7 +105,7 @@ pub enum BadQuery {
 
 impl ListingQuery {
     /// Reads a query through `value`, which gives the decoded value of a key: `None` if the key is
-    /// absent, empty if it has no value. `by_accept` is the format that the `Accept` field asks for.
+    /// absent, empty if it has no value. `by_accept` is the format that `Accept` asks for.
     ///
     /// An empty value counts as absent, because browsers send the empty fields of a form too. A
     /// limit beyond [`MAX_ENTRIES`] means that many.

@@ -69,10 +69,10 @@ impl<'b> Target<'b> {
 }
 
 impl Target<'_> {
-    /// Returns [`path`](Self::path) as the client has written it, below the prefix, with a slash before
-    /// each part: in the normal form of RFC 3986 6.2.2, so that equivalent paths are the same text, and
-    /// others are not. `%2B` stays apart from `+`, as those of all characters that may have a meaning
-    /// in a part of a path.
+    /// Returns [`path`](Self::path) as the client has written it, below the prefix, with a slash
+    /// before each part: in the normal form of RFC 3986 6.2.2, so that equivalent paths are the
+    /// same text, and others are not. `%2B` stays apart from `+`, as those of all characters that
+    /// may have a meaning in a part of a path.
     #[must_use]
     pub fn normal_path(&self) -> String {
         let mut parts: Vec<&[u8]> = Vec::new();

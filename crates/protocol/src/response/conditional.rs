@@ -143,8 +143,8 @@ fn split_weak(tag: &[u8]) -> (bool, &[u8]) {
     tag.strip_prefix(b"W/").map_or((false, tag), |tag| (true, tag))
 }
 
-/// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several, and all
-/// where it is not known when the file was changed.
+/// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several, and
+/// all where it is not known when the file was changed.
 fn is_unmodified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-unmodified-since").and_then(parse_date);
     let is_later = |(date, modified)| seconds(modified) > date;

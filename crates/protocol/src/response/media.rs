@@ -22,7 +22,7 @@ pub(super) fn known_type(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns whether a browser runs scripts in files of this media type. Browsers differ in what they
-/// take from a field with several types or with a comment, so it is enough if one of them is active.
+/// take from a field with several types or with a comment, so one that is active is enough.
 #[must_use]
 pub fn is_active(media_type: &str) -> bool {
     let lower = media_type.to_ascii_lowercase();

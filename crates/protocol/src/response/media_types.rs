@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::media;
 
-/// Media types by the extension of a name, in addition to those that [`media`] knows. Clones share those
-/// of the system.
+/// Media types by the extension of a name, in addition to those that [`media`] knows. Clones share
+/// those of the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaTypes {
     /// The types that win over those known here.

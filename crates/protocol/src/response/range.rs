@@ -23,7 +23,7 @@ pub enum RangeAnswer {
 /// Returns the part that the `Range` of this request selects from a file of `len` bytes.
 ///
 /// The caller knows that the method is GET (14.2: others have no ranges) and that an `If-Range`
-/// holds. Several `Range` fields are ignored: it is not a list, and which one is meant is not known.
+/// holds. Several `Range` fields are ignored: it is not a list, and nothing tells which is meant.
 #[must_use]
 pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
@@ -61,9 +61,9 @@ pub fn first_of_request(request: &Request) -> Option<Range<u64>> {
 /// Where peers differ, this decides:
 /// - A value that is not well formed is ignored (14.2), and so is another unit (14.1).
 /// - `10-1` asks for nothing and counts as not in the file, so that alone it is a 416, although
-///   14.1.1 calls it invalid and 14.2 lets invalid ones be ignored: nginx, Caddy, h2o, static-web-server and dufs
-///   all answer 416, so clients know that, and a client with its ends swapped is better
-///   told than sent a whole image.
+///   14.1.1 calls it invalid and 14.2 lets invalid ones be ignored: nginx, Caddy, h2o,
+///   static-web-server and dufs all answer 416, so clients know that, and a client with its
+///   ends swapped is better told than sent a whole image.
 /// - An empty file has no ranges and is sent whole, as Go does: a client that puts
 ///   `bytes=0-` on everything must not fail on it.
 /// - Ranges that overlap, or more than [`MAX_PARTS`] of them, are answered with the whole file

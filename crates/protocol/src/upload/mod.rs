@@ -17,7 +17,8 @@ pub use resumable::{Problem, UploadFields, UploadLimits};
 pub use update_range::UpdateRange;
 
 /// Which versions of the draft understand each other: 8 is that of -12, which is followed here. A
-/// 104 is only sent to and understood by a client of the same version (Draft Version Identification).
+/// 104 is only sent to and understood by a client of the same version (Draft Version
+/// Identification).
 pub const INTEROP_VERSION: &str = "8";
 
 /// What the content of a request is that goes on with an upload

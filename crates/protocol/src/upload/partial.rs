@@ -69,9 +69,9 @@ impl PartId {
         Self(bytes)
     }
 
-    /// Returns the id of the same part once all of it has arrived and only its final name is missing.
-    /// It contains a hash of the session in which the part was written: in another session there is
-    /// no part of this name.
+    /// Returns the id of the same part once all of it has arrived and only its final name is
+    /// missing. It contains a hash of the session in which the part was written: in another session
+    /// there is no part of this name.
     #[must_use]
     pub fn complete_in(self, session: &[u8]) -> Self {
         let mut hash = Sha256::new();

@@ -304,9 +304,9 @@ const NEWEST: ABI = ABI::V6;
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
-/// Files that are read to connect, to an origin or an authority: those by which names are looked up;
-/// for a cache also what discards bytes, and what tells a restart of the process from one of the
-/// machine.
+/// Files that are read to connect, to an origin or an authority: those by which names are looked
+/// up; for a cache also what discards bytes, and what tells a restart of the process from one of
+/// the machine.
 const TO_CONNECT: [&str; 8] = [
     "/dev/null",
     "/etc/gai.conf",

@@ -142,7 +142,7 @@ impl ArchiveRange {
         self.latest = Some((version, checksum));
     }
 
-    /// Returns the number of bytes that were read into user space for checksums since the last call.
+    /// Returns how many bytes were read into user space for checksums since the last call.
     pub fn take_read_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.read_bytes)
     }

@@ -1,7 +1,7 @@
 //! The CRC-32 of members of zips: made once for each version of a file, and kept in memory.
 //!
-//! They are not stored with their files, as digests are: that would change the ctime of each file in
-//! the folder, and with it the ETag of the archive, and a download that broke off could not be
+//! They are not stored with their files, as digests are: that would change the ctime of each file
+//! in the folder, and with it the ETag of the archive, and a download that broke off could not be
 //! resumed.
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use underpass_protocol::archive::Fingerprint;
 
 /// The CRC-32 of files in a version.
 ///
-/// Some 900,000 of those used last are kept, at most twice as many, in 44 MiB; others are made again
-/// when they are needed.
+/// Some 900,000 of those used last are kept, at most twice as many, in 44 MiB; others are made
+/// again when they are needed.
 #[derive(Default)]
 pub struct Checksums {
     kept: Mutex<RecentChecksums>,

@@ -121,8 +121,8 @@ struct CachedLayout {
 
 impl Layouts {
     /// Creates an empty store; archives may have this many members, and be sent over this many
-    /// connections. There is a descriptor for one file to every two of these, and archives may use half of
-    /// them.
+    /// connections. There is a descriptor for one file to every two of these, and archives may use
+    /// half of them.
     pub(crate) fn new(max_members: usize, max_connections: usize) -> Self {
         let files = (max_connections as u64 / 4).max(2 * MIN_FILES);
         let max = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
@@ -200,8 +200,8 @@ const MEMORY: u64 = 512 << 20;
 /// The bytes of a member with a name of 255 bytes and a short link, or with an ordinary name twice.
 const MEMBER_BYTES: u64 = 320;
 
-/// The least number of files that an archive has open at once: one that is sent, and one that the client
-/// still has to read.
+/// The least number of files that an archive has open at once: one that is sent, and one that the
+/// client still has to read.
 const MIN_FILES: u64 = 2;
 
 /// The maximum number of files that an archive has open at once.

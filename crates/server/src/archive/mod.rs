@@ -8,8 +8,8 @@
 //! [`Checksums`] remembers those; small files are read when they are sent, large ones meanwhile.
 //!
 //! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
-//! place; [`ArchiveRange`] turns a range of it into chains for the engine and opens the files as it gets to
-//! them.
+//! place; [`ArchiveRange`] turns a range of it into chains for the engine and opens the files as it
+//! gets to them.
 
 mod beneath;
 mod body;

@@ -2,8 +2,8 @@
 //!
 //! The rules are those of the command line, in the syntax of dufs. A hashed password is meant to be
 //! slow to check, tens of milliseconds, in which one thread could have answered thousands of
-//! requests; so the check is returned as [`PendingCheck`] work for another thread, and its result is
-//! remembered, right or wrong, so that a client does not wait again for each request.
+//! requests; so the check is returned as [`PendingCheck`] work for another thread, and its result
+//! is remembered, right or wrong, so that a client does not wait again for each request.
 
 pub(crate) mod access;
 pub(crate) mod hosts;
@@ -33,8 +33,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads rules such as `alice:secret@/:rw`, as [`AccessRules::parse`] describes them. A password
-    /// may be a hash that begins with `$6$` (sha512-crypt) or `$argon2`.
+    /// Reads rules such as `alice:secret@/:rw`, as [`AccessRules::parse`] describes them. A
+    /// password may be a hash that begins with `$6$` (sha512-crypt) or `$argon2`.
     ///
     /// # Errors
     ///
@@ -106,8 +106,8 @@ impl Access {
         self.is_empty() || self.rules().can_all(user, path, right)
     }
 
-    /// Returns whether both have the same users with the same passwords: both are the same value, or
-    /// neither has rules.
+    /// Returns whether both have the same users with the same passwords: both are the same value,
+    /// or neither has rules.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.users, &other.users) || (self.is_empty() && other.is_empty())

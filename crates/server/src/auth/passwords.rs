@@ -63,8 +63,8 @@ struct History {
 }
 
 impl Passwords {
-    /// Has a password checked, and delays the answer if it is wrong. Returns [`AccessDecision::Busy`] if
-    /// too many are waiting.
+    /// Has a password checked, and delays the answer if it is wrong. Returns
+    /// [`AccessDecision::Busy`] if too many are waiting.
     pub(crate) async fn check(
         self: &Arc<Self>,
         pending: PendingCheck,

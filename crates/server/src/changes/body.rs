@@ -13,7 +13,7 @@ use underpass_protocol::request::BodyLength;
 #[derive(Debug)]
 pub(crate) struct BodyKind {
     max_len: usize,
-    /// How many bytes are held for each byte of a body: itself while it grows, and what is read from it.
+    /// How many bytes are held for each byte of a body: itself, growing, and what is read from it.
     weight: usize,
     too_long: &'static str,
 }
@@ -110,8 +110,8 @@ async fn receive(
     }
 }
 
-/// Takes the data of all chunks that are there; returns how many bytes they took, and whether the body
-/// ends with them.
+/// Takes the data of all chunks that are there; returns how many bytes they took, and whether the
+/// body ends with them.
 fn take_chunks(
     chunks: &mut Chunked,
     buffer: &[u8],

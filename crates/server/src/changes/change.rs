@@ -229,8 +229,8 @@ impl Change {
         Ok(())
     }
 
-    /// Holds the names for the change, alone if so requested or the change is conditional, and checks
-    /// the entity tags that the client expects once more.
+    /// Holds the names for the change, alone if so requested or the change is conditional, and
+    /// checks the entity tags that the client expects once more.
     fn hold_names<'s>(
         &self,
         site: &'s Site,
@@ -244,8 +244,8 @@ impl Change {
         }
     }
 
-    /// Checks that the destination is still in the folder that was found by its path. The caller must
-    /// hold the names.
+    /// Checks that the destination is still in the folder that was found by its path. The caller
+    /// must hold the names.
     fn check_dest(&self, site: &Site, dest: &DestEntry) -> Result<(), ChangeRefusal> {
         let (ChangeKind::Move(to, _) | ChangeKind::Copy(to, _)) = &self.what else {
             return Ok(());

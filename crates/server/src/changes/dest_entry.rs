@@ -23,17 +23,18 @@ pub(crate) struct DestEntry {
 }
 
 impl DestEntry {
-    /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name under
-    /// which a folder that had it is now, for [`remove`](Self::remove).
+    /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name
+    /// under which a folder that had it is now, for [`remove`](Self::remove).
     ///
-    /// A file replaces a file in one step, and where the file system can, a folder and what replaces it
-    /// change places in one: whenever the server is killed, the whole old or the whole new entry has
-    /// the name. Otherwise the old one is moved aside first, and back if the new one cannot follow.
+    /// A file replaces a file in one step, and where the file system can, a folder and what
+    /// replaces it change places in one: whenever the server is killed, the whole old or the whole
+    /// new entry has the name. Otherwise the old one is moved aside, and back if the new one cannot
+    /// follow.
     ///
     /// # Errors
     ///
-    /// The errors of renameat2(2): `EEXIST` if another request or program took the name first, `EXDEV`,
-    /// `EINVAL` for a folder that is moved into itself.
+    /// The errors of renameat2(2): `EEXIST` if another request or program took the name first,
+    /// `EXDEV`, `EINVAL` for a folder that is moved into itself.
     pub(crate) fn give(
         &self,
         is_folder: bool,
@@ -70,8 +71,8 @@ impl DestEntry {
         self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)
     }
 
-    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
-    /// free before.
+    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
+    /// was free before.
     pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, ChangeRefusal> {
         let removed = aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside));
         // The new entry has the name by now. Parts of the old one may be gone.
@@ -86,9 +87,9 @@ impl DestEntry {
 /// Removes a folder and all that is in it, if it is still the one that was checked. `on_gone` is
 /// called once its name is free.
 ///
-/// Its name goes first and in one step: nobody sees a part of it, and a request that moves it at the
-/// same time moves all of it or nothing. If the server is killed meanwhile, the rest has a hidden
-/// name. If the system refuses to remove something, the rest gets its name back.
+/// Its name goes first and in one step: nobody sees a part of it, and a request that moves it at
+/// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
+/// hidden name. If the system refuses to remove something, the rest gets its name back.
 pub(crate) fn remove_folder(
     (parent, name): (&OwnedFd, &CStr),
     checked: &Stat,

@@ -66,8 +66,8 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     run(ctx, target, should_continue).await.unwrap_or_else(|refusal| refusal)
 }
 
-/// Answers a request that is allowed as such, unless the locks of other clients or the conditions of
-/// this one forbid it.
+/// Answers a request that is allowed as such, unless the locks of other clients or the conditions
+/// of this one forbid it.
 async fn run(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,

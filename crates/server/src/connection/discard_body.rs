@@ -58,8 +58,8 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     peer.set_activity(Activity::Sending, Instant::now());
     if peer.session().is_some() {
         // A client that knows the length of the response may close before it reads the alert. Its
-        // system then resets the connection, after which nobody knows what had arrived. Nothing is read
-        // meanwhile: a session that has read the end of the other side sends no alert.
+        // system then resets the connection, after which nobody knows what had arrived. Nothing is
+        // read meanwhile: a session that has read the end of the other side sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
             let _ = access_entry::write_arrived(worker, peer, false);
@@ -80,8 +80,8 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
 /// the whole response or is not to be waited for any longer.
 async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
     let mut skipped = 0;
-    // A client that is sending may pause, and has not read the response yet. Thousands may send a byte
-    // now and then, so none of them is looked at before its pause is over.
+    // A client that is sending may pause, and has not read the response yet. Thousands may send a
+    // byte now and then, so none of them is looked at before its pause is over.
     let mut pause = LINGER_INTERVAL;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
@@ -103,8 +103,8 @@ async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
     false
 }
 
-/// Waits until the client has all that was sent, the response is given up, or `is_open` finds that the
-/// connection was reset. No event announces an acknowledgement.
+/// Waits until the client has all that was sent, the response is given up, or `is_open` finds that
+/// the connection was reset. No event announces an acknowledgement.
 async fn arrival(peer: &Peer, is_open: impl Fn() -> bool) {
     let since = Instant::now();
     while peer.is_sending_on() && is_open() {

@@ -26,11 +26,11 @@ mod tests {
         ) -> usize {
             size_of::<F>()
         }
-        // The runtime aligns the memory of a task and of a socket to 128 bytes. With these bytes, and 48
-        // of its caller, the task takes 256.
+        // The runtime aligns the memory of a task and of a socket to 128 bytes. With these bytes,
+        // and 48 of its caller, the task takes 256.
         assert!(size(serve) <= 104, "{}", size(serve));
-        // What glibc puts behind the socket and behind the task fills the rest up to the next of them,
-        // or leaves at least 32 bytes.
+        // What glibc puts behind the socket and behind the task fills the rest up to the next of
+        // them, or leaves at least 32 bytes.
         assert!(size_of::<Peer>() <= 216, "{}", size_of::<Peer>());
         assert!(size_of::<Connection<'_>>() <= 72, "{}", size_of::<Connection<'_>>());
     }

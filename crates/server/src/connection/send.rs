@@ -172,7 +172,7 @@ impl<'a> Sending<'a> {
         Self::Done(SendOutcome { report, failure, ..SendOutcome::default() })
     }
 
-    /// Moves as much of a transfer as possible at once; what is left is sent by what `slow` returns.
+    /// Moves as much of a transfer as possible at once; what `slow` returns sends the rest.
     fn advance(
         worker: &'a Worker,
         peer: &'a Peer,

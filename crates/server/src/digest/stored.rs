@@ -2,10 +2,10 @@
 //! file is read for them once in its life and not again by each server.
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
-//! attribute records the previous ctime and the one that setting it gives to the file: if the present
-//! ctime is that one, only the attribute was changed since then. The digests are then valid, and the
-//! version keeps its old name. Any later change moves the ctime on, which invalidates the
-//! attribute.
+//! attribute records the previous ctime and the one that setting it gives to the file: if the
+//! present ctime is that one, only the attribute was changed since then. The digests are then
+//! valid, and the version keeps its old name. Any later change moves the ctime on, which
+//! invalidates the attribute.
 //!
 //! The ctime that a file gets is that of the kernel's clock at its last tick, so it is known
 //! beforehand. Only where another file got a finer one within the same tick, or where the tick
@@ -121,8 +121,8 @@ struct DigestRecord {
     set_at: i64,
     /// The previous ctime.
     changed: i64,
-    /// A checksum of the inode, the size and the mtime, which detects a change at the very moment at
-    /// which the attribute is set, and an attribute that was copied from another file.
+    /// A checksum of the inode, the size and the mtime, which detects a change at the very moment
+    /// at which the attribute is set, and an attribute that was copied from another file.
     check: [u8; 4],
     digests: Vec<Digest>,
 }
@@ -247,7 +247,7 @@ const NAME: &str = "user.underpass.digest";
 /// The maximum length: two numbers, four bytes, and a digest of each algorithm.
 const MAX_BYTES: usize = 20 + 33 + 65;
 
-/// The number of attempts to set an attribute within a tick, of which hardly one in a hundred fails.
+/// The number of attempts to set an attribute within a tick; hardly one in a hundred fails.
 const ATTEMPTS: u32 = 16;
 
 /// The pause between two looks at the clock: a small part of a tick.

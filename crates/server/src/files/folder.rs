@@ -106,7 +106,7 @@ pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Respons
     response
 }
 
-/// Returns whether a folder may be listed. Where one has a page of its own, it is that what is shown.
+/// Returns whether a folder may be listed. Where one has a page of its own, that is shown.
 pub(crate) fn is_listed(settings: &SiteSettings, path: &[u8]) -> bool {
     settings.listing && !is_page(settings, path)
 }
@@ -299,7 +299,7 @@ fn send_archive(
     response
 }
 
-/// Returns the body with an archive, or with ranges of it; `None` if too many archives are being sent.
+/// Returns the body with an archive, or with ranges of it; `None` if too many are being sent.
 fn archive_body(
     ctx: &RequestContext<'_>,
     laid_out: &Arc<FolderLayout>,

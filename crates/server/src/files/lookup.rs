@@ -74,8 +74,8 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
     })
 }
 
-/// Returns the error for a path at which nothing is: `EACCES` if links on the way lead to a folder that
-/// the client may not read, whose names it would learn otherwise.
+/// Returns the error for a path at which nothing is: `EACCES` if links on the way lead to a folder
+/// that the client may not read, whose names it would learn otherwise.
 async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno) -> Errno {
     if ctx.settings().access.can_all(ctx.user.as_deref(), b"", Right::Read) {
         return errno;

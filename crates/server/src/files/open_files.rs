@@ -118,8 +118,8 @@ impl ServedFile {
         self.has_writer || is_recent(self.version.changed(), now)
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version. One without a name
-    /// is not: it may have been replaced between its opening and the look at its version.
+    /// Returns whether the file is still the one that was opened, in the same version. One without
+    /// a name is not: it may have been replaced between its opening and the look at its version.
     pub(crate) fn is_current(&self) -> bool {
         if self.version.links() == 0 {
             return false;
@@ -168,8 +168,8 @@ pub(crate) struct OpenCount {
 }
 
 impl OpenCount {
-    /// Creates the count of one of some workers, which share the descriptors that are allowed as the
-    /// connections do.
+    /// Creates the count of one of some workers, which share the descriptors that are allowed as
+    /// the connections do.
     pub(crate) fn new(settings: &Settings) -> Rc<Self> {
         let share = settings.max_connections / 4 / settings.workers.max(1);
         Rc::new(Self { now: Cell::new(0), max: share.clamp(MIN_OPEN, MAX_OPEN) })
@@ -358,8 +358,8 @@ fn is_made_when_read(file: impl AsFd) -> bool {
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
-/// Returns whether a change at this time, in seconds and nanoseconds, is so recent that a program may
-/// still be writing.
+/// Returns whether a change at this time, in seconds and nanoseconds, is so recent that a program
+/// may still be writing.
 fn is_recent((seconds, nanoseconds): (i64, i64), now: SystemTime) -> bool {
     let (seconds, nanoseconds) = (u64::try_from(seconds), u32::try_from(nanoseconds));
     let changed = Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0));

@@ -424,8 +424,8 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
-/// Returns whether names in a folder are found in any case. The first entry for which that can be told
-/// tells it; a folder without one is taken for one that minds the case.
+/// Returns whether names in a folder are found in any case. The first entry for which that can be
+/// told tells it; a folder without one is taken for one that minds the case.
 fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut found =

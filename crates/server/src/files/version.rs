@@ -1,5 +1,5 @@
-//! The two forms of a file's version: the engine's, which it compares, and the protocol's, from which
-//! validators and archives are made.
+//! The two forms of a file's version: the engine's, which it compares, and the protocol's, from
+//! which validators and archives are made.
 
 use underpass_engine::Version;
 use underpass_protocol::FileVersion;

@@ -22,8 +22,8 @@ pub(super) struct Packer {
     is_chunked: bool,
 }
 
-/// A stream of gzip (RFC 1952) that ends with a whole byte after each piece. So the compressor, which
-/// takes 300 KiB, can be dropped until the next piece comes, and another one continues.
+/// A stream of gzip (RFC 1952) that ends with a whole byte after each piece. So the compressor,
+/// which takes 300 KiB, can be dropped until the next piece comes, and another one continues.
 #[derive(Debug)]
 struct Gzip {
     level: Compression,

@@ -79,8 +79,8 @@ pub(crate) async fn respond(
     add_cache_fields(response, &status)
 }
 
-/// Returns the README of a folder, if it belongs on the page and can be had soon. Without one in the
-/// listing the store is not asked.
+/// Returns the README of a folder, if it belongs on the page and can be had soon. Without one in
+/// the listing the store is not asked.
 async fn readme(
     ctx: &RequestContext<'_>,
     cache: &Cache,
@@ -140,8 +140,8 @@ async fn read(cache: &Cache, key: &CacheKey, client: Option<IpAddr>) -> Option<V
     .ok()?
 }
 
-/// Returns the redirect to a folder that was requested without its slash; `None` if there is no such
-/// folder.
+/// Returns the redirect to a folder that was requested without its slash; `None` if there is no
+/// such folder.
 pub(crate) async fn redirect(
     ctx: &RequestContext<'_>,
     cache: &Cache,

@@ -174,9 +174,9 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
     then
 }
 
-/// Writes the lines of responses that have arrived before the next request, if there is an observer or
-/// several responses wait: asking the kernel takes as long as reading a small file. For all others it
-/// is asked every second.
+/// Writes the lines of responses that have arrived before the next request, if there is an observer
+/// or several responses wait: asking the kernel takes as long as reading a small file. For all
+/// others it is asked every second.
 pub(crate) fn write_arrived_before_next(worker: &Worker, peer: &Peer) -> ControlFlow<()> {
     let is_due = worker.shared.observer.get().is_some() || peer.pending.borrow().len() >= MIN_ASKED;
     if is_due { write_arrived(worker, peer, false) } else { ControlFlow::Continue(()) }

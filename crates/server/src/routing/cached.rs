@@ -56,8 +56,8 @@ impl CachedBody {
         Self { reader, parts, closing, is_chunked: len.is_none() }
     }
 
-    /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still be
-    /// had from the origin.
+    /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still
+    /// be had from the origin.
     pub(crate) async fn first_byte(&self) -> Result<(), CacheError> {
         let Some((_, range)) = self.parts.first() else { return Ok(()) };
         let end = self.wait_for(range.start, range.end).await?;
@@ -126,14 +126,14 @@ impl CachedBody {
         Source::range(self.reader.file(), range.start, range.end - range.start)
     }
 
-    /// Returns whether all of it is here, and not so large that pages of it may leave memory while it
-    /// is sent.
+    /// Returns whether all of it is here, and not so large that pages of it may leave memory while
+    /// it is sent.
     pub(crate) fn is_present(&self) -> bool {
         self.part_here(MAX_WHOLE).is_some()
     }
 
-    /// Returns its range and the file, if it is one part of at most `max` bytes, all in memory, with
-    /// nothing before or after it.
+    /// Returns its range and the file, if it is one part of at most `max` bytes, all in memory,
+    /// with nothing before or after it.
     pub(crate) fn simple_part(&self, max: u64) -> Option<(Range<u64>, Arc<OwnedFd>)> {
         let range = self.part_here(max)?;
         let is_bare = self.parts.iter().all(|(header, _)| header.is_empty());
@@ -178,8 +178,8 @@ impl CachedBody {
     }
 }
 
-/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing. A file that
-/// was truncated is as good as unreadable.
+/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing. A file
+/// that was truncated is as good as unreadable.
 fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     let end = at + len;
@@ -192,8 +192,8 @@ fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()>
     Ok(())
 }
 
-/// Returns whether an error is one of reading from a disk, or from a file system in user space that has
-/// ended.
+/// Returns whether an error is one of reading from a disk, or from a file system in user space that
+/// has ended.
 fn is_disk_error(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NOTCONN))
 }

@@ -6,8 +6,8 @@ use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_fie
 
 /// Returns the representation of an error for people: its fields and its body.
 ///
-/// `detail` is one sentence of explanation; it is escaped, and may be empty. `navigation_links` are links
-/// and their text.
+/// `detail` is one sentence of explanation; it is escaped, and may be empty. `navigation_links` are
+/// links and their text.
 #[must_use]
 pub(crate) fn error_page(
     status: u16,

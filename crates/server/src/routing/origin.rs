@@ -26,8 +26,8 @@ use crate::routing::operate;
 use crate::routing::response::{Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 
-/// Answers an authorized request with an object that is in memory and fresh; `None` if [`respond`] has
-/// to answer it.
+/// Answers an authorized request with an object that is in memory and fresh; `None` if [`respond`]
+/// has to answer it.
 pub(crate) fn respond_at_once(
     ctx: &RequestContext<'_>,
     cache: &Cache,
@@ -101,7 +101,7 @@ pub(crate) async fn respond(
                 Some(Err(error)) => match error.kind() {
                     // Nothing was sent, so the new version can be.
                     CacheErrorKind::Changed => {}
-                    // The object was dropped, and is fetched again; if the disk fails then, past it.
+                    // It was dropped, and is fetched again; if the disk fails then, past it.
                     CacheErrorKind::Disk if attempt == 0 => {}
                     CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
                         request.is_relayed = true;

@@ -152,8 +152,8 @@ impl FileBody {
         }
     }
 
-    /// Returns the file with the offset and length of the part to be sent, if it is one part of a file
-    /// at rest in memory, which needs no transfer.
+    /// Returns the file with the offset and length of the part to be sent, if it is one part of a
+    /// file at rest in memory, which needs no transfer.
     pub(crate) fn simple_part(&self) -> Option<(&OwnedFd, u64, usize)> {
         let from = match &self.content {
             PlannedBody::Whole => 0,

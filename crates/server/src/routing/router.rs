@@ -97,8 +97,8 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     }
 }
 
-/// Refuses a request that is for no site, or for another one than its connection (RFC 9110 15.5.20).
-/// Only the health check answers under every name.
+/// Refuses a request that is for no site, or for another one than its connection (RFC 9110
+/// 15.5.20). Only the health check answers under every name.
 fn misdirected(ctx: &RequestContext<'_>) -> Option<Response> {
     let detail = match ctx.selection.misdirected? {
         Misdirected::Unknown if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
@@ -224,8 +224,9 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Answers a POST with the archive of the entries that its body names. It reads and changes nothing, so
-/// it needs the rights that a GET needs, and pages of other sites may send it as they may link here.
+/// Answers a POST with the archive of the entries that its body names. It reads and changes
+/// nothing, so it needs the rights of a GET, and pages of other sites may send it as they may link
+/// here.
 async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let folder = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(folder)) => folder,
@@ -283,8 +284,8 @@ async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     ctx.error(404, "")
 }
 
-/// Returns whether the request is the one that browsers send by themselves for each site whose pages
-/// name no icon. Sites of their own have their own icon or none.
+/// Returns whether the request is the one that browsers send by themselves for each site whose
+/// pages name no icon. Sites of their own have their own icon or none.
 fn is_icon(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     *target.path == *b"favicon.ico" && ctx.settings().listing && !ctx.settings().renders_index
 }

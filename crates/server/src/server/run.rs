@@ -94,8 +94,8 @@ impl Server {
         SiteControl { shared: Arc::clone(&self.shared), published: Arc::clone(&self.published) }
     }
 
-    /// Serves until `control` ends it. `log` takes the lines of the access log, `on_event` all other
-    /// messages; both are called by several threads.
+    /// Serves until `control` ends it. `log` takes the lines of the access log, `on_event` all
+    /// other messages; both are called by several threads.
     ///
     /// # Errors
     ///

@@ -184,8 +184,8 @@ fn accept_connection(
     });
 }
 
-/// Reads for whom a proxy has opened the connection, and counts it for this client. Returns what came
-/// instead of the header, if something did; breaks if the connection is over.
+/// Reads for whom a proxy has opened the connection, and counts it for this client. Returns what
+/// came instead of the header, if something did; breaks if the connection is over.
 async fn attribute(
     presence: &mut ConnectionCount,
     peer: &Peer,

@@ -219,8 +219,8 @@ pub enum ServerEvent {
         /// Whether it is used again, and empty; otherwise nothing is stored until the next start.
         is_usable: bool,
     },
-    /// The disk of the cache takes no new objects, although it is not full. Reported once, and again
-    /// after it has taken some.
+    /// The disk of the cache takes no new objects, although it is not full. Reported once, and
+    /// again after it has taken some.
     CannotStore {
         /// The folder.
         folder: PathBuf,

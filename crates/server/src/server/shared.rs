@@ -185,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// Keeps other requests from giving or taking names. Between the last check of a conditional request
-    /// and its change none may do so; all others may at once.
+    /// Keeps other requests from giving or taking names. Between the last check of a conditional
+    /// request and its change none may do so; all others may at once.
     pub(crate) fn hold_names(&self, is_conditional: bool) -> NamesGuard<'_> {
         match is_conditional {
             true => NamesGuard::Alone(unpoison(self.names.write())),

@@ -32,8 +32,8 @@ impl DigestCheck {
 /// the first in the receipt), then one for each that is only shown. Two that are expected of one
 /// algorithm are two facts: if they differ, one of them does not match.
 ///
-/// `go_on` is as with [`compute()`]. Right after the download the file is in the page cache: no disk
-/// is read.
+/// `go_on` is as with [`compute()`]. Right after the download the file is in the page cache: no
+/// disk is read.
 ///
 /// # Errors
 ///

@@ -55,8 +55,8 @@ pub struct ReceiveOptions<'a> {
     pub pipes: Option<&'a PipePool>,
     /// The largest number of bytes between two calls that update the journal.
     pub progress_every: Option<u64>,
-    /// The most bytes accepted of a body whose length is not known beforehand. Of one that ends with
-    /// the connection, one more may be written.
+    /// The most bytes accepted of a body whose length is not known beforehand. Of one that ends
+    /// with the connection, one more may be written.
     pub limit: Option<u64>,
     /// Whether space is reserved first, where the length is known.
     pub reserve: bool,
@@ -199,8 +199,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Waits for the first bytes of a message, and returns whether they are `prefix`, as far as they
-    /// came before the end. They are not taken.
+    /// Waits for the first bytes of a message, and returns whether they are `prefix`, as far as
+    /// they came before the end. They are not taken.
     ///
     /// # Errors
     ///
@@ -292,8 +292,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     ///
     /// # On failure
     ///
-    /// The bytes that [`ReceivedBody::report`] counts are in the file, in order and without a gap. The
-    /// connection is somewhere inside the body, and of no further use.
+    /// The bytes that [`ReceivedBody::report`] counts are in the file, in order and without a gap.
+    /// The connection is somewhere inside the body, and of no further use.
     pub fn body(
         &mut self,
         framing: BodyFraming,

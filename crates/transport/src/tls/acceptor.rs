@@ -34,8 +34,8 @@ impl Acceptor {
         Self::with_identities(identities, kernel)
     }
 
-    /// Creates an acceptor with these identities, of which there may be none yet; a client for which
-    /// there is none is refused.
+    /// Creates an acceptor with these identities, of which there may be none yet; a client for
+    /// which there is none is refused.
     ///
     /// # Errors
     ///
@@ -94,7 +94,8 @@ impl Acceptor {
         self.identities.is_slow()
     }
 
-    /// Returns the settings of a handshake, and the name that the client will ask for, if it matters.
+    /// Returns the settings of a handshake, and the name that the client will ask for, if it
+    /// matters.
     pub(super) fn config(&self) -> (Arc<ServerConfig>, Option<Arc<RequestedName>>) {
         if !self.identities.has_sites() {
             return (Arc::clone(&self.config), None);

@@ -14,8 +14,8 @@ impl Handshake {
     ///
     /// # Errors
     ///
-    /// [`HandshakeError`]; `Io` with `ETIMEDOUT` if it is not done by the deadline, and with `EINTR`
-    /// soon after the flag became true.
+    /// [`HandshakeError`]; `Io` with `ETIMEDOUT` if it is not done by the deadline, and with
+    /// `EINTR` soon after the flag became true.
     pub fn complete(
         mut self,
         socket: impl AsFd,

@@ -32,7 +32,8 @@ impl CacheSetup {
     pub(super) fn squid(&self, program: &Path, cache: &Path, port: u16) -> Result<Command> {
         let path = write(cache, "conf", &self.filled(SQUID, cache, port))?;
         let command = || {
-            // It refuses to run as root: it gets another user in a user namespace, with the same files.
+            // It refuses to run as root: it gets another user in a user namespace and the same
+            // files.
             let mut command = Command::new(if is_root() { "unshare".as_ref() } else { program });
             if is_root() {
                 command.args(["--user", "--map-user=13", "--map-group=13", "--"]).arg(program);

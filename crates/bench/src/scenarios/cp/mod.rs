@@ -41,7 +41,8 @@ pub struct CpArgs {
     #[arg(long, value_name = "DIR", group = "original")]
     tree: Option<PathBuf>,
 
-    /// Copy a file of this length that has --data bytes between its holes, and one of the data alone
+    /// Copy a file of this length that has --data bytes between its holes, and one of the data
+    /// alone
     #[arg(long, value_name = "SIZE", value_parser = bytes, group = "original")]
     sparse: Option<u64>,
 
@@ -55,8 +56,8 @@ pub struct CpArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(COPIERS))]
     way: Vec<Contender>,
 
-    /// Drop the original from the caches before each sample: as root from all of them, otherwise from
-    /// the page cache
+    /// Drop the original from the caches before each sample: as root from all of them, otherwise
+    /// from the page cache
     #[arg(long)]
     cold: bool,
 

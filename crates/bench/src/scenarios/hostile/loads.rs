@@ -25,7 +25,7 @@ pub(super) struct BadLoad {
     pub(super) turns_per_second: u32,
     pub(super) files: Files,
     pub(super) credentials: Option<&'static str>,
-    /// Takes the turn of a connection. After an error it is closed, and started over at its next turn.
+    /// Takes the turn of a connection. After an error it is closed, and starts over at its next.
     pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
 }
 

@@ -1,10 +1,10 @@
 //! `bench hostile`: a good client among thousands of bad ones. How much longer does it wait, how
 //! much memory does the server come to hold, and what does that cost it?
 //!
-//! `loads` has the kinds of bad clients, `connection` what each of their connections can do, `generator`
-//! drives them. As the load takes its part of a small machine itself, the good client is also measured
-//! next to the same load at a server that does nothing: that is the floor. Everything stays on
-//! loopback, and ends with the sample.
+//! `loads` has the kinds of bad clients, `connection` what each of their connections can do,
+//! `generator` drives them. As the load takes its part of a small machine itself, the good client
+//! is also measured next to the same load at a server that does nothing: that is the floor.
+//! Everything stays on loopback, and ends with the sample.
 
 mod connection;
 mod generator;
@@ -139,7 +139,7 @@ impl AttackedServer<'_> {
         })
     }
 
-    /// Does `work` while bad clients, which give way to it, are at a server that accepts and closes.
+    /// Does `work` while bad clients, which give way to it, are at a server that just closes.
     fn beside_nothing<T>(
         &self,
         load: &BadLoad,
@@ -196,8 +196,8 @@ impl AttackedServer<'_> {
         Ok((done, (usage.user + usage.system).as_secs_f64(), generator))
     }
 
-    /// Asks for a small file for `time`, each time on a new connection, and returns what came of it. A
-    /// request that takes longer is waited for.
+    /// Asks for a small file for `time`, each time on a new connection, and returns what came of
+    /// it. A request that takes longer is waited for.
     fn ask(&self, host: &Host, request: &[u8], time: Duration) -> io::Result<GoodClient> {
         let mut latencies = Latencies::new();
         let mut failed = 0;

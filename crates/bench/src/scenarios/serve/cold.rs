@@ -1,5 +1,5 @@
-//! `bench serve cold`: clients that stream files of which nothing is in the page cache, each one of its
-//! own, over and over.
+//! `bench serve cold`: clients that stream files of which nothing is in the page cache, each one of
+//! its own, over and over.
 
 use std::fs::File;
 use std::io;

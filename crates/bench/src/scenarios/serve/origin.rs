@@ -40,8 +40,8 @@ pub struct OriginArgs {
 
     /// Bytes in a second that the origin sends to the crowd
     ///
-    /// Times the number of clients, it has to be less than this machine can send to itself: else the
-    /// crowd is slower than one client with any cache.
+    /// Times the number of clients, it has to be less than this machine can send to itself: else
+    /// the crowd is slower than one client with any cache.
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = bytes)]
     origin_rate: u64,
 

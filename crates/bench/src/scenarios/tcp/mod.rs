@@ -1,7 +1,7 @@
 //! `bench net`, `article-table`, `article-chunks` and `limit`: a file from one process over TCP to
 //! another, which drops it or writes it to a new file. Ours are ordinary `underpass send` and
-//! `underpass recv`; the others are programs of the articles, sent to a receiver that is the same for
-//! all, whose clock is the one that counts then: it runs from the connection to its end.
+//! `underpass recv`; the others are programs of the articles, sent to a receiver that is the same
+//! for all, whose clock is the one that counts then: it runs from the connection to its end.
 
 mod transfer;
 
@@ -99,7 +99,7 @@ pub struct LimitArgs {
     article: ArticleArgs,
 }
 
-/// What the scenarios of the articles with connections have in common; each has defaults of its own.
+/// What the scenarios of the articles with connections share; each has defaults of its own.
 #[derive(Debug, Args)]
 struct ArticleArgs {
     /// Measure files of these sizes
@@ -110,7 +110,8 @@ struct ArticleArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     step: Vec<Step>,
 
-    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step
+    /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no
+    /// step
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanisms())]
     mechanism: Vec<Choice>,
 

@@ -34,8 +34,8 @@ struct ClientArgs {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
     pin: PinnedSides,
 
-    /// Choose how each sample finds the memory for its target; many small pieces that were freed just
-    /// before take longer to fill than few large ones
+    /// Choose how each sample finds the memory for its target; many small pieces that were freed
+    /// just before take longer to fill than few large ones
     #[arg(long, value_enum, value_name = "HOW", default_value = "even")]
     memory: MemoryState,
 
@@ -146,8 +146,8 @@ impl ClientArgs {
 }
 
 impl ClientFixture<'_> {
-    /// Runs a client, which gets the address as `http://HOST:PORT/`, against a new server, and fails
-    /// unless it succeeds. It may run on every core.
+    /// Runs a client, which gets the address as `http://HOST:PORT/`, against a new server, and
+    /// fails unless it succeeds. It may run on every core.
     fn run(
         &self,
         contender: Contender,

@@ -1,10 +1,10 @@
 //! `bench tree`: a folder of many small files and a few large ones from a server into a folder that
 //! was not there before.
 //!
-//! The folders of earlier samples stay, though without the bytes of their large files. ext4 gives the
-//! inode of a file away again only minutes after the file was removed, and until then looks at each
-//! such inode whenever it wants a new one: after the removal of thousands of files, making as many
-//! new ones takes several times as long, whichever program does it.
+//! The folders of earlier samples stay, though without the bytes of their large files. ext4 gives
+//! the inode of a file away again only minutes after the file was removed, and until then looks at
+//! each such inode whenever it wants a new one: after the removal of thousands of files, making as
+//! many new ones takes several times as long, whichever program does it.
 
 use std::path::{Path, PathBuf};
 

@@ -36,8 +36,8 @@ pub(crate) enum ScenarioArgs {
     ArticleChunks(Run<ChunksArgs>),
     /// Compare transfers with a bare loop around sendfile and with copying memory
     Limit(Run<LimitArgs>),
-    /// Measure copies of a large file, many small files, a folder or a file with holes, compared with
-    /// xcp, fcp, rsync, tar and cp -a
+    /// Measure copies of a large file, many small files, a folder or a file with holes, compared
+    /// with xcp, fcp, rsync, tar and cp -a
     Cp(Run<CpArgs>),
     /// Find the size up to which one buffer is cheaper than sendfile for a header and a small file
     Chain(Run<ChainArgs>),
@@ -49,7 +49,8 @@ pub(crate) enum ScenarioArgs {
     /// Measure caches in front of an origin under a crowd, hits, ranges and a scan, compared with
     /// nginx, Varnish, Squid and Traffic Server
     Origin(Run<OriginArgs>),
-    /// Measure throughput, processor time and memory of the file server by connections and file size
+    /// Measure throughput, processor time and memory of the file server by connections and file
+    /// size
     Scale(Run<ScaleArgs>),
     /// Measure downloads, compared with curl, wget and aria2c
     Get(Run<GetArgs>),
@@ -122,8 +123,8 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Compare ratios to the baseline of the same record and round: for records of different machines
-    /// or days
+    /// Compare ratios to the baseline of the same record and round: for records of different
+    /// machines or days
     #[arg(long)]
     pub(crate) relative: bool,
 

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     };
     // The permissions of a copy are those of its original.
     options.umask = umask(Mode::empty()).as_raw_mode();
-    // A deep tree needs two descriptors for each of its levels. With a lower limit, fewer levels are open.
+    // A deep tree needs two descriptors for each level. With a lower limit, fewer levels are open.
     options.max_open_files = open_files::raise_limit();
     let cancel = signals::cancel_flag();
     let show = args.movement.show;
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     print::outcome(args, &options, outcome, elapsed_s)
 }
 
-/// Returns the name of the backup that a forced copy of a file onto itself makes, as coreutils does.
-/// The backup itself gets no backup.
+/// Returns the name of the backup that a forced copy of a file onto itself makes, as coreutils
+/// does. The backup itself gets no backup.
 fn own_backup(
     args: &CpArgs,
     options: &mut CopyOptions,

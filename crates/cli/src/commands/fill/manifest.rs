@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result, WithPath};
 pub(super) struct ManifestEntry {
     /// Its path, escaped as in a URL.
     pub(super) path: String,
-    /// The fields of the requests that it answers, for nodes that keep a file for each of their values.
+    /// The fields of the requests that it answers, for nodes that keep a file for each value.
     pub(super) fields: Vec<(String, String)>,
 }
 

@@ -96,8 +96,8 @@ impl ChecksumList {
     }
 }
 
-/// Parses `HEX  NAME`, `HEX *NAME` or `SHA256 (NAME) = HEX`; any other line is `None`, such as those
-/// of a signature.
+/// Parses `HEX  NAME`, `HEX *NAME` or `SHA256 (NAME) = HEX`; any other line is `None`, such as
+/// those of a signature.
 fn line(text: &[u8]) -> Option<(Vec<u8>, Digest)> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     // GNU escapes names with line feeds and backslashes, and says so at the front.

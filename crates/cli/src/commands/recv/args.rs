@@ -13,8 +13,8 @@ use crate::connection::{StreamAddress, StreamTlsArgs};
 #[derive(Debug, Args)]
 #[command(mut_arg("integrity", |arg| arg.default_value("fast")))]
 pub(crate) struct RecvArgs {
-    /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write to
-    /// FILE, - for standard output [default: -]
+    /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write
+    /// to FILE, - for standard output [default: -]
     #[arg(value_name = "ADDRESS] [FILE", num_args = 0..=2)]
     pub(super) places: Vec<PathBuf>,
 

@@ -162,8 +162,8 @@ impl OriginArgs {
     }
 }
 
-/// Fails if a store answers that a bucket does not exist, or that its keys are wrong. One that does not
-/// answer may be back when the first file is asked for.
+/// Fails if a store answers that a bucket does not exist, or that its keys are wrong. One that does
+/// not answer may be back when the first file is asked for.
 fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
     let (credentials, tls) = (store.credentials(), tls.clone());
     let (connect_timeout, timeout) = (PROBE_TIME, PROBE_TIME);

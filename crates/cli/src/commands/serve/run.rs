@@ -96,8 +96,8 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     serve(server, signals, log_file, reload, args.logging.quiet, share)
 }
 
-/// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have opened
-/// have none by default.
+/// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have
+/// opened have none by default.
 fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>> {
     let port = match addresses.is_empty() && args.is_acme() {
         true => args.tls.redirect_http,

@@ -89,8 +89,8 @@ impl Download<'_, '_> {
         Ok(())
     }
 
-    /// Removes what an earlier process has left of the file that is here now, unless this one has seen to
-    /// it already.
+    /// Removes what an earlier process has left of the file that is here now, unless this one has
+    /// seen to it already.
     pub(super) fn forget_superseded(&self) {
         if let Some(name) = self.name().filter(|_| !self.has_partial) {
             name.forget_superseded(self.url.as_str());

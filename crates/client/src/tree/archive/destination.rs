@@ -169,7 +169,7 @@ impl UnfinishedFolder {
             Err(Errno::NOENT) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        // The journal is created before the folder, so without one the folder is not of this program.
+        // The journal is created before the folder: without one, it is not of this program.
         if !has_journal {
             match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}

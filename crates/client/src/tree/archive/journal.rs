@@ -36,8 +36,8 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    /// Checks whether a position of the archive is within its contents, or at their end: then it need
-    /// not have its name yet.
+    /// Checks whether a position of the archive is within its contents, or at their end: then it
+    /// need not have its name yet.
     fn holds(&self, position: u64) -> bool {
         self.data <= position && position - self.data <= self.size
     }

@@ -97,8 +97,8 @@ fn go_on(
     noted: JournalState,
     offer: &ArchiveOffer,
 ) -> Result<(), TreeError> {
-    // After a power cut a file may have its size and time and not its bytes. In a folder that has its
-    // name a log tells which.
+    // After a power cut a file may have its size and time and not its bytes. In a folder that has
+    // its name a log tells which.
     unpack.destination.dest.trusts = noted.is_same_boot || !unpack.destination.is_unnamed();
     let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
     if !is_same {

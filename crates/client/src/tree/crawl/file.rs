@@ -262,8 +262,8 @@ pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
     answered.host() != requested.host() || !is_same_path(answered.path(), requested.path())
 }
 
-/// Checks whether two paths have the same names: servers encode more or fewer characters in redirects
-/// than in listings.
+/// Checks whether two paths have the same names: servers encode more or fewer characters in
+/// redirects than in listings.
 fn is_same_path(one: &str, other: &str) -> bool {
     let bytes = |name| percent_decode_str(name).collect::<Vec<u8>>();
     one.split('/').map(bytes).eq(other.split('/').map(bytes))

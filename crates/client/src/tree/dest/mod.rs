@@ -205,8 +205,8 @@ impl DestFolder {
             self.set_metadata(file, mode, modified)
         };
         if self.if_exists == IfExists::Ours && self.old.is_none() {
-            // The folder gets its name when it is complete, and their times show which files are: so
-            // these need no temporary names.
+            // The folder gets its name when it is complete, and their times show which files are:
+            // so these need no temporary names.
             let made = self.within(path, |parent, name| {
                 let file = File::from(create(parent, name, mode)?);
                 fill(&file)?;
@@ -231,8 +231,8 @@ impl DestFolder {
         self.name(path, || file.commit(self.existing()).map_err(|error| errno(&error)))
     }
 
-    /// Gives a file its name by `make`, unless that replaces another file of this download, whose name
-    /// differs in case only.
+    /// Gives a file its name by `make`, unless that replaces another file of this download, whose
+    /// name differs in case only.
     pub(super) fn name<T, E: From<Errno>>(
         &self,
         path: &[u8],
@@ -264,8 +264,8 @@ impl DestFolder {
         Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
     }
 
-    /// Sets permissions and time of a file that has its name already, or of a folder in which nothing
-    /// is made any more. It is opened with these flags.
+    /// Sets permissions and time of a file that has its name already, or of a folder in which
+    /// nothing is made any more. It is opened with these flags.
     pub(super) fn set_opened_attributes(
         &self,
         path: &[u8],

@@ -1,5 +1,5 @@
-//! The partial file of a folder, in which a large file of an archive is put together until it gets its
-//! name.
+//! The partial file of a folder, in which a large file of an archive is put together until it gets
+//! its name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

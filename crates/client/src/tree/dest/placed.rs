@@ -75,8 +75,8 @@ impl PlacedFiles {
     }
 }
 
-/// Returns whether names in a folder lead to the same file whatever their case, for which a file is made
-/// there and removed. Where nothing can be made it does not matter.
+/// Returns whether names in a folder lead to the same file whatever their case, for which a file is
+/// made there and removed. Where nothing can be made it does not matter.
 #[must_use]
 pub fn ignores_case(folder: &OwnedFd) -> bool {
     // It could not be removed, and nothing is replaced there either.

@@ -40,7 +40,8 @@ impl RemoteFolders {
     ///
     /// # Errors
     ///
-    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about this folder.
+    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about
+    /// this folder.
     pub fn enter<'a>(
         &mut self,
         client: &HttpClient<'a>,
@@ -76,13 +77,14 @@ impl RemoteFolders {
         Ok((exists, idle))
     }
 
-    /// Checks whether the server has this file: of the same size, and of the same time to the second
-    /// or a later one than that of the last change of the file here. It is asked by `HEAD` where a
-    /// listing does not tell.
+    /// Checks whether the server has this file: of the same size, and of the same time to the
+    /// second or a later one than that of the last change of the file here. It is asked by `HEAD`
+    /// where a listing does not tell.
     ///
     /// # Errors
     ///
-    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about this file.
+    /// [`ClientError`], if the server does not answer, or refuses for a reason that is not about
+    /// this file.
     pub fn has<'a>(
         &self,
         client: &HttpClient<'a>,
@@ -157,8 +159,8 @@ impl ClockOffset {
     }
 }
 
-/// Returns the connection after a refusal that is about one path: a client that may write need not be
-/// allowed to read.
+/// Returns the connection after a refusal that is about one path: a client that may write need not
+/// be allowed to read.
 fn refused(answer: OpenResponse<'_>) -> Result<Option<Connection<'_>>, ClientError> {
     match answer.response.status {
         401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {

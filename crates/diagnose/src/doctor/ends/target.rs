@@ -34,8 +34,8 @@ impl TrialTarget {
     ///
     /// # Errors
     ///
-    /// [`DoctorError::Unsuitable`] for anything else that exists, [`DoctorError::Path`] if it cannot
-    /// be examined.
+    /// [`DoctorError::Unsuitable`] for anything else that exists, [`DoctorError::Path`] if it
+    /// cannot be examined.
     pub fn of_path(path: &Path) -> Result<Self> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Self::Folder(path.to_owned())),

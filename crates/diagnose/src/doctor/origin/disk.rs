@@ -9,8 +9,8 @@ use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat}
 
 use crate::doctor::finding::Finding;
 
-/// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file of up
-/// to 256 MiB, which never has a name, and whether files there can have holes.
+/// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file
+/// of up to 256 MiB, which never has a name, and whether files there can have holes.
 #[must_use]
 pub fn examine_disk(folder: &Path) -> Finding {
     let name = "cache-disk";

@@ -13,8 +13,8 @@ pub use disk::examine_disk;
 
 /// Examines the file of an origin at `url`, or an object store and one of its objects.
 ///
-/// Each finding says what `serve --origin` does with such an origin. It takes as long as `client` allows
-/// for a few requests.
+/// Each finding says what `serve --origin` does with such an origin. It takes as long as `client`
+/// allows for a few requests.
 #[must_use]
 pub fn examine_origin(client: &HttpClient<'_>, url: &Url, store: Option<&Store>) -> Vec<Finding> {
     if let Some(store) = store {

@@ -63,7 +63,7 @@ impl Describer<'_> {
         let access = &self.site.settings.access;
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let version = Version::from_stat(&stat);
-        // Of a folder on the way to something that the client may read, it learns no more than that.
+        // Of a folder on the way to what the client may read, it learns no more than that.
         let is_readable = access.can(self.user, path, Right::Read);
         let wants = |live| is_readable && self.request.wants(live);
         Some(Resource {

@@ -1,4 +1,4 @@
-//! Checks that a change meets no lock of another client, and the conditions of `If` (RFC 4918 10.4).
+//! Checks that a change meets no lock of others, and the conditions of `If` (RFC 4918 10.4).
 
 use std::collections::HashMap;
 use std::sync::Arc;

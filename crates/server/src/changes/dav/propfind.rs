@@ -69,8 +69,8 @@ enum PropfindDepth {
     Infinity,
 }
 
-/// Reads the `Depth` of a request (RFC 4918 9.1): without the field, everything is meant. `None` if it
-/// is none or repeated.
+/// Reads the `Depth` of a request (RFC 4918 9.1): without the field, everything is meant. `None` if
+/// it is none or repeated.
 fn depth(ctx: &RequestContext<'_>) -> Option<PropfindDepth> {
     match ctx.request.single("depth") {
         None if !ctx.request.has("depth") => Some(PropfindDepth::Infinity),

@@ -31,7 +31,7 @@ use underpass_protocol::response::validator::parse_date;
 /// The version of a file, and the entity tags, for which the client's conditions held.
 pub(crate) type Expected = (Option<Version>, TagConditions);
 
-/// Answers a PROPPATCH. The caller must have checked the right to write, the locks and the conditions.
+/// Answers a PROPPATCH. The caller must have checked the right to write, locks and conditions.
 pub(crate) async fn respond(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -124,8 +124,8 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, ChangeRefusal> {
     })
 }
 
-/// Sets the times of a file. One that does not change is set to what it is: many file systems in user
-/// space (libfuse 2) ignore one that is set alone.
+/// Sets the times of a file. One that does not change is set to what it is: many file systems in
+/// user space (libfuse 2) ignore one that is set alone.
 fn set_times(file: &OwnedFd, change: &PropertyChange) -> Result<(), Errno> {
     let now = times(&fstat(file)?);
     let times = Timestamps {

@@ -1,5 +1,5 @@
-//! The entity tags that an `If` field expects (RFC 4918 10.4.4), to be checked again at the moment of a
-//! change.
+//! The entity tags that an `If` field expects (RFC 4918 10.4.4), to be checked again at the moment
+//! of a change.
 
 use std::sync::Arc;
 
@@ -38,7 +38,8 @@ impl TagConditions {
         self.lists.is_empty()
     }
 
-    /// Returns whether the conditions hold now. The caller must hold the names. It may wait for the disk.
+    /// Returns whether the conditions hold. The caller must hold the names. It may wait for the
+    /// disk.
     pub(crate) fn hold(&self, site: &Site) -> bool {
         let holds = |one: &TagCondition| {
             let tag = one.path.as_deref().and_then(|path| self.tag(site, path));

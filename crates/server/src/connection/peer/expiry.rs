@@ -64,8 +64,8 @@ impl Peer {
                 if let Some(writer) = self.slow().writer.take() {
                     writer.wake();
                 }
-                // If the other direction ended here, a client that reads at this moment would see an
-                // end before the reset, and take a part for the whole.
+                // If the other direction ended here, a client that reads at this moment would see
+                // an end before the reset, and take a part for the whole.
                 Shutdown::Read
             }
             // A half-read request may still be answered.

@@ -347,9 +347,9 @@ impl Peer {
         .await;
     }
 
-    /// Waits until there is something to [`take`](Self::take), or the end. The first call returns at
-    /// once: on a busy server a request has often come by the time its connection is accepted, and
-    /// must not wait until the runtime has looked at all others once more.
+    /// Waits until there is something to [`take`](Self::take), or the end. The first call returns
+    /// at once: on a busy server a request has often come by the time its connection is accepted,
+    /// and must not wait until the runtime has looked at all others once more.
     pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
         let mut ready = None;
         poll_fn(move |context| {
@@ -445,8 +445,8 @@ impl Peer {
         }
     }
 
-    /// Notes that the client reads what it is sent: from now on the socket takes as much as its buffer
-    /// holds, which needs fewer turns.
+    /// Notes that the client reads what it is sent: from now on the socket takes as much as its
+    /// buffer holds, which needs fewer turns.
     pub(crate) fn has_read(&self) {
         if !self.has_read.replace(true) {
             // A unix socket has no such limit.

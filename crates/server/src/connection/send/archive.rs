@@ -72,8 +72,8 @@ impl Slow<'_> {
         }
     }
 
-    /// Waits until not too many files have to be read by the client; fails and returns false if one of
-    /// those that it has read was changed meanwhile.
+    /// Waits until not too many files have to be read by the client; fails and returns false if one
+    /// of those that it has read was changed meanwhile.
     async fn bound_unread(&mut self) -> bool {
         while let Some(unread) = self.unread.as_mut().filter(|unread| unread.is_full()) {
             // In this order: what is acknowledged later is not counted.

@@ -34,8 +34,8 @@ pub(super) fn send_file(
     Ok(Some(report))
 }
 
-/// Sends a body from the cache behind its head, as [`send_file`] does. What is here never changes, so
-/// no version is compared.
+/// Sends a body from the cache behind its head, as [`send_file`] does. What is here never changes,
+/// so no version is compared.
 pub(super) fn send_cached(
     worker: &Worker,
     peer: &Peer,
@@ -93,8 +93,8 @@ fn send(
     Ok(Some((report, sent.saturating_sub(head_len) as u64)))
 }
 
-/// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher levels
-/// of integrity and try other mechanisms.
+/// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher
+/// levels of integrity and try other mechanisms.
 fn may_use_sendfile(worker: &Worker, integrity: Integrity) -> bool {
     let settings = &worker.shared.settings;
     settings.policy == Policy::Auto

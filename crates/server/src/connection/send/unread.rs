@@ -1,4 +1,4 @@
-//! Files that were sent by earlier chains of a response, and that the client may still have to read.
+//! Files that were sent by earlier chains of a response, which the client may not have read yet.
 //!
 //! Pages go by reference, so a write to such a file changes what the client reads. The last chain
 //! compares its own files before it sends its end; these have to be compared then as well.
@@ -27,8 +27,8 @@ struct UnreadFile {
 }
 
 impl Unread {
-    /// Creates an empty list. This many files may stay open, give or take one chain: what is larger than
-    /// a few pages fills the buffers of most connections long before.
+    /// Creates an empty list. This many files may stay open, give or take one chain: what is larger
+    /// than a few pages fills the buffers of most connections long before.
     pub(super) fn new(max: usize) -> Self {
         Self { files: VecDeque::new(), max }
     }
@@ -57,8 +57,8 @@ impl Unread {
         })
     }
 
-    /// Returns the last chain of the response, preceded by these files without any byte of theirs, so
-    /// that they are compared together with its own.
+    /// Returns the last chain of the response, preceded by these files without any byte of theirs,
+    /// so that they are compared together with its own.
     pub(super) fn precede(&mut self, last: Chain<Arc<OwnedFd>>) -> Chain<Arc<OwnedFd>> {
         let chain = self.files.drain(..).fold(Chain::new(), |chain, file| {
             chain.source(Source::range(file.file, 0, 0).version(file.version).stable())

@@ -83,12 +83,12 @@ impl Drop for ChangeSlot {
     }
 }
 
-/// The maximum number of changes under way: they keep disks busy, and must leave helpers for clients
-/// that only read.
+/// The maximum number of changes under way: they keep disks busy, and must leave helpers for
+/// clients that only read.
 const MAX_CHANGES: usize = 16;
 
-/// The maximum number of changes of one user, or of one address for clients without a user, once half
-/// of all are taken.
+/// The maximum number of changes of one user, or of one address for clients without a user, once
+/// half of all are taken.
 const OWNER_SHARE: usize = 2;
 
 #[cfg(test)]

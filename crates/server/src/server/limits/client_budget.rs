@@ -1,5 +1,5 @@
-//! A limit on bytes of memory, or on open files, for all clients together, with a smaller one for each
-//! client.
+//! A limit on bytes of memory, or on open files, for all clients together, with a smaller one for
+//! each client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

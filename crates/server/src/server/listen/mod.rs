@@ -181,8 +181,8 @@ impl Drop for SocketPath {
     }
 }
 
-/// The maximum number of bytes that a connection takes without having sent them, until its client has
-/// read some of them.
+/// The maximum number of bytes that a connection takes without having sent them, until its client
+/// has read some of them.
 const UNPROVEN_UNSENT: u32 = 128 << 10;
 
 /// The number of connections that may wait to be accepted; the kernel caps it at

@@ -64,7 +64,7 @@ impl Sites {
     }
 }
 
-/// Returns whether a site goes on as another one: it serves the same folder, and under one of its names.
+/// Returns whether a site goes on as another one: it serves the same folder under one of its names.
 fn is_continued(before: &SiteSettings, after: &SiteSettings) -> bool {
     let is_same_name = before.names.iter().any(|name| after.names.contains(name));
     before.root == after.root && (is_same_name || (before.is_default && after.is_default))

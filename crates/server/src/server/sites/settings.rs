@@ -80,8 +80,8 @@ pub struct SiteSettings {
 }
 
 impl SiteSettings {
-    /// Returns the settings of the default site: it shows a folder or a file, and allows no changes.
-    /// Everything else is as `underpass serve` has it by default.
+    /// Returns the settings of the default site: it shows a folder or a file, and allows no
+    /// changes. Everything else is as `underpass serve` has it by default.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self { root: Some(root), is_default: true, ..Self::nowhere() }

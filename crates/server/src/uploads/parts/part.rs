@@ -208,8 +208,8 @@ fn is_synced(upload: &ActiveUpload<'_>, part: &File) -> bool {
     upload.site.settings.changes.sync && part.sync_data().is_ok()
 }
 
-/// Removes what an earlier upload of a file has left, now that another one begins from the front: it may
-/// be of another version, and the rest of this one must not be appended to it.
+/// Removes what an earlier upload of a file has left, now that another one begins from the front:
+/// it may be of another version, and the rest of this one must not be appended to it.
 pub(crate) fn forget_part(upload: &ActiveUpload<'_>, target: &UploadTarget) {
     let id = upload.params.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);

@@ -22,8 +22,8 @@ use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{is_partial_name, owner_tag};
 
-/// Looks for stale uploads in a thread of its own, now, every hour and when the sites were replaced,
-/// until the returned value is dropped.
+/// Looks for stale uploads in a thread of its own, now, every hour and when the sites were
+/// replaced, until the returned value is dropped.
 pub(crate) fn watch(published: &Arc<Published>) -> Sender<()> {
     let (alive, ended) = channel();
     let published = Arc::clone(published);

@@ -46,8 +46,8 @@ pub(crate) struct ExistingFile {
 impl UploadTarget {
     /// Opens the folder, and reads the attributes of the present file.
     ///
-    /// Missing folders are made, if the settings say so, only where the preconditions of the request
-    /// hold without a file.
+    /// Missing folders are made, if the settings say so, only where the preconditions of the
+    /// request hold without a file.
     pub(crate) fn find(
         root: &Root,
         upload: &UploadRequest,

@@ -11,7 +11,7 @@ use crate::server::sites::site::Site;
 /// Returns whether this size fits, and leaves the configured space free.
 pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     let Ok(facts) = fstatvfs(&folder) else { return true };
-    // Some file systems have no limit, or do not report it. Those that can only be read say so later.
+    // Some file systems have no limit, or do not report it. Those only for reading say so later.
     if facts.f_blocks == 0 || facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return true;
     }

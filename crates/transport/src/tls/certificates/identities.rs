@@ -71,8 +71,8 @@ impl Identities {
         !self.read().of_sites.is_empty()
     }
 
-    /// Begins to answer the challenge of an authority that asks for `name` over TLS; `digest` is the
-    /// SHA-256 of the expected text.
+    /// Begins to answer the challenge of an authority that asks for `name` over TLS; `digest` is
+    /// the SHA-256 of the expected text.
     ///
     /// # Errors
     ///

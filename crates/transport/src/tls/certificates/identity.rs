@@ -179,8 +179,8 @@ impl Identity {
         Some(facts.not_before.into()..facts.not_after.into())
     }
 
-    /// Returns whether a signature takes so long (RSA) that it should not delay other connections of
-    /// the thread.
+    /// Returns whether a signature takes so long (RSA) that it should not delay other connections
+    /// of the thread.
     pub(super) fn is_slow(&self) -> bool {
         self.key.key.algorithm() == SignatureAlgorithm::RSA
     }

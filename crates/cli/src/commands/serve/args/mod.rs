@@ -158,8 +158,8 @@ pub(super) struct OriginArgs {
 #[command(next_help_heading = "Listening")]
 pub(super) struct PlaceArgs {
     /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated.
-    /// 0.0.0.0 is every IPv4 address, :: every IPv6 address and no other, :PORT every address of both
-    /// [default: 127.0.0.1, only this machine; with --acme every address]
+    /// 0.0.0.0 is every IPv4 address, :: every IPv6 address and no other, :PORT every address of
+    /// both [default: 127.0.0.1, only this machine; with --acme every address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(super) bind: Vec<String>,
 

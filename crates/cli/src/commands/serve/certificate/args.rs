@@ -51,8 +51,8 @@ pub(in crate::commands::serve) struct TlsArgs {
     #[arg(long, value_name = "PORT")]
     pub(in crate::commands::serve) redirect_http: Option<u16>,
 
-    /// Let a network card that encrypts read the page cache itself: fast, but a write to a file that
-    /// is being sent breaks its connections
+    /// Let a network card that encrypts read the page cache itself: fast, but a write to a file
+    /// that is being sent breaks its connections
     #[arg(long)]
     pub(in crate::commands::serve) tls_zero_copy: bool,
 }

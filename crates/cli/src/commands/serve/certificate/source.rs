@@ -74,8 +74,8 @@ pub(crate) struct SelfSigned {
 }
 
 impl Certificate {
-    /// Returns the certificate that these arguments request, and the orders of those that an authority
-    /// issues; `None` if they request none.
+    /// Returns the certificate that these arguments request, and the orders of those that an
+    /// authority issues; `None` if they request none.
     pub(crate) fn of(args: &ServeArgs) -> Result<Option<(Self, Option<Orders>)>> {
         check(args)?;
         let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
@@ -175,8 +175,8 @@ pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
     if has_any { Ok(()) } else { Err(OptionsError::NoTlsLater.into()) }
 }
 
-/// Returns the files for clients that ask for no site, if only sites have certificates: those of the
-/// default site, or of the first one.
+/// Returns the files for clients that ask for no site, if only sites have certificates: those of
+/// the default site, or of the first one.
 fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     let mut with_files = Vec::new();
     for site in &args.sites {
@@ -201,8 +201,8 @@ fn names(args: &ServeArgs) -> Vec<String> {
     Identity::names_of_this_host().into_iter().chain(exact).collect()
 }
 
-/// Returns the folders from which files are read again: those of the named paths, and those that links
-/// lead to, because renewing a certificate replaces the file.
+/// Returns the folders from which files are read again: those of the named paths, and those that
+/// links lead to, because renewing a certificate replaces the file.
 pub(crate) fn folders(files: &KeyFiles) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for path in [&files.certificates, &files.key] {

@@ -6,8 +6,8 @@ use crate::failure::Result;
 /// Returns how many simultaneous connections `descriptors` allow for, or an error if more were
 /// requested.
 ///
-/// Each needs a socket, and a file while one is sent. Archives, uploads and files that workers keep open
-/// take half as much again, and the default leaves room for all of it.
+/// Each needs a socket, and a file while one is sent. Archives, uploads and files that workers keep
+/// open take half as much again, and the default leaves room for all of it.
 pub(super) fn connections(
     requested: Option<u32>,
     descriptors: u64,

@@ -18,8 +18,8 @@ use crate::failure::{Failure, Result};
 use crate::open_files;
 use underpass_engine::Size;
 
-/// Returns the settings that these arguments ask for, with these sites. Raises the limit of open files
-/// on the way.
+/// Returns the settings that these arguments ask for, with these sites. Raises the limit of open
+/// files on the way.
 pub(super) fn settings(
     args: &ServeArgs,
     tls: Option<Credentials>,

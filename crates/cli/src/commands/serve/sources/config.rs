@@ -1,5 +1,5 @@
-//! The config file: TOML whose keys are the long names of the options. Each table `[[site]]` has those of
-//! one site.
+//! The config file: TOML whose keys are the long names of the options. Each table `[[site]]` has
+//! those of one site.
 
 use std::ffi::OsString;
 use std::fs;

@@ -139,8 +139,8 @@ fn site(
     Ok(SiteArgs { place, names, is_default, is_ordered, has_files, args })
 }
 
-/// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source, or
-/// a site, may refuse a part of it.
+/// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source,
+/// or a site, may refuse a part of it.
 fn separate(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
     let is_all = |key: &ConfigKey| {
         key.name == "allow-all" && matches!(&key.values[..], [value] if is_yes(value).is_some())
@@ -156,8 +156,8 @@ fn separate(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
     keys
 }
 
-/// Takes `acme = true` from the keys before the sites, for which it is a default there; otherwise the key
-/// has names.
+/// Takes `acme = true` from the keys before the sites, for which it is a default there; otherwise
+/// the key has names.
 fn take_acme(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> {
     let is_flag = |key: &ConfigKey| {
         key.name == "acme" && matches!(&key.values[..], [one] if one == "true" || one == "false")
@@ -344,8 +344,8 @@ fn is_settable(argument: &Arg) -> bool {
 /// The options that exclude each other because each chooses mechanisms.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
 
-/// A certificate is made, there are files of one, or an authority issues it: of these sources only one
-/// can be given.
+/// A certificate is made, there are files of one, or an authority issues it: of these sources only
+/// one can be given.
 const CERTIFICATES: [&[&str]; 3] = [
     &["tls"],
     &["tls_cert", "tls_key"],
