@@ -51,7 +51,7 @@ pub use chain::{
 pub use error::{Error, errno, hint};
 pub use integrity::{
     FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, kept_time,
-    session, times_of_new,
+    mtime, session, since_1970, times_of_new,
 };
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,

@@ -11,6 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::Timespec;
 use underpass_engine::{
     Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers, await_writes,
 };
@@ -131,7 +132,7 @@ fn a_change_in_the_future_is_not_waited_for() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let wait = |seconds: i64| {
         // In whole seconds, as some file systems keep them.
-        let changed = (now.as_secs().cast_signed() + seconds, 0);
+        let changed = Timespec { tv_sec: now.as_secs().cast_signed() + seconds, tv_nsec: 0 };
         let begun = Instant::now();
         await_writes(&file, &Version::from_parts(1, 1, 5, changed, changed, 1)).unwrap();
         begun.elapsed()

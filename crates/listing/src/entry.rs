@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Stat, Timespec};
 
 use crate::Readme;
 
@@ -18,8 +18,8 @@ pub struct Attributes {
     pub permissions: Option<u32>,
     /// The size of a file in bytes; for a folder, the value depends on its file system.
     pub len: u64,
-    /// The time of the last change of the content: seconds since 1970 and nanoseconds.
-    pub modified: (i64, u32),
+    /// The time of the last change of the content.
+    pub modified: Timespec,
 }
 
 impl Attributes {
@@ -32,7 +32,7 @@ impl Attributes {
     /// Creates attributes that hold only the type; it saves one call for each of a million names.
     pub(super) fn of_kind(is_folder: bool) -> Self {
         let file_type = if is_folder { FileType::Directory } else { FileType::RegularFile };
-        Self { file_type, permissions: None, len: 0, modified: (0, 0) }
+        Self { file_type, permissions: None, len: 0, modified: Timespec::default() }
     }
 
     /// Creates the attributes of an entry that is not on disk.
@@ -46,7 +46,7 @@ impl Attributes {
 
     /// Replaces the time of the last change by one that no format can show.
     pub(super) fn timeless(self) -> Self {
-        Self { modified: (i64::MAX, 0), ..self }
+        Self { modified: Timespec { tv_sec: i64::MAX, tv_nsec: 0 }, ..self }
     }
 
     /// Returns whether a request for it can be answered: it is a folder or a regular file.
@@ -63,7 +63,7 @@ impl From<&Stat> for Attributes {
             file_type: FileType::from_raw_mode(stat.st_mode),
             permissions: Some(stat.st_mode & 0o7777),
             len: stat.st_size as u64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+            modified: Timespec { tv_sec: stat.st_mtime as i64, tv_nsec: stat.st_mtime_nsec as i64 },
         }
     }
 }
@@ -111,8 +111,8 @@ pub struct NamedEntry<'a> {
     pub is_folder: bool,
     /// The size of a file in bytes.
     pub len: u64,
-    /// The time of the last change, if it is known: seconds since 1970 and nanoseconds.
-    pub modified: Option<(i64, u32)>,
+    /// The time of the last change, if it is known.
+    pub modified: Option<Timespec>,
 }
 
 /// Follows symbolic links by the rules of the server.

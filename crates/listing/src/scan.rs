@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Timespec, openat, statat};
 
 use underpass_protocol::listing::{PageCursor, SortKey};
 
@@ -37,8 +37,8 @@ impl ScannedEntry<'_> {
             SortKey::Size if self.is_folder => 0,
             SortKey::Size => i128::from(attributes.len),
             SortKey::Time => {
-                let (seconds, nanoseconds) = attributes.modified;
-                i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+                let Timespec { tv_sec, tv_nsec } = attributes.modified;
+                i128::from(tv_sec) * 1_000_000_000 + i128::from(tv_nsec)
             }
         });
         PageCursor { is_folder: self.is_folder, value, name: &self.name }

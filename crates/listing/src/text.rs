@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use rustix::fs::Timespec;
 
 /// Returns a style or script without indentation, empty lines and lines that are comments: it is
 /// sent with every page.
@@ -60,21 +61,21 @@ pub(super) fn counted(number: u64, singular: &str, plural: &str) -> String {
 }
 
 /// Formats a time for programs, to the nanosecond; `None` beyond the year 9999.
-pub(super) fn rfc3339(modified: (i64, u32)) -> Option<String> {
-    let nanoseconds = i32::try_from(modified.1).ok()?;
-    Some(Timestamp::new(modified.0, nanoseconds).ok()?.to_string())
+pub(super) fn rfc3339(modified: Timespec) -> Option<String> {
+    let nanoseconds = i32::try_from(modified.tv_nsec).ok()?;
+    Some(Timestamp::new(modified.tv_sec, nanoseconds).ok()?.to_string())
 }
 
 /// Formats a time in UTC to the minute, and to the second for the markup that scripts read.
-pub(super) fn utc(modified: (i64, u32)) -> Option<(String, String)> {
-    let time = Timestamp::from_second(modified.0).ok()?;
+pub(super) fn utc(modified: Timespec) -> Option<(String, String)> {
+    let time = Timestamp::from_second(modified.tv_sec).ok()?;
     let text = time.strftime("%Y-%m-%d %H:%M").to_string();
     Some((text, time.to_string()))
 }
 
 /// Formats a time in UTC as nginx does in its listings: `21-Nov-2026 06:59`.
-pub(super) fn autoindex_time(modified: (i64, u32)) -> Option<String> {
-    let time = Timestamp::from_second(modified.0).ok()?;
+pub(super) fn autoindex_time(modified: Timespec) -> Option<String> {
+    let time = Timestamp::from_second(modified.tv_sec).ok()?;
     Some(time.strftime("%d-%b-%Y %H:%M").to_string())
 }
 
@@ -127,12 +128,13 @@ mod tests {
 
     #[test]
     fn times_before_1970_and_beyond_all_calendars_are_no_trouble() {
-        assert_eq!(rfc3339((0, 5)).as_deref(), Some("1970-01-01T00:00:00.000000005Z"));
-        assert_eq!(rfc3339((-1, 500_000_000)).as_deref(), Some("1969-12-31T23:59:59.5Z"));
-        assert_eq!(rfc3339((i64::MAX, 0)), None);
-        assert_eq!(utc((i64::MIN, 0)), None);
-        assert_eq!(autoindex_time((i64::MAX, 0)), None);
-        assert_eq!(autoindex_time((0, 5)).as_deref(), Some("01-Jan-1970 00:00"));
+        let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        assert_eq!(rfc3339(time(0, 5)).as_deref(), Some("1970-01-01T00:00:00.000000005Z"));
+        assert_eq!(rfc3339(time(-1, 500_000_000)).as_deref(), Some("1969-12-31T23:59:59.5Z"));
+        assert_eq!(rfc3339(time(i64::MAX, 0)), None);
+        assert_eq!(utc(time(i64::MIN, 0)), None);
+        assert_eq!(autoindex_time(time(i64::MAX, 0)), None);
+        assert_eq!(autoindex_time(time(0, 5)).as_deref(), Some("01-Jan-1970 00:00"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Timespec, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_listing::{
@@ -628,13 +628,13 @@ fn names_that_are_known_are_listed_like_a_folder() -> Result<()> {
             name,
             is_folder: false,
             len: at as u64 * 700,
-            modified: Some((0, 0)),
+            modified: Some(Timespec::default()),
         });
     }
     for entry in &mut entries {
         let modified = fs::metadata(root.path(entry.name))?.modified()?;
         let since = modified.duration_since(std::time::UNIX_EPOCH)?;
-        entry.modified = Some((i64::try_from(since.as_secs())?, since.subsec_nanos()));
+        entry.modified = Some(since.try_into()?);
     }
     root.hidden = b"hidden";
     root.shows_hidden = false;

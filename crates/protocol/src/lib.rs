@@ -30,4 +30,4 @@ pub mod upload;
 mod version;
 
 pub use link::{encode_path, encode_segment};
-pub use version::FileVersion;
+pub use version::{FileTime, FileVersion};

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::Timespec;
 use underpass_client::s3::{ListedKey, Pages, is_about_signature};
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 
@@ -29,8 +30,8 @@ pub struct FolderEntry {
     pub name: Box<[u8]>,
     /// The length of a file in bytes; `None` for folders.
     pub size: Option<u64>,
-    /// When it was changed, if the store says so: seconds and nanoseconds since 1970.
-    pub modified: Option<(i64, u32)>,
+    /// When it was changed, if the store says so.
+    pub modified: Option<Timespec>,
 }
 
 /// Why there is no listing.

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, futimens, openat, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, fchmod, flock, futimens,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, only_adds, shortened, take};
@@ -151,8 +151,8 @@ impl<'t> TargetName<'t> {
     /// which servers tell to the second.
     pub(super) fn has_time(&self, here: &Stat, modified: SystemTime) -> bool {
         let since = modified.duration_since(UNIX_EPOCH).ok();
-        let seconds = since.and_then(|since| i64::try_from(since.as_secs()).ok());
-        seconds.is_some_and(|time| kept_time((time, 0), here, self.folder).0 == here.st_mtime)
+        let time = since.and_then(|since| Timespec::try_from(since).ok());
+        time.is_some_and(|time| kept_time(time, here, self.folder).tv_sec == here.st_mtime)
     }
 
     /// Opens the file with this name.
@@ -411,8 +411,7 @@ pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
 /// Sets the modification time of a file to that of the server's.
 pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let tv_sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Ok(futimens(file, &times_of_new((tv_sec, 0)))?)
+    Ok(futimens(file, &times_of_new(Timespec::try_from(since).unwrap_or_default()))?)
 }
 
 /// How the names of partial files and journals end.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use rustix::fs::Timespec;
 use underpass_engine::atomic_file::fingerprint;
 use url::Url;
 
@@ -17,8 +18,8 @@ pub struct ListedKey {
     pub name: Vec<u8>,
     /// The length of an object in bytes; `None` for folders.
     pub size: Option<u64>,
-    /// When it was changed: seconds and nanoseconds since 1970.
-    pub modified: Option<(i64, u32)>,
+    /// When it was changed.
+    pub modified: Option<Timespec>,
     /// What its entity tag is compared by.
     pub tag: Option<u64>,
 }
@@ -173,9 +174,11 @@ pub(crate) fn tag_fingerprint(tag: &str) -> u64 {
     fingerprint(tag.trim_matches('"').as_bytes())
 }
 
-fn parse_time(text: &str) -> Option<(i64, u32)> {
-    let time = text.parse::<Timestamp>().ok()?;
-    Some((time.as_second(), u32::try_from(time.subsec_nanosecond()).ok()?))
+/// Parses a time of RFC 3339.
+pub(crate) fn parse_time(text: &str) -> Option<Timespec> {
+    let nanoseconds = text.parse::<Timestamp>().ok()?.as_nanosecond();
+    let tv_sec = nanoseconds.div_euclid(1_000_000_000) as i64;
+    Some(Timespec { tv_sec, tv_nsec: nanoseconds.rem_euclid(1_000_000_000) as i64 })
 }
 
 /// The maximum size of a page in bytes: a thousand keys of 1 KiB, escaped.
@@ -198,7 +201,7 @@ mod tests {
         let object = ListedKey {
             name: b"c+d".to_vec(),
             size: Some(7),
-            modified: Some((1_767_323_045, 500_000_000)),
+            modified: Some(Timespec { tv_sec: 1_767_323_045, tv_nsec: 500_000_000 }),
             tag: Some(tag_fingerprint("x")),
         };
         let folder = ListedKey { name: b"e/".to_vec(), ..ListedKey::default() };

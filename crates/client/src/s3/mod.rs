@@ -25,8 +25,8 @@ use credentials::KeySources;
 use signer::Signer;
 
 pub use credentials::{KeySource, Keys, ProfileFiles, Profiles};
-pub(crate) use listing::tag_fingerprint;
 pub use listing::{ListedKey, ListedPage, Pages};
+pub(crate) use listing::{parse_time, tag_fingerprint};
 pub(crate) use location::suffix;
 pub use location::{AddressingStyle, BadLocation, Location};
 pub use multipart::CHECKSUM;

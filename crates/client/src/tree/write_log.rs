@@ -14,21 +14,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, fstat, futimens, openat, syncfs,
-    unlinkat,
+    AtFlags, Mode, OFlags, Stat, Timespec, fstat, futimens, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::session;
+use underpass_engine::{Version, mtime, session, times_of_new};
 
 use super::paths::WRITE_LOG;
-
-/// Seconds and nanoseconds by the clock of the file system.
-type Timestamp = (i64, u32);
 
 /// What holds for files that were changed at this moment or later, up to the next period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Period {
-    since: Timestamp,
+    /// By the clock of the file system.
+    since: Timespec,
     /// The session in which they were written; `None` if they are on the disk.
     session: Option<String>,
 }
@@ -66,7 +63,7 @@ impl WriteLog {
         if !is_new {
             let mut text = Vec::new();
             file.by_ref().take(MAX_LEN as u64).read_to_end(&mut text)?;
-            periods = read(&text, modified(&fstat(&file)?));
+            periods = read(&text, mtime(&fstat(&file)?));
         }
         let mut log = Self { folder, file, session, periods, is_new };
         let is_known = log.periods.last().is_some_and(|last| log.is_own(last));
@@ -74,7 +71,7 @@ impl WriteLog {
             let since = now(&log.file)?;
             if log.periods.last().is_some_and(|last| last.since > since) {
                 // After the clock went backwards, times prove nothing.
-                log.periods = vec![unknown((0, 0))];
+                log.periods = vec![unknown(Timespec::default())];
             }
             log.periods.push(Period { since, session: Some(log.session.clone()) });
             log.save(&log.periods)?;
@@ -84,7 +81,7 @@ impl WriteLog {
 
     /// Checks whether a file has the bytes that were written to it.
     pub(super) fn is_complete(&self, stat: &Stat) -> bool {
-        let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0));
+        let changed = Version::from_stat(stat).changed();
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
         period.is_none_or(|period| period.session.is_none() || self.is_own(period))
     }
@@ -129,22 +126,22 @@ impl WriteLog {
 }
 
 /// Notes that everything before this moment is on the disk.
-fn advance(periods: &mut Vec<Period>, timestamp: Timestamp) {
+fn advance(periods: &mut Vec<Period>, time: Timespec) {
     let Some(last) = periods.pop() else { return };
     let is_safe = |period: &Period| period.session.is_none();
     if !periods.last().is_some_and(is_safe) {
         periods.push(Period { since: last.since, session: None });
     }
-    periods.push(Period { since: timestamp, session: last.session });
+    periods.push(Period { since: time, session: last.session });
 }
 
 /// Reads the lines of a log that was changed last at this moment. What was being written when the
 /// power went is worth nothing, and neither are the files that were written then.
-fn read(text: &[u8], modified: Timestamp) -> Vec<Period> {
+fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
     let is_cut = periods.is_empty() || periods.len() * LINE < text.len();
     if text.len() >= MAX_LEN || !periods.is_sorted_by_key(|period| period.since) {
-        periods = vec![unknown((0, 0))];
+        periods = vec![unknown(Timespec::default())];
     } else if is_cut {
         periods.push(unknown(modified));
     }
@@ -152,39 +149,31 @@ fn read(text: &[u8], modified: Timestamp) -> Vec<Period> {
 }
 
 /// Files of this period may be of any session.
-fn unknown(since: Timestamp) -> Period {
+fn unknown(since: Timespec) -> Period {
     Period { since, session: Some(String::new()) }
 }
 
 /// Formats a line of [`LINE`] bytes, which does not cross a page boundary.
 fn line(period: &Period) -> String {
-    let (seconds, nanoseconds) = period.since;
-    let text = format!("{seconds} {nanoseconds} {}", period.session.as_deref().unwrap_or(SAFE));
+    let Timespec { tv_sec, tv_nsec } = period.since;
+    let text = format!("{tv_sec} {tv_nsec} {}", period.session.as_deref().unwrap_or(SAFE));
     format!("{text:<width$}\n", width = LINE - 1)
 }
 
 fn parse(line: &[u8]) -> Option<Period> {
     let line = str::from_utf8(line).ok().filter(|line| line.len() == LINE)?.strip_suffix('\n')?;
     let mut words = line.splitn(3, ' ');
-    let since = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let (tv_sec, tv_nsec) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let session = Some(words.next()?.trim_end()).filter(|session| *session != SAFE);
-    Some(Period { since, session: session.map(str::to_owned) })
+    Some(Period { since: Timespec { tv_sec, tv_nsec }, session: session.map(str::to_owned) })
 }
 
 /// Returns the time of the file system's clock, which need not be that of this machine.
-fn now(file: &File) -> Result<Timestamp, Errno> {
-    // The time of modification stays: it says when the text was written. Not all file systems set
-    // one of the two times alone.
-    let (tv_sec, nanoseconds) = modified(&fstat(file)?);
-    let last_modification = Timespec { tv_sec, tv_nsec: nanoseconds.into() };
-    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    futimens(file, &Timestamps { last_access, last_modification })?;
+fn now(file: &File) -> Result<Timespec, Errno> {
+    // The time of modification stays: it says when the text was written.
+    futimens(file, &times_of_new(mtime(&fstat(file)?)))?;
     let stat = fstat(file)?;
-    Ok((stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0)))
-}
-
-fn modified(stat: &Stat) -> Timestamp {
-    (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+    Ok(Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec.cast_signed() })
 }
 
 /// How often what is here is brought to the disk.
@@ -274,17 +263,14 @@ mod tests {
         let old = make(dest, "old");
         drop(open(dest));
         let text = std::fs::read(dest.join(WRITE_LOG)).unwrap();
-        let before = modified(&rustix::fs::stat(dest.join(WRITE_LOG)).unwrap());
+        let before = mtime(&rustix::fs::stat(dest.join(WRITE_LOG)).unwrap());
         let lost = make(dest, "lost");
         let damaged = [vec![], text[..9].to_vec(), vec![0; LINE], vec![b'x'; MAX_LEN]];
         for (index, bytes) in damaged.into_iter().enumerate() {
             let file = File::options().write(true).open(dest.join(WRITE_LOG)).unwrap();
             file.set_len(0).unwrap();
             file.write_all_at(&bytes, 0).unwrap();
-            let time =
-                |(tv_sec, nanoseconds): Timestamp| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
-            let times = Timestamps { last_access: time(before), last_modification: time(before) };
-            futimens(&file, &times).unwrap();
+            futimens(&file, &times_of_new(before)).unwrap();
             let log = open(dest);
             assert_eq!(
                 (log.is_complete(&old), log.is_complete(&lost)),

@@ -37,7 +37,7 @@ pub(crate) fn check(data: &[u8]) {
                 if let MemberKind::Symlink(target) = &member.kind {
                     check_link(&member.path, target);
                 }
-                assert!(member.mode <= 0o777 && member.modified.1 < 1_000_000_000);
+                assert!(member.mode <= 0o777 && member.modified.tv_nsec < 1_000_000_000);
                 assert!(member.padded() >= member.size && member.padded() % 512 == 0);
                 assert!(
                     member.kind == MemberKind::File || member.size == 0 || is_other(&member.kind)

@@ -1,5 +1,6 @@
 //! Listings in the style of each server, and pages that are none.
 
+use rustix::fs::Timespec;
 use underpass_client::Url;
 use underpass_client::tree::EntryRefusal;
 use underpass_client::tree::listing::{EntryFacts, Listing, ListingEntry, read};
@@ -76,7 +77,10 @@ fn a_page_that_a_script_fills_is_told() {
 
 #[test]
 fn listings_for_programs_tell_more() {
-    let fact = |size, modified, mode| EntryFacts { size, modified, mode, tag: None };
+    let fact = |size, modified: Option<(i64, i64)>, mode| {
+        let modified = modified.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
+        EntryFacts { size, modified, mode, tag: None }
+    };
     let facts = |media_type, body: &[u8]| {
         let entries = listing(media_type, body).entries.into_iter();
         entries.map(|entry| (entry.path, entry.is_folder, entry.facts)).collect::<Vec<_>>()

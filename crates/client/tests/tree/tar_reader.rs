@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
+use rustix::fs::Timespec;
 use tar::{Builder, EntryType, Header};
 use underpass_client::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use underpass_server::archive::{ArchivePiece, WalkOptions, engine_version, open_member, walk};
@@ -37,7 +38,13 @@ pub(crate) fn read(archive: &[u8]) -> Result<Vec<(TarMember, Vec<u8>)>, TarError
     }
 }
 
-fn file(path: &[u8], contents: &[u8], mode: u32, modified: (i64, u32)) -> (TarMember, Vec<u8>) {
+fn file(
+    path: &[u8],
+    contents: &[u8],
+    mode: u32,
+    (tv_sec, tv_nsec): (i64, i64),
+) -> (TarMember, Vec<u8>) {
+    let modified = Timespec { tv_sec, tv_nsec };
     let (path, kind, size) = (path.to_vec(), MemberKind::File, contents.len() as u64);
     (TarMember { path, kind, mode, modified, size }, contents.to_vec())
 }
@@ -91,7 +98,7 @@ fn each_kind_of_header_is_understood() {
         path: path.to_vec(),
         kind,
         mode: 0o644,
-        modified: (7, 0),
+        modified: Timespec { tv_sec: 7, tv_nsec: 0 },
         size: 0,
     };
     let target = || b"target".to_vec();
@@ -127,7 +134,10 @@ fn each_kind_of_header_is_understood() {
                 plain(EntryType::Regular),
             ]
             .concat(),
-            TarMember { modified: (-2, 750_000_000), ..member(b"a\nb\n", MemberKind::File) },
+            TarMember {
+                modified: Timespec { tv_sec: -2, tv_nsec: 750_000_000 },
+                ..member(b"a\nb\n", MemberKind::File)
+            },
         ),
         (
             "PAX link",
@@ -284,7 +294,8 @@ fn an_archive_of_ours_says_what_is_in_the_folder() {
         let path = folder.path().join(std::ffi::OsStr::from_bytes(path));
         let facts = std::fs::metadata(&path).unwrap();
         use std::os::unix::fs::MetadataExt;
-        assert_eq!(member.modified, (facts.mtime(), facts.mtime_nsec() as u32));
+        let Timespec { tv_sec, tv_nsec } = member.modified;
+        assert_eq!((tv_sec, tv_nsec), (facts.mtime(), facts.mtime_nsec()));
         assert_eq!(member.mode, facts.mode() & 0o777);
         assert_eq!(facts.is_file(), !contents.is_empty());
     }

@@ -16,6 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
+use underpass_engine::mtime;
 
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::CopyError;
@@ -421,9 +422,6 @@ fn path(folder: BorrowedFd<'_>, name: &CStr) -> PathBuf {
 /// Returns the times of a file, for futimens(2).
 #[must_use]
 pub fn times(stat: &Stat) -> Timestamps {
-    let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
-    Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec),
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
-    }
+    let (tv_sec, tv_nsec) = (stat.st_atime, stat.st_atime_nsec.cast_signed());
+    Timestamps { last_access: Timespec { tv_sec, tv_nsec }, last_modification: mtime(stat) }
 }

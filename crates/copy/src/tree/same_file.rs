@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
-use underpass_engine::{FileId, kept_time};
+use underpass_engine::{FileId, kept_time, mtime};
 
 use crate::options::CopyOptions;
 use crate::tree::dir_pair::DirPair;
@@ -90,7 +90,7 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
     let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
     kind(original) == kind(copy)
         && original.st_size == copy.st_size
-        && kept_time(time(original), copy, folder) == time(copy)
+        && kept_time(mtime(original), copy, folder) == mtime(copy)
 }
 
 /// Returns whether the options keep what is in `folder` in place of an original: with `--update`,
@@ -102,11 +102,7 @@ pub(crate) fn is_kept(
     folder: impl AsFd,
 ) -> bool {
     settings.no_clobber
-        || settings.update && kept_time(time(original), there, folder) <= time(there)
-}
-
-fn time(stat: &Stat) -> (i64, u64) {
-    (stat.st_mtime, stat.st_mtime_nsec)
+        || settings.update && kept_time(mtime(original), there, folder) <= mtime(there)
 }
 
 fn is_link(stat: &Stat) -> bool {

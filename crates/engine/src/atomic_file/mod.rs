@@ -23,7 +23,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::integrity::FileId;
+use crate::integrity::{FileId, mtime};
 
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
@@ -323,7 +323,7 @@ fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
         return false;
     };
     // Not all file systems give a file the same number each time.
-    let facts = |stat: &Stat| (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    let facts = |stat: &Stat| (stat.st_mode, stat.st_size, mtime(stat));
     FileId::of(&own) != FileId::of(&named) && facts(&own) != facts(&named)
 }
 

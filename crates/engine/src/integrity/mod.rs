@@ -17,7 +17,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 
 pub(crate) use guard::Guard;
-pub use kept_time::{kept_time, times_of_new};
+pub use kept_time::{kept_time, mtime, since_1970, times_of_new};
 pub(crate) use lease::LeaseState;
 pub use version::{FileId, Version};
 pub use writers::{WriterCheck, Writers, await_writes};

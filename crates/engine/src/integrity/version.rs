@@ -2,7 +2,9 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{Stat, Timespec, fstat};
+
+use super::kept_time::mtime;
 
 /// What tells a file from all others, whatever its names: its file system and its number there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,8 +28,8 @@ pub struct Version {
     device: u64,
     inode: u64,
     size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    modified: Timespec,
+    changed: Timespec,
     links: u64,
 }
 
@@ -49,8 +51,8 @@ impl Version {
             device: stat.st_dev.into(),
             inode: stat.st_ino.into(),
             size: stat.st_size.into(),
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            modified: mtime(stat),
+            changed: Timespec { tv_sec: stat.st_ctime as i64, tv_nsec: stat.st_ctime_nsec as i64 },
             links: stat.st_nlink.into(),
         }
     }
@@ -61,8 +63,8 @@ impl Version {
         device: u64,
         inode: u64,
         size: u64,
-        modified: (i64, i64),
-        changed: (i64, i64),
+        modified: Timespec,
+        changed: Timespec,
         links: u64,
     ) -> Self {
         Self { device, inode, size: size.cast_signed(), modified, changed, links }
@@ -86,17 +88,16 @@ impl Version {
         self.size.unsigned_abs()
     }
 
-    /// Returns when the contents were last changed: seconds and nanoseconds since 1970. Every
-    /// process that may write to the file can set it.
+    /// Returns when the contents were last changed. Every process that may write to the file can set
+    /// it.
     #[must_use]
-    pub const fn modified(&self) -> (i64, i64) {
+    pub const fn modified(&self) -> Timespec {
         self.modified
     }
 
-    /// Returns when the file or its metadata were last changed: seconds and nanoseconds since
-    /// 1970. No process can set it.
+    /// Returns when the file or its metadata were last changed. No process can set it.
     #[must_use]
-    pub const fn changed(&self) -> (i64, i64) {
+    pub const fn changed(&self) -> Timespec {
         self.changed
     }
 

@@ -16,6 +16,7 @@ use rustix::system::sysinfo;
 use rustix::time::{ClockId, clock_gettime};
 use underpass_sys::{self as sys, release_lease, take_read_lease};
 
+use super::kept_time::since_1970;
 use super::version::Version;
 
 /// Checks whether the versions of a file can be compared, before its bytes are read, and again as
@@ -202,8 +203,7 @@ pub fn await_writes(file: impl AsFd, version: &Version) -> std::io::Result<()> {
     std::thread::sleep(granule_left(version));
     let ticks = if is_of_another_clock(version) { 0 } else { MAX_TICKS };
     for _ in 0..ticks {
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        if (now.tv_sec, now.tv_nsec) > version.changed() {
+        if clock_gettime(ClockId::RealtimeCoarse) > version.changed() {
             break;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -281,10 +281,7 @@ fn is_clean(file: BorrowedFd<'_>, size: u64) -> Option<bool> {
 
 /// Returns how long ago the file was changed.
 fn age(version: &Version) -> Duration {
-    let (seconds, nanoseconds) = version.changed();
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    let changed = Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
-    since_epoch().saturating_sub(changed)
+    since_epoch().saturating_sub(since_1970(version.changed()))
 }
 
 /// Returns the time of the clock, from 1970 on.
@@ -309,7 +306,7 @@ fn quiet() -> Duration {
 /// Returns within which time two changes may leave the same times: some file systems keep whole
 /// seconds, and FAT every second one.
 fn granule(version: &Version) -> Duration {
-    let is_coarse = (version.modified().1, version.changed().1) == (0, 0);
+    let is_coarse = (version.modified().tv_nsec, version.changed().tv_nsec) == (0, 0);
     if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
 }
 
@@ -324,8 +321,7 @@ fn granule_left(version: &Version) -> Duration {
 /// Returns whether a file was changed so far in the future that a change right now would set other
 /// times: the clock was set back, or the file comes from another machine.
 fn is_of_another_clock(version: &Version) -> bool {
-    let (seconds, _) = version.changed();
-    u64::try_from(seconds).is_ok_and(|seconds| seconds > (since_epoch() + MAX_AHEAD).as_secs())
+    since_1970(version.changed()).as_secs() > (since_epoch() + MAX_AHEAD).as_secs()
 }
 
 /// Longer than a writer that is in the middle of its work is usually kept from a processor.

@@ -6,6 +6,8 @@
 //! search for collisions, and need not: an attacker would need write access to the served files,
 //! and could then put anything into them.
 
+use crate::version::FileTime;
+
 /// FNV-1a with 128 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Fingerprint(u128);
@@ -26,6 +28,12 @@ impl Fingerprint {
     /// Adds a number to the hash.
     pub fn number(&mut self, number: u64) {
         self.raw(&number.to_le_bytes());
+    }
+
+    /// Adds a time to the hash.
+    pub fn time(&mut self, time: FileTime) {
+        self.number(time.seconds.cast_unsigned());
+        self.number(time.nanoseconds.into());
     }
 
     /// Adds bytes to the hash, so that their end cannot be confused with the beginning of what

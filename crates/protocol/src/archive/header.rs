@@ -9,6 +9,8 @@
 
 use tar::{EntryType, Header};
 
+use crate::version::FileTime;
+
 /// The size of a tar block in bytes: all of an archive is whole blocks (POSIX.1 pax, ustar).
 pub const BLOCK: u64 = 512;
 
@@ -34,8 +36,7 @@ pub(super) struct MemberFacts<'a> {
     pub(super) mode: u32,
     /// The length of a file's contents.
     pub(super) size: u64,
-    /// Seconds and nanoseconds since 1970.
-    pub(super) modified: (i64, i64),
+    pub(super) modified: FileTime,
 }
 
 /// Returns the length of what [`write()`] writes, which is whole blocks.
@@ -62,7 +63,7 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
         MemberType::Folder => (EntryType::Directory, &b""[..]),
         MemberType::Symlink(target) => (EntryType::Symlink, target),
     };
-    let modified = facts.modified.0.clamp(0, MAX_OCTAL as i64) as u64;
+    let modified = facts.modified.seconds.clamp(0, MAX_OCTAL as i64) as u64;
     let mode = facts.mode & PERMISSIONS;
     let header = block(facts.path, target, entry, facts.size, mode, modified);
     out.extend_from_slice(header.as_bytes());
@@ -137,9 +138,9 @@ fn records(facts: &MemberFacts<'_>) -> Vec<u8> {
     if facts.size > MAX_OCTAL {
         record(&mut out, "size", facts.size.to_string().as_bytes());
     }
-    let (seconds, nanoseconds) = facts.modified;
+    let FileTime { seconds, nanoseconds } = facts.modified;
     if nanoseconds != 0 || !(0..=MAX_OCTAL as i64).contains(&seconds) {
-        record(&mut out, "mtime", decimal(seconds, nanoseconds).as_bytes());
+        record(&mut out, "mtime", decimal(facts.modified).as_bytes());
     }
     out
 }
@@ -163,7 +164,7 @@ fn digits(number: usize) -> usize {
 
 /// Returns a time as PAX writes it. The nanoseconds of the kernel count forwards even before
 /// 1970.
-fn decimal(seconds: i64, nanoseconds: i64) -> String {
+fn decimal(FileTime { seconds, nanoseconds }: FileTime) -> String {
     match nanoseconds {
         0 => seconds.to_string(),
         _ if seconds < 0 => {
@@ -183,7 +184,7 @@ mod tests {
         kind: MemberType::File,
         mode: 0o644,
         size: 3,
-        modified: (7, 0),
+        modified: FileTime { seconds: 7, nanoseconds: 0 },
     };
 
     fn header(facts: &MemberFacts<'_>) -> Vec<u8> {
@@ -225,6 +226,10 @@ mod tests {
         let other_link =
             format!("21 hdrcharset=BINARY\n11 path=é\n115 linkpath={}\n", "\u{fffd}".repeat(101));
         let long_link = format!("115 linkpath={}\n", "x".repeat(101));
+        let at = |seconds, nanoseconds| MemberFacts {
+            modified: FileTime { seconds, nanoseconds },
+            ..PLAIN
+        };
         let cases: [(MemberFacts<'_>, &str); 16] = [
             (MemberFacts { path: &hundred, ..PLAIN }, ""),
             (MemberFacts { path: &more, ..PLAIN }, &long_path),
@@ -238,10 +243,10 @@ mod tests {
             (MemberFacts { path: "é".as_bytes(), ..link(&other) }, &other_link),
             (MemberFacts { size: MAX_OCTAL, ..PLAIN }, ""),
             (MemberFacts { size: MAX_OCTAL + 1, ..PLAIN }, "19 size=8589934592\n"),
-            (MemberFacts { modified: (1, 5), ..PLAIN }, "21 mtime=1.000000005\n"),
-            (MemberFacts { modified: (-1, 0), ..PLAIN }, "12 mtime=-1\n"),
-            (MemberFacts { modified: (-1, 999_999_999), ..PLAIN }, "22 mtime=-0.000000001\n"),
-            (MemberFacts { modified: (8_589_934_592, 0), ..PLAIN }, "20 mtime=8589934592\n"),
+            (at(1, 5), "21 mtime=1.000000005\n"),
+            (at(-1, 0), "12 mtime=-1\n"),
+            (at(-1, 999_999_999), "22 mtime=-0.000000001\n"),
+            (at(8_589_934_592, 0), "20 mtime=8589934592\n"),
         ];
         for (facts, records) in cases {
             assert_eq!(pax(&facts), records, "{facts:?}");

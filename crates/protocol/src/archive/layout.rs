@@ -13,7 +13,7 @@ use super::format::ArchiveFormat;
 use super::header::{BLOCK, MemberFacts, MemberType};
 use super::row::{CompactVersion, KIND_SHIFT, MODE, MemberRow, RowKind};
 use super::zip;
-use crate::version::FileVersion;
+use crate::version::{FileTime, FileVersion};
 
 /// A member, as it is put into a [`Builder`].
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct Member<'a> {
 pub struct Builder {
     layout: Layout,
     fingerprint: Fingerprint,
-    newest: (i64, i64),
+    newest: FileTime,
     /// The member's path, kept to reuse its memory.
     path: Vec<u8>,
 }
@@ -65,7 +65,7 @@ impl Builder {
             etag: 0,
             modified: UNIX_EPOCH,
         };
-        let newest = (i64::MIN, 0);
+        let newest = FileTime { seconds: i64::MIN, nanoseconds: 0 };
         Self { layout, fingerprint, newest, path: Vec::new() }
     }
 
@@ -161,11 +161,11 @@ impl Builder {
         // Its sixteen bits are all that a mode has.
         fingerprint.number(u64::from(member.mode as u16) << 8 | kind as u64);
         fingerprint.number(size);
-        moment(fingerprint, version.modified);
+        fingerprint.time(version.modified);
         if kind == RowKind::File {
             // Its bytes are in the archive, so it matters whether it is the same file.
             fingerprint.number(version.inode);
-            moment(fingerprint, version.changed);
+            fingerprint.time(version.changed);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Layout {
             }
             RowKind::Symlink => MemberType::Symlink(self.target(index)),
         };
-        let (mode, modified) = ((row.mode & MODE).into(), row.version.modified.get());
+        let (mode, [modified, _]) = ((row.mode & MODE).into(), row.version.times());
         MemberFacts { path, kind, mode, size: self.size(index), modified }
     }
 
@@ -399,16 +399,11 @@ const TAR_FORMAT: u64 = 1;
 /// The number of the other format, by which the two archives of a folder differ.
 const ZIP_FORMAT: u64 = 1 << 32;
 
-fn moment(fingerprint: &mut Fingerprint, (seconds, nanoseconds): (i64, i64)) {
-    fingerprint.number(seconds as u64);
-    fingerprint.number(nanoseconds as u64);
-}
-
 /// Returns a time of the kernel; one that `SystemTime` cannot hold is 1970.
-fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
+fn time(FileTime { seconds, nanoseconds }: FileTime) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let second =
         if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    let fraction = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let fraction = Duration::from_nanos(nanoseconds.into());
     second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
 }

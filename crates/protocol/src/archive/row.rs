@@ -1,6 +1,6 @@
 //! One row of the table of members, as small as it can be.
 
-use crate::version::FileVersion;
+use crate::version::{FileTime, FileVersion};
 
 /// The compact form of a member.
 #[derive(Debug)]
@@ -32,8 +32,9 @@ impl MemberRow {
 pub(super) struct CompactVersion {
     inode: u64,
     pub(super) size: u64,
-    pub(super) modified: Moment,
-    changed: Moment,
+    /// Of the modification and of the change.
+    seconds: [i64; 2],
+    nanoseconds: [u32; 2],
     links: u32,
     /// The index of its file system in the list.
     pub(super) device: u16,
@@ -44,8 +45,8 @@ impl CompactVersion {
         Self {
             inode: version.inode,
             size: version.size,
-            modified: Moment::of(version.modified),
-            changed: Moment::of(version.changed),
+            seconds: [version.modified.seconds, version.changed.seconds],
+            nanoseconds: [version.modified.nanoseconds, version.changed.nanoseconds],
             // The kernel counts no further.
             links: version.links as u32,
             device,
@@ -54,23 +55,14 @@ impl CompactVersion {
 
     pub(super) fn whole(&self, device: u64) -> FileVersion {
         let (inode, size, links) = (self.inode, self.size, self.links.into());
-        let (modified, changed) = (self.modified.get(), self.changed.get());
+        let [modified, changed] = self.times();
         FileVersion { device, inode, size, modified, changed, links }
     }
-}
 
-/// Seconds and nanoseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, packed(2))]
-pub(super) struct Moment(i64, u32);
-
-impl Moment {
-    fn of((seconds, nanoseconds): (i64, i64)) -> Self {
-        Self(seconds, nanoseconds as u32)
-    }
-
-    pub(super) fn get(self) -> (i64, i64) {
-        (self.0, i64::from(self.1))
+    /// Returns when it was modified, and changed.
+    pub(super) fn times(&self) -> [FileTime; 2] {
+        let (seconds, nanoseconds) = (self.seconds, self.nanoseconds);
+        [0, 1].map(|at| FileTime { seconds: seconds[at], nanoseconds: nanoseconds[at] })
     }
 }
 

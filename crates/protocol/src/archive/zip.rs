@@ -170,7 +170,7 @@ fn push_common(out: &mut Vec<u8>, facts: &MemberFacts<'_>, is_large: bool) {
     }
     push16(out, flags);
     push16(out, STORED);
-    let (date, time) = dos_time(facts.modified.0);
+    let (date, time) = dos_time(facts.modified.seconds);
     push16(out, time);
     push16(out, date);
 }
@@ -196,12 +196,12 @@ fn external_attributes(facts: &MemberFacts<'_>) -> u32 {
 
 /// Returns the length of the extra field with the time.
 fn time_len(facts: &MemberFacts<'_>) -> usize {
-    if i32::try_from(facts.modified.0).is_ok() { 4 + 5 } else { 0 }
+    if i32::try_from(facts.modified.seconds).is_ok() { 4 + 5 } else { 0 }
 }
 
 /// Writes the time as Info-ZIP has it, in whole seconds since 1970.
 fn push_time(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
-    if let Ok(seconds) = i32::try_from(facts.modified.0) {
+    if let Ok(seconds) = i32::try_from(facts.modified.seconds) {
         push16(out, TIMES);
         push16(out, 5);
         out.push(1); // the time of modification

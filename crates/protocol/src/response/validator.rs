@@ -17,21 +17,14 @@ use httpdate::HttpDate;
 /// alone can share a tag; nothing short of reading the file could tell them apart.
 #[must_use]
 pub fn etag(version: &FileVersion) -> String {
-    etag_since(version, version.changed)
-}
-
-/// Returns the strong entity tag of a file that counts as last changed at `changed`, whatever the
-/// version says: a digest that was kept with the file does not change its tag.
-#[must_use]
-pub fn etag_since(version: &FileVersion, changed: (i64, i64)) -> String {
-    let modified = version.modified;
+    let FileVersion { inode, size, modified, changed, .. } = *version;
     let parts = [
-        version.inode,
-        version.size,
-        modified.0.cast_unsigned(),
-        modified.1.cast_unsigned(),
-        changed.0.cast_unsigned(),
-        changed.1.cast_unsigned(),
+        inode,
+        size,
+        modified.seconds.cast_unsigned(),
+        modified.nanoseconds.into(),
+        changed.seconds.cast_unsigned(),
+        changed.nanoseconds.into(),
     ];
     let mut tag = String::with_capacity(64);
     tag.push('"');

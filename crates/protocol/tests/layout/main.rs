@@ -9,14 +9,16 @@ use std::ops::Range;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use underpass_protocol::FileVersion;
 use underpass_protocol::archive::{
     ArchiveFormat, ArchivePiece, Builder, Layout, Member, MemberType,
 };
+use underpass_protocol::{FileTime, FileVersion};
 
 /// The version of a file that does not exist.
-fn version(size: u64, modified: (i64, i64), inode: u64) -> FileVersion {
-    FileVersion { device: 1, inode, size, modified, changed: (1, 1), links: 1 }
+fn version(size: u64, (seconds, nanoseconds): (i64, u32), inode: u64) -> FileVersion {
+    let changed = FileTime { seconds: 1, nanoseconds: 1 };
+    let modified = FileTime { seconds, nanoseconds };
+    FileVersion { device: 1, inode, size, modified, changed, links: 1 }
 }
 
 /// The paths of all members as the `tar` crate reads them.
@@ -34,7 +36,7 @@ struct Made {
     target: Vec<u8>,
     mode: u32,
     size: u64,
-    modified: (i64, i64),
+    modified: (i64, u32),
 }
 
 /// Bytes that a name may have; but for newlines, at which the `tar` crate ends a PAX record.
@@ -47,7 +49,7 @@ fn name(longest: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn made(largest: u64) -> impl Strategy<Value = Made> {
-    let time = (prop_oneof![-9_i64..9, any::<i64>()], 0..1_000_000_000_i64);
+    let time = (prop_oneof![-9_i64..9, any::<i64>()], 0..1_000_000_000_u32);
     let size = prop_oneof![Just(0), 0..=largest.min(1_025), 0..=largest];
     (any::<Index>(), name(120), 0..4_u8, name(130), any::<u32>(), size, time).prop_map(
         |(parent, name, kind, target, mode, size, modified)| Made {

@@ -1,17 +1,21 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use underpass_protocol::FileVersion;
 use underpass_protocol::response::validator::{
     etag, is_strong, last_modified, parse_date, push_date,
 };
+use underpass_protocol::{FileTime, FileVersion};
 
 use crate::rig::{NOVEMBER, at};
+
+fn time(seconds: i64, nanoseconds: u32) -> FileTime {
+    FileTime { seconds, nanoseconds }
+}
 
 #[test]
 fn every_fact_that_changes_with_the_contents_changes_the_tag() {
     let tag = |change: fn(&mut FileVersion)| {
-        let (modified, changed) = ((3, 4), (5, 6));
+        let (modified, changed) = (time(3, 4), time(5, 6));
         let mut version = FileVersion { device: 9, inode: 1, size: 2, modified, changed, links: 1 };
         change(&mut version);
         etag(&version)
@@ -19,10 +23,10 @@ fn every_fact_that_changes_with_the_contents_changes_the_tag() {
     assert_eq!(tag(|_| ()), "\"1-2-3-4-5-6\"");
     assert_eq!(tag(|version| version.inode = 0xabc), "\"abc-2-3-4-5-6\"");
     assert_eq!(tag(|version| version.size = 0), "\"1-0-3-4-5-6\"");
-    assert_eq!(tag(|version| version.modified.0 = -1), "\"1-2-ffffffffffffffff-4-5-6\"");
-    assert_eq!(tag(|version| version.modified.1 = 5), "\"1-2-3-5-5-6\"");
-    assert_eq!(tag(|version| version.changed.0 = 6), "\"1-2-3-4-6-6\"");
-    assert_eq!(tag(|version| version.changed.1 = 7), "\"1-2-3-4-5-7\"");
+    assert_eq!(tag(|version| version.modified.seconds = -1), "\"1-2-ffffffffffffffff-4-5-6\"");
+    assert_eq!(tag(|version| version.modified.nanoseconds = 5), "\"1-2-3-5-5-6\"");
+    assert_eq!(tag(|version| version.changed.seconds = 6), "\"1-2-3-4-6-6\"");
+    assert_eq!(tag(|version| version.changed.nanoseconds = 7), "\"1-2-3-4-5-7\"");
 }
 
 #[test]
@@ -81,8 +85,7 @@ fn a_date_is_read_in_three_formats() {
 proptest! {
     #[test]
     fn every_file_has_a_strong_tag(inode: u64, size in 0_u64.., times: [i64; 2], fractions: [u32; 2]) {
-        let (modified, changed) =
-            ((times[0], fractions[0].into()), (times[1], fractions[1].into()));
+        let [modified, changed] = [0, 1].map(|at| time(times[at], fractions[at]));
         let tag = etag(&FileVersion { device: 1, inode, size, modified, changed, links: 1 });
         prop_assert!(is_strong(tag.as_bytes()), "{}", tag);
     }

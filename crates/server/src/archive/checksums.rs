@@ -37,10 +37,8 @@ impl ChecksumKey {
     pub(super) fn of(version: &FileVersion) -> Self {
         let FileVersion { device, inode, size, modified, changed, links } = *version;
         let mut fingerprint = Fingerprint::new();
-        let times = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
-        [device, inode, size, links].into_iter().chain(times).for_each(|one| {
-            fingerprint.number(one);
-        });
+        [device, inode, size, links].into_iter().for_each(|one| fingerprint.number(one));
+        [modified, changed].into_iter().for_each(|time| fingerprint.time(time));
         let value = fingerprint.value();
         Self([0, 32, 64, 96].map(|shift| (value >> shift) as u32))
     }
@@ -86,6 +84,8 @@ const MAX_LATEST: usize = (1 << 20) / 8 * 7;
 
 #[cfg(test)]
 mod tests {
+    use underpass_protocol::FileTime;
+
     use super::*;
 
     #[test]
@@ -110,12 +110,13 @@ mod tests {
     #[test]
     fn another_version_has_another_checksum() {
         let checksums = Checksums::default();
-        let version = FileVersion { changed: (1, 2), ..FileVersion::default() };
+        let time = |nanoseconds| FileTime { seconds: 1, nanoseconds };
+        let version = FileVersion { changed: time(2), ..FileVersion::default() };
         checksums.keep(&version, 7);
         assert_eq!(checksums.get(&version), Some(7));
         for other in [
-            FileVersion { changed: (1, 3), ..version },
-            FileVersion { modified: (1, 2), ..version },
+            FileVersion { changed: time(3), ..version },
+            FileVersion { modified: time(2), ..version },
             FileVersion { inode: 1, ..version },
             FileVersion { device: 1, ..version },
             FileVersion { size: 1, ..version },

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, futimens, mkdirat, openat,
-    readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, fchmod, fstat, futimens, mkdirat,
+    openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
@@ -133,7 +133,7 @@ pub(crate) fn remove_copied(
     began: SystemTime,
 ) -> Result<(), ChangeRefusal> {
     let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let began = (began.as_secs().cast_signed(), i64::from(began.subsec_nanos()));
+    let began = Timespec::try_from(began).unwrap_or_default();
     let mut linked = HashSet::new();
     let mut is_changed = |stat: &Stat| {
         let version = Version::from_stat(stat);

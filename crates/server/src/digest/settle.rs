@@ -5,17 +5,14 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{SeekFrom, seek};
-use underpass_engine::Version;
+use underpass_engine::{Version, since_1970};
 
 /// Waits until any further write to a file changes its times.
 ///
 /// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
 /// them before it changes the bytes: seeking for data takes the lock that it holds.
 pub(crate) fn wait_for_writes(file: &OwnedFd, version: &Version) {
-    let (seconds, nanoseconds) = version.changed();
-    let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
-    let Some((seconds, nanoseconds)) = changed else { return };
-    let until = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICKS;
+    let until = UNIX_EPOCH + since_1970(version.changed()) + TICKS;
     if let Ok(left) = until.duration_since(SystemTime::now()) {
         // The wait is bounded in case the clock was set back.
         thread::sleep(left.min(TICKS));

@@ -16,15 +16,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, fstatfs};
+use rustix::fs::{Timespec, XattrFlags, fgetxattr, fsetxattr, fstatfs};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest as _, Sha256};
 use underpass_engine::Version;
-use underpass_protocol::response::validator::etag_since;
 
 use super::{Algorithm, Digest};
-use crate::files::version::facts;
+use crate::files::version::etag_since;
 
 /// The content of an attribute that is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +36,9 @@ impl StoredDigest {
     /// Returns the time of the last change of the file or its attributes other than by [`store`]:
     /// the value that [`Version::changed`] had before.
     #[must_use]
-    pub fn changed(&self) -> (i64, i64) {
-        (self.changed.div_euclid(SECOND), self.changed.rem_euclid(SECOND))
+    pub fn changed(&self) -> Timespec {
+        let tv_sec = self.changed.div_euclid(SECOND);
+        Timespec { tv_sec, tv_nsec: self.changed.rem_euclid(SECOND) }
     }
 
     /// Returns the digests of the file, at most one of each algorithm.
@@ -72,7 +72,7 @@ pub fn load_digest(file: impl AsFd, version: &Version) -> Option<StoredDigest> {
 pub fn etag(file: impl AsFd, version: &Version) -> String {
     let changed =
         load_digest(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
-    etag_since(&facts(version), changed)
+    etag_since(version, changed)
 }
 
 /// Stores digests with their file, and returns its new version, which differs only in the ctime.
@@ -185,7 +185,7 @@ fn is_reliable(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     let kind = fstatfs(file)?.f_type as u32;
     // Old ext4 and other file systems have times of whole seconds.
-    Ok(KNOWN.contains(&kind) && version.changed().1 != 0 && version.links() > 0)
+    Ok(KNOWN.contains(&kind) && version.changed().tv_nsec != 0 && version.links() > 0)
 }
 
 /// Returns whether two versions differ at most in their ctime.
@@ -212,24 +212,24 @@ fn next_tick() -> io::Result<i64> {
 /// Returns the time of the last tick of the clock from which files have their times.
 fn now() -> io::Result<i64> {
     let time = clock_gettime(ClockId::RealtimeCoarse);
-    nanoseconds((time.tv_sec, time.tv_nsec)).ok_or_else(|| Errno::OVERFLOW.into())
+    nanoseconds(time).ok_or_else(|| Errno::OVERFLOW.into())
 }
 
 /// Returns a checksum of four bytes, which hardly any other inode, size and mtime have.
 fn check(version: &Version) -> [u8; 4] {
-    let (seconds, nanoseconds) = version.modified();
+    let modified = version.modified();
     let mut hasher = Sha256::new();
     hasher.update(version.inode().to_le_bytes());
     hasher.update(version.size().to_le_bytes());
-    hasher.update(seconds.to_le_bytes());
-    hasher.update(nanoseconds.to_le_bytes());
+    hasher.update(modified.tv_sec.to_le_bytes());
+    hasher.update(modified.tv_nsec.to_le_bytes());
     let value = hasher.finalize();
     [value[0], value[1], value[2], value[3]]
 }
 
 /// Returns a time of a file as one number; `None` before 1678 and after 2262.
-fn nanoseconds((seconds, nanoseconds): (i64, i64)) -> Option<i64> {
-    seconds.checked_mul(SECOND)?.checked_add(nanoseconds)
+fn nanoseconds(time: Timespec) -> Option<i64> {
+    time.tv_sec.checked_mul(SECOND)?.checked_add(time.tv_nsec)
 }
 
 /// Returns the byte before a digest. A format that is not this one begins with another.

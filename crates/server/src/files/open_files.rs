@@ -15,18 +15,17 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::fs::{FileType, Stat, Timespec, fstat, fstatfs};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
-use underpass_engine::{Integrity, Version, is_resident};
+use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
 use crate::digest::{Digest, stored};
 use crate::files::root::{DiskWait, Root};
-use crate::files::version::facts;
+use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::server::settings::Settings;
 use underpass_protocol::request::negotiate::Coding;
-use underpass_protocol::response::validator::etag_since;
 
 /// The time for which an open file is used without looking its path up again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
@@ -138,7 +137,7 @@ impl ServedFile {
             file: Arc::new(file),
             reached: None,
             version,
-            etag: etag_since(&facts(&version), changed),
+            etag: etag_since(&version, changed),
             modified: modified(&version),
             media_type,
             fields: OnceCell::new(),
@@ -341,7 +340,7 @@ fn open_packed(
         Err(errno) => return Err(errno),
     };
     let packed = ServedFile::new(file, checked, original.media_type.clone());
-    let is_current = packed.version.modified().0 >= original.version.modified().0;
+    let is_current = packed.version.modified().tv_sec >= original.version.modified().tv_sec;
     Ok((is_current && packed.len() > 0).then_some(packed))
 }
 
@@ -358,13 +357,10 @@ fn is_made_when_read(file: impl AsFd) -> bool {
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
-/// Returns whether a change at this time, in seconds and nanoseconds, is so recent that a program
-/// may still be writing.
-fn is_recent((seconds, nanoseconds): (i64, i64), now: SystemTime) -> bool {
-    let (seconds, nanoseconds) = (u64::try_from(seconds), u32::try_from(nanoseconds));
-    let changed = Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0));
+/// Returns whether a change at this time is so recent that a program may still be writing.
+fn is_recent(changed: Timespec, now: SystemTime) -> bool {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    now < changed.saturating_add(SETTLED_AFTER)
+    now < since_1970(changed).saturating_add(SETTLED_AFTER)
 }
 
 /// Returns whether an error means that the client cannot see anything there.
@@ -383,7 +379,7 @@ pub(crate) fn is_missing(errno: Errno) -> bool {
 
 /// Returns the modification time of a version, as far as this system can represent it.
 pub(crate) fn modified(version: &Version) -> SystemTime {
-    let (seconds, _) = version.modified();
+    let seconds = version.modified().tv_sec;
     let since = Duration::from_secs(seconds.unsigned_abs());
     let time = if seconds < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(since)
@@ -418,11 +414,12 @@ mod tests {
     fn a_file_is_settled_two_whole_seconds_after_its_change() {
         let at =
             |seconds, nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-        let changed = (1_000, 900_000_000);
+        let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let changed = time(1_000, 900_000_000);
         assert!(is_recent(changed, at(1_000, 900_000_001)));
         assert!(is_recent(changed, at(1_002, 0)) && is_recent(changed, at(1_002, 899_999_999)));
         assert!(!is_recent(changed, at(1_002, 900_000_000)));
         // The clock may have been set back, and a time may be before 1970.
-        assert!(is_recent(changed, at(10, 0)) && !is_recent((-5, 0), at(10, 0)));
+        assert!(is_recent(changed, at(10, 0)) && !is_recent(time(-5, 0), at(10, 0)));
     }
 }

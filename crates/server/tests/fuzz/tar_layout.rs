@@ -40,8 +40,8 @@ fn lay_out(format: ArchiveFormat, input: &mut Input<'_>) -> Option<Layout> {
         let mut version = top;
         // Of every magnitude, not only huge.
         version.size = (input.number() >> 1) >> (input.byte() % 64);
-        version.modified.0 = input.number().cast_signed();
-        version.modified.1 = (input.number() % 1_000_000_000).cast_signed();
+        version.modified.seconds = input.number().cast_signed();
+        version.modified.nanoseconds = (input.number() % 1_000_000_000) as u32;
         let name = name_in(input);
         let kind = match shape % 4 {
             0 => MemberType::Folder,

@@ -13,7 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, syncfs, unlinkat};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::session;
 use underpass_protocol::archive::Fingerprint;
@@ -31,7 +33,7 @@ pub(super) struct LargeFile {
     pub(super) data: u64,
     pub(super) size: u64,
     pub(super) mode: u32,
-    pub(super) modified: (i64, u32),
+    pub(super) modified: Timespec,
     pub(super) path: Vec<u8>,
 }
 
@@ -133,17 +135,17 @@ impl ArchiveJournal {
 
     /// Notes a folder whose permissions and time are still to be set.
     pub(super) fn record_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
-        let (seconds, nanoseconds) = facts.modified;
-        let path = encode_segment(&facts.path);
-        self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
+        let FolderAttrs { path, mode, modified: Timespec { tv_sec, tv_nsec } } = facts;
+        let path = encode_segment(path);
+        self.append(&sealed(&format!("folder {mode} {tv_sec} {tv_nsec} .{path}")))
     }
 
     /// Notes a large file before its first byte.
     pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
-        let LargeFile { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
-        let path = encode_segment(path);
+        let LargeFile { header, data, size, mode, modified, path } = large;
+        let (Timespec { tv_sec, tv_nsec }, path) = (modified, encode_segment(path));
         self.append(&sealed(&format!(
-            "large {header} {data} {size} {mode} {seconds} {nanoseconds} .{path}"
+            "large {header} {data} {size} {mode} {tv_sec} {tv_nsec} .{path}"
         )))
     }
 
@@ -255,20 +257,20 @@ fn take(
             *noted = Some(JournalState { origin, position, is_same_boot, folders, large, partial });
         }
         (["boot", then], Some(noted)) => noted.is_same_boot = *then == boot,
-        (["folder", mode, seconds, nanoseconds, name], Some(noted)) => {
+        (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
             noted.folders.push(FolderAttrs {
                 path: path(name)?,
                 mode: mode.parse().ok()?,
-                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+                modified: Timespec { tv_sec: tv_sec.parse().ok()?, tv_nsec: tv_nsec.parse().ok()? },
             });
         }
-        (["large", header, data, size, mode, seconds, nanoseconds, name], Some(_)) => {
+        (["large", header, data, size, mode, tv_sec, tv_nsec, name], Some(_)) => {
             large.push(LargeFile {
                 header: header.parse().ok()?,
                 data: data.parse().ok()?,
                 size: size.parse().ok()?,
                 mode: mode.parse().ok()?,
-                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+                modified: Timespec { tv_sec: tv_sec.parse().ok()?, tv_nsec: tv_nsec.parse().ok()? },
                 path: path(name)?,
             });
         }
@@ -344,7 +346,11 @@ mod tests {
     }
 
     fn folder(path: &[u8]) -> FolderAttrs {
-        FolderAttrs { path: path.to_vec(), mode: 0o755, modified: (-1, 999_999_999) }
+        FolderAttrs {
+            path: path.to_vec(),
+            mode: 0o755,
+            modified: Timespec { tv_sec: -1, tv_nsec: 999_999_999 },
+        }
     }
 
     fn large() -> LargeFile {
@@ -353,7 +359,7 @@ mod tests {
             data: 2_048,
             size: 5_000_000,
             mode: 0o600,
-            modified: (7, 8),
+            modified: Timespec { tv_sec: 7, tv_nsec: 8 },
             path: b"x/\xff\n".to_vec(),
         }
     }

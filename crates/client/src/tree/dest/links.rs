@@ -3,14 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, OFlags, fstat, linkat, readlinkat, renameat, statat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, CWD, FileType, OFlags, Timespec, fstat, linkat, readlinkat, renameat, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_engine::FileId;
+use underpass_engine::{FileId, times_of_new};
 use underpass_sys::open_beneath;
 
-use super::{DestFolder, DestOutcome, IfExists, times};
+use super::{DestFolder, DestOutcome, IfExists};
 use crate::tree::paths::PARTIAL;
 
 impl DestFolder {
@@ -19,12 +19,12 @@ impl DestFolder {
         &self,
         path: &[u8],
         target: &[u8],
-        modified: (i64, u32),
+        modified: Timespec,
     ) -> Result<DestOutcome, Errno> {
         self.name(path, || {
             self.within(path, |parent, name| {
                 let set_time = |name: &[u8]| {
-                    utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)
+                    utimensat(parent, name, &times_of_new(modified), AtFlags::SYMLINK_NOFOLLOW)
                 };
                 match symlinkat(target, parent, name) {
                     Err(Errno::EXIST) => {}

@@ -15,12 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timestamps, fchmod, fstat, futimens, mkdirat, openat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, fchmod, fstat, futimens, mkdirat, openat,
     renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{Report, buffered, kept_time, times_of_new};
+use underpass_engine::{Report, buffered, kept_time, mtime, times_of_new};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -33,7 +33,7 @@ use crate::download::keep_mode;
 pub(super) struct FolderAttrs {
     pub(super) path: Vec<u8>,
     pub(super) mode: u32,
-    pub(super) modified: (i64, u32),
+    pub(super) modified: Timespec,
 }
 
 /// What happens to an existing name.
@@ -195,7 +195,7 @@ impl DestFolder {
         path: &[u8],
         contents: &[u8],
         mode: u32,
-        modified: (i64, u32),
+        modified: Timespec,
         report: &mut Report,
     ) -> Result<DestOutcome, Errno> {
         let size = contents.len() as u64;
@@ -271,7 +271,7 @@ impl DestFolder {
         path: &[u8],
         how: OFlags,
         mode: Option<u32>,
-        modified: Option<(i64, u32)>,
+        modified: Option<Timespec>,
     ) -> Result<(), Errno> {
         if mode.is_none() && modified.is_none() {
             return Ok(());
@@ -299,25 +299,25 @@ impl DestFolder {
         &self,
         file: &File,
         mode: u32,
-        modified: (i64, u32),
+        modified: Timespec,
     ) -> Result<(), Errno> {
         // Its mode is what was asked for less the umask, if it was created with it.
         if mode & self.umask != 0 || mode & OWNER != OWNER {
             fchmod(file, Mode::from_raw_mode(mode))?;
         }
-        futimens(file, &times(modified))
+        futimens(file, &times_of_new(modified))
     }
 
     /// Sets permissions and time of a file that was created with other permissions.
     pub(super) fn set_exact_attributes(
         file: &File,
         mode: Option<u32>,
-        modified: Option<(i64, u32)>,
+        modified: Option<Timespec>,
     ) -> Result<(), Errno> {
         if let Some(mode) = mode {
             fchmod(file, Mode::from_raw_mode(mode))?;
         }
-        modified.map_or(Ok(()), |modified| futimens(file, &times(modified)))
+        modified.map_or(Ok(()), |modified| futimens(file, &times_of_new(modified)))
     }
 
     /// Returns what is known of the file with this name, if there is one.
@@ -333,7 +333,7 @@ impl DestFolder {
 
     /// Checks whether a file of this size and time is here already, or was left by an older
     /// archive; a different one is an error if it is to be kept.
-    pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
+    pub(super) fn has(&self, path: &[u8], size: u64, modified: Timespec) -> Result<bool, Errno> {
         let is_same = |folder: &Self, stat: &Stat| is_same(&folder.root, stat, size, modified);
         // What is found here counts as named, too.
         let naming = self.placed.begin_naming();
@@ -415,19 +415,15 @@ impl DestFolder {
 }
 
 /// Checks whether what is in `folder` is a file of this size and time.
-fn is_same(folder: impl AsFd, stat: &Stat, size: u64, (seconds, rest): (i64, u32)) -> bool {
+fn is_same(folder: impl AsFd, stat: &Stat, size: u64, modified: Timespec) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && u64::try_from(stat.st_size) == Ok(size)
-        && kept_time((seconds, rest.into()), stat, folder) == (stat.st_mtime, stat.st_mtime_nsec)
+        && kept_time(modified, stat, folder) == mtime(stat)
 }
 
 fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::from_raw_mode(mode | OWNER))
-}
-
-fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
-    times_of_new((seconds, nanoseconds.into()))
 }
 
 /// Returns the errno of an error of std.

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, statat, unlinkat};
+use rustix::fs::{AtFlags, Timespec, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
@@ -28,7 +28,7 @@ impl DestFolder {
         &self,
         path: &[u8],
         size: u64,
-        modified: (i64, u32),
+        modified: Timespec,
         done: u64,
     ) -> bool {
         let found = self.within(path, |parent, name| {

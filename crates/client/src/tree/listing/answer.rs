@@ -1,11 +1,8 @@
 //! Receives a listing from a server.
 
-use std::time::UNIX_EPOCH;
-
-use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::BodyFraming;
 
-use super::{EntryFacts, Listing, read};
+use super::{EntryFacts, Listing, date, read};
 use crate::error::ClientError;
 use crate::http::{Connection, OpenResponse, Response};
 use crate::tree::error::TreeError;
@@ -43,11 +40,7 @@ pub(in crate::tree) fn receive(
 
 /// Completes what is known of a file by the head of an answer.
 pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
-    let modified = || {
-        let time = parse_date(response.fields.get("last-modified")?)?;
-        let time = time.duration_since(UNIX_EPOCH).ok()?;
-        Some((i64::try_from(time.as_secs()).ok()?, 0))
-    };
+    let modified = || date(response.fields.get("last-modified")?);
     let size = known.size.or_else(|| response.fields.number("content-length"));
     EntryFacts { size, modified: known.modified.or_else(modified), ..known }
 }

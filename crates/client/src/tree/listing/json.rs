@@ -1,13 +1,12 @@
 //! Listings for programs: of nginx (`autoindex_format json`), Caddy, dufs and ourselves.
 
-use std::time::UNIX_EPOCH;
-
+use rustix::fs::Timespec;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use underpass_protocol::encode_segment;
-use underpass_protocol::response::validator::parse_date;
 
-use super::{EntryFacts, MAX_LINKS};
+use super::{EntryFacts, MAX_LINKS, date};
+use crate::s3::parse_time;
 
 /// Returns a listing.
 pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
@@ -129,11 +128,13 @@ impl JsonEntry {
             return Some(Entry { link, is_folder, facts: EntryFacts::default() });
         }
         let modified = match (self.mtime, self.mod_time) {
-            (Some(Time::Milliseconds(time)), _) => {
-                let nanoseconds = u32::try_from(time.rem_euclid(1_000) * 1_000_000).ok()?;
-                Some((time.div_euclid(1_000), nanoseconds))
+            (Some(Time::Milliseconds(time)), _) => Some(Timespec {
+                tv_sec: time.div_euclid(1_000),
+                tv_nsec: time.rem_euclid(1_000) * 1_000_000,
+            }),
+            (Some(Time::Text(text)), _) | (None, Some(text)) => {
+                parse_time(&text).or_else(|| date(text.as_bytes()))
             }
-            (Some(Time::Text(text)), _) | (None, Some(text)) => timestamp(&text),
             (None, None) => None,
         };
         let mode = self.mode.and_then(|mode| match mode {
@@ -144,18 +145,6 @@ impl JsonEntry {
         let facts = EntryFacts { size, modified, mode, tag: None };
         Some(Entry { link, is_folder, facts })
     }
-}
-
-/// Parses a time of RFC 3339 or an HTTP date.
-fn timestamp(text: &str) -> Option<(i64, u32)> {
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        let nanoseconds = time.as_nanosecond();
-        let seconds = nanoseconds.div_euclid(1_000_000_000);
-        let rest = nanoseconds.rem_euclid(1_000_000_000);
-        return Some((i64::try_from(seconds).ok()?, u32::try_from(rest).ok()?));
-    }
-    let time = parse_date(text.as_bytes())?.duration_since(UNIX_EPOCH).ok()?;
-    Some((i64::try_from(time.as_secs()).ok()?, 0))
 }
 
 /// A text that need not be UTF-8: nginx writes names as they are.

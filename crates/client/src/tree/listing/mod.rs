@@ -7,8 +7,11 @@ mod json;
 mod remote;
 
 use std::collections::HashSet;
+use std::time::UNIX_EPOCH;
 
+use rustix::fs::Timespec;
 use underpass_protocol::encode_segment;
+use underpass_protocol::response::validator::parse_date;
 use url::Url;
 
 use super::paths::{EntryRefusal, relative};
@@ -73,12 +76,17 @@ pub struct ListingEntry {
 pub struct EntryFacts {
     /// Its length.
     pub size: Option<u64>,
-    /// Seconds and nanoseconds since 1970.
-    pub modified: Option<(i64, u32)>,
+    /// When it was last changed.
+    pub modified: Option<Timespec>,
     /// Its permissions.
     pub mode: Option<u32>,
     /// What its entity tag is compared by.
     pub tag: Option<u64>,
+}
+
+/// Parses an HTTP date.
+fn date(text: &[u8]) -> Option<Timespec> {
+    Timespec::try_from(parse_date(text)?.duration_since(UNIX_EPOCH).ok()?).ok()
 }
 
 /// Reads the listing of the folder at `base`; `None` if the media type cannot be one.

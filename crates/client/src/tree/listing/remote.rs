@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use percent_encoding::percent_decode_str;
+use rustix::fs::Timespec;
 use underpass_protocol::response::validator::parse_date;
 use url::Url;
 
@@ -147,7 +148,7 @@ impl ClockOffset {
 
     /// Checks whether what the server has is what is here.
     fn is_same(self, theirs: &EntryFacts, ours: &Metadata) -> bool {
-        let Some((modified, _)) = theirs.modified else { return false };
+        let Some(Timespec { tv_sec: modified, .. }) = theirs.modified else { return false };
         // Times are kept to the second, and that of the answer is rounded.
         let is_later = |ahead: i64| {
             let sent_at = modified.saturating_sub(ahead);
@@ -207,9 +208,9 @@ mod tests {
         file.set_modified(time).expect("set");
         let local = std::fs::metadata(&path).expect("metadata");
         let changed = local.ctime();
-        let facts = |size, modified| EntryFacts {
+        let facts = |size, tv_sec| EntryFacts {
             size: Some(size),
-            modified: Some((modified, 5)),
+            modified: Some(Timespec { tv_sec, tv_nsec: 5 }),
             ..EntryFacts::default()
         };
         for (size, modified, ahead, expected) in [

@@ -3,6 +3,7 @@
 //! An archive is read in steps, each of exactly as many bytes as are certain to be there, so that
 //! no byte of a file's contents is read before it is known where they begin.
 
+use rustix::fs::Timespec;
 use tar::{EntryType, Header};
 use underpass_protocol::archive::{BLOCK, padding};
 
@@ -18,8 +19,8 @@ pub struct TarMember {
     pub kind: MemberKind,
     /// Its permission bits, without set-user-ID and its kin: at most `0o777`.
     pub mode: u32,
-    /// When it was last changed: seconds and nanoseconds since 1970.
-    pub modified: (i64, u32),
+    /// When it was last changed.
+    pub modified: Timespec,
     /// How many bytes of contents follow, padded to whole blocks.
     pub size: u64,
 }
@@ -188,10 +189,11 @@ fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<TarMember, 
     if size > MAX_SIZE {
         return Err(TarError::Number);
     }
+    let mtime = header.mtime().map_err(|_| TarError::Number);
     let modified = match extended.modified {
         Some(modified) => modified,
         // In base 256 it may be negative: the field is a number in two's complement.
-        None => (header.mtime().map_err(|_| TarError::Number)?.cast_signed(), 0),
+        None => Timespec { tv_sec: mtime?.cast_signed(), tv_nsec: 0 },
     };
     let mode = header.mode().map_err(|_| TarError::Number)? & PERMISSIONS;
     Ok(TarMember { path, kind, mode, modified, size })

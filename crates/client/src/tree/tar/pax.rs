@@ -1,5 +1,7 @@
 //! The records of PAX headers, which say what a block of tar has no room for.
 
+use rustix::fs::Timespec;
+
 use super::error::TarError;
 
 /// What extension headers say about the next member.
@@ -8,7 +10,7 @@ pub(super) struct PaxHeader {
     pub(super) path: Option<Vec<u8>>,
     pub(super) target: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
-    pub(super) modified: Option<(i64, u32)>,
+    pub(super) modified: Option<Timespec>,
     /// Whether the contents are a list of pieces rather than the file.
     pub(super) is_sparse: bool,
 }
@@ -48,9 +50,9 @@ fn number(text: &[u8]) -> Option<u64> {
     is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// Parses a time such as `-1.5` into seconds and nanoseconds as the kernel has them: the
-/// nanoseconds count forwards even before 1970. Finer digits are dropped.
-fn time(text: &[u8]) -> Option<(i64, u32)> {
+/// Parses a time such as `-1.5` into one of the kernel, whose nanoseconds count forwards even before
+/// 1970. Finer digits are dropped.
+fn time(text: &[u8]) -> Option<Timespec> {
     let (is_negative, text) = match text.strip_prefix(b"-") {
         Some(text) => (true, text),
         None => (false, text),
@@ -61,18 +63,17 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
         None | Some(b"") => 0,
         Some(digits) if digits.iter().all(u8::is_ascii_digit) => {
             let nine = digits.iter().chain([b'0'; 9].iter()).take(9);
-            nine.fold(0_u32, |sum, digit| sum * 10 + u32::from(digit - b'0'))
+            nine.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'))
         }
         Some(_) => return None,
     };
-    if !is_negative {
-        return Some((i64::try_from(seconds).ok()?, fraction));
-    }
-    let seconds = 0_i64.checked_sub_unsigned(seconds)?;
-    match fraction {
-        0 => Some((seconds, 0)),
-        _ => Some((seconds.checked_sub(1)?, 1_000_000_000 - fraction)),
-    }
+    let before = || 0_i64.checked_sub_unsigned(seconds);
+    let (tv_sec, tv_nsec) = match fraction {
+        _ if !is_negative => (i64::try_from(seconds).ok()?, fraction),
+        0 => (before()?, 0),
+        _ => (before()?.checked_sub(1)?, 1_000_000_000 - fraction),
+    };
+    Some(Timespec { tv_sec, tv_nsec })
 }
 
 #[cfg(test)]
@@ -100,7 +101,8 @@ mod tests {
             ("1.x", None),
             ("+1", None),
         ] {
-            assert_eq!(time(text.as_bytes()), expected, "{text}");
+            let found = time(text.as_bytes()).map(|time| (time.tv_sec, time.tv_nsec));
+            assert_eq!(found, expected, "{text}");
         }
     }
 

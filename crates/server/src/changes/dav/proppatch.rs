@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, fstat, fsync, futimens, openat};
 use rustix::io::Errno;
@@ -189,8 +189,7 @@ fn time(text: &str) -> Option<Timespec> {
         Ok(seconds) => Duration::from_secs(seconds.into()),
         Err(_) => parse_date(text.as_bytes())?.duration_since(UNIX_EPOCH).ok()?,
     };
-    SystemTime::UNIX_EPOCH.checked_add(seconds)?;
-    Some(Timespec { tv_sec: seconds.as_secs().try_into().ok()?, tv_nsec: 0 })
+    Timespec::try_from(seconds).ok()
 }
 
 /// The namespace of the properties that Windows sets.

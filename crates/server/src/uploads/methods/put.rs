@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, fchmod, futimens, openat};
+use rustix::fs::{Mode, OFlags, Timespec, fchmod, futimens, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Version, times_of_new};
@@ -105,7 +105,7 @@ fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
     let said = upload.request.field("x-oc-mtime");
     let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds else { return Ok(false) };
-    futimens(file, &times_of_new((seconds.into(), 0)))?;
+    futimens(file, &times_of_new(Timespec { tv_sec: seconds.into(), tv_nsec: 0 }))?;
     Ok(true)
 }
 

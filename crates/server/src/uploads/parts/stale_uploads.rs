@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
-use underpass_engine::Version;
+use underpass_engine::{Version, since_1970};
 
 use crate::changes::tree;
 use crate::files::open_files;
@@ -142,8 +142,7 @@ fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
         FileType::Directory => {
-            let changed = u64::try_from(version.changed().0).unwrap_or(0);
-            let since = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+            let since = SystemTime::UNIX_EPOCH + since_1970(version.changed());
             if age(since) >= FOLDERS_EXPIRE { PartState::Stale } else { PartState::Other }
         }
         _ => PartState::Other,
