@@ -3,8 +3,9 @@
 //! The types have the same methods as those of rustls. None of them can be created, so whatever
 //! needs them is unreachable, and the other crates need to know nothing of the feature.
 
+#![allow(clippy::missing_errors_doc)] // there is one error
+
 use std::convert::Infallible;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -24,19 +25,13 @@ pub const MISSING: Option<&str> =
     Some("this program was built without TLS: use http, or build it with the feature tls");
 
 /// There is no TLS.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{}", MISSING.unwrap_or_default())]
 pub struct TlsError;
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MISSING.unwrap_or_default())
-    }
-}
-
-impl std::error::Error for TlsError {}
-
 /// Why a handshake failed. None begins.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", TlsError)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The first bytes are not TLS.
@@ -48,14 +43,6 @@ pub enum HandshakeError {
     /// The socket failed.
     Io(io::Error),
 }
-
-impl fmt::Display for HandshakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TlsError.fmt(f)
-    }
-}
-
-impl std::error::Error for HandshakeError {}
 
 impl Hinted for HandshakeError {
     fn hint(&self) -> Option<Hint> {
@@ -69,49 +56,36 @@ pub struct Identity(Infallible);
 
 impl Identity {
     /// Reads PEM files.
-    ///
-    /// # Errors
-    ///
-    /// Always: there is no TLS.
     pub fn load(_certificates: &Path, _key: &Path) -> Result<Self, TlsError> {
         Err(TlsError)
     }
 
     /// Returns whether both have the same certificates.
-    #[must_use]
     pub fn is_same(&self, _other: &Self) -> bool {
         match self.0 {}
     }
 
     /// Makes a certificate that its own key has signed.
-    ///
-    /// # Errors
-    ///
-    /// Always: there is no TLS.
     pub fn self_signed(_names: &[String]) -> Result<Self, TlsError> {
         Err(TlsError)
     }
 
     /// Returns the names for a certificate of this machine: none.
-    #[must_use]
     pub fn names_of_this_host() -> Vec<String> {
         Vec::new()
     }
 
     /// Returns the pin of the public key.
-    #[must_use]
     pub fn pin(&self) -> Pin {
         match self.0 {}
     }
 
     /// Returns what is wrong with an identity that can be used.
-    #[must_use]
     pub fn warning(&self) -> Option<&str> {
         match self.0 {}
     }
 
     /// Returns the SHA-256 of the certificate.
-    #[must_use]
     pub fn fingerprint(&self) -> String {
         match self.0 {}
     }
@@ -131,13 +105,11 @@ impl Identities {
     pub fn set_sites(&self, _of_sites: HostMap<Option<Identity>>) {}
 
     /// Returns the answer to the challenge with this token over plain HTTP.
-    #[must_use]
     pub fn http_answer(&self, _token: &str) -> Option<String> {
         None
     }
 
     /// Returns the end of each identity's validity, with its name.
-    #[must_use]
     pub fn expiries(&self) -> Vec<(String, SystemTime)> {
         Vec::new()
     }
@@ -149,49 +121,36 @@ pub struct Acceptor(Infallible);
 
 impl Acceptor {
     /// Creates an acceptor, for which there is no identity.
-    ///
-    /// # Errors
-    ///
-    /// None: it cannot be called.
     pub fn new(identity: Identity, _kernel: bool) -> Result<Self, TlsError> {
         match identity.0 {}
     }
 
     /// Creates an acceptor with these identities.
-    ///
-    /// # Errors
-    ///
-    /// Always: there is no TLS.
     pub fn with_identities(_identities: Identities, _kernel: bool) -> Result<Self, TlsError> {
         Err(TlsError)
     }
 
     /// Returns an acceptor that also lets authorities check its names.
-    #[must_use]
     pub fn for_challenges(self) -> Self {
         match self.0 {}
     }
 
     /// Returns the identities.
-    #[must_use]
     pub fn identities(&self) -> &Identities {
         match self.0 {}
     }
 
     /// Returns an acceptor for streams that are not HTTP.
-    #[must_use]
     pub fn for_streams(self) -> Self {
         match self.0 {}
     }
 
     /// Sets whether a network card may read the pages of files directly.
-    #[must_use]
     pub fn zero_copy(self, _wanted: bool) -> Self {
         match self.0 {}
     }
 
     /// Returns whether a signature takes long.
-    #[must_use]
     pub fn is_slow(&self) -> bool {
         match self.0 {}
     }
@@ -203,16 +162,11 @@ pub struct Connector(Infallible);
 
 impl Connector {
     /// Reads the authorities.
-    ///
-    /// # Errors
-    ///
-    /// Always: there is no TLS.
     pub fn new(_trust: &Trust) -> Result<Self, TlsError> {
         Err(TlsError)
     }
 
     /// Returns a connector for streams that are not HTTP.
-    #[must_use]
     pub fn for_streams(self) -> Self {
         match self.0 {}
     }
@@ -235,28 +189,16 @@ pub enum HandshakeProgress {
 
 impl Handshake {
     /// Creates the server's side.
-    ///
-    /// # Errors
-    ///
-    /// None: it cannot be called.
     pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
         match acceptor.0 {}
     }
 
     /// Creates the client's side.
-    ///
-    /// # Errors
-    ///
-    /// None: it cannot be called.
     pub fn connect(connector: &Connector, _host: &str) -> Result<Self, HandshakeError> {
         match connector.0 {}
     }
 
     /// Proceeds as far as possible without waiting.
-    ///
-    /// # Errors
-    ///
-    /// None: it cannot be called.
     pub fn advance(
         &mut self,
         _socket: BorrowedFd<'_>,
@@ -265,10 +207,6 @@ impl Handshake {
     }
 
     /// Completes a handshake, waiting for the peer where necessary.
-    ///
-    /// # Errors
-    ///
-    /// None: it cannot be called.
     pub fn complete(
         self,
         _socket: impl AsFd,
@@ -278,7 +216,6 @@ impl Handshake {
     }
 
     /// Returns how many bytes have arrived that could not be used yet.
-    #[must_use]
     pub fn kept(&self) -> usize {
         match self.0 {}
     }
@@ -290,43 +227,36 @@ pub struct Session(Infallible);
 
 impl Session {
     /// Returns the name that the client asked for.
-    #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         match self.0 {}
     }
 
     /// Returns the facts of the session.
-    #[must_use]
     pub fn facts(&self) -> &SessionFacts {
         match self.0 {}
     }
 
     /// Returns whether bytes or an end wait here rather than in the socket.
-    #[must_use]
     pub fn has_input(&self) -> bool {
         match self.0 {}
     }
 
     /// Returns whether the peer has neither sent data nor ended the connection.
-    #[must_use]
     pub fn is_quiet(&self, _socket: BorrowedFd<'_>) -> bool {
         match self.0 {}
     }
 
     /// Returns whether the next that can be received is data.
-    #[must_use]
     pub fn peek(&self, _socket: BorrowedFd<'_>) -> Option<bool> {
         match self.0 {}
     }
 
     /// Returns how many bytes of records the socket has not taken yet.
-    #[must_use]
     pub fn held(&self) -> usize {
         match self.0 {}
     }
 
     /// Returns how many bytes arrived that were not received yet.
-    #[must_use]
     pub fn kept(&self) -> usize {
         match self.0 {}
     }

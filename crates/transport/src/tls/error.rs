@@ -46,71 +46,60 @@ pub enum TlsError {
 }
 
 /// What is wrong with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// It is not PEM.
+    #[error("is not PEM: {0}")]
     NotPem(String),
     /// There is no certificate in it.
+    #[error("has no certificate in it (PEM, `-----BEGIN CERTIFICATE-----`)")]
     NoCertificate,
     /// There is no private key in it.
+    #[error("has no private key in it (PEM, `-----BEGIN PRIVATE KEY-----`)")]
     NoKey,
     /// The private key is encrypted.
+    #[error(
+        "has an encrypted private key in it: decrypt it, as by `openssl pkey -in FILE -out NEW`, \
+         and let no other user read the new file"
+    )]
     EncryptedKey,
     /// A certificate cannot be read.
+    #[error("has a certificate in it that cannot be used: {0}")]
     BadCertificate(String),
     /// The key is of an unknown kind.
+    #[error(
+        "has a private key in it that cannot be used: RSA of 2048 to 8192 bits, P-256, P-384, \
+         P-521 and Ed25519 can"
+    )]
     UnknownKey,
     /// The key does not belong to the certificate.
+    #[error(
+        "is not the key of the certificate in {} (the first one there has to be the server's)",
+        .certificate.display()
+    )]
     OtherKey {
         /// The file of the certificate.
         certificate: PathBuf,
     },
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPem(reason) => write!(f, "is not PEM: {reason}"),
-            Self::NoCertificate => {
-                f.write_str("has no certificate in it (PEM, `-----BEGIN CERTIFICATE-----`)")
-            }
-            Self::NoKey => {
-                f.write_str("has no private key in it (PEM, `-----BEGIN PRIVATE KEY-----`)")
-            }
-            Self::EncryptedKey => f.write_str(
-                "has an encrypted private key in it: decrypt it, as by `openssl pkey -in FILE -out \
-                 NEW`, and let no other user read the new file",
-            ),
-            Self::BadCertificate(reason) => {
-                write!(f, "has a certificate in it that cannot be used: {reason}")
-            }
-            Self::UnknownKey => f.write_str(
-                "has a private key in it that cannot be used: RSA of 2048 to 8192 bits, P-256, \
-                 P-384, P-521 and Ed25519 can",
-            ),
-            Self::OtherKey { certificate } => write!(
-                f,
-                "is not the key of the certificate in {} (the first one there has to be the \
-                 server's)",
-                certificate.display()
-            ),
-        }
-    }
-}
-
 /// Why a handshake failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The first bytes are not TLS, perhaps a request in plain HTTP; nothing has been read from
     /// the socket.
+    #[error("the peer does not speak TLS")]
     PlainHttp,
     /// An authority has checked the answer to its challenge, for which alone it connected.
+    #[error("the peer only checked the answer to its challenge")]
     Challenge,
     /// The peer disconnected before the handshake was done.
+    #[error("the peer closed the connection in the middle of the TLS handshake")]
     Closed,
     /// The client does not trust the certificate.
+    #[error(fmt = fmt_untrusted)]
     Certificate {
         /// The reason.
         error: CertificateError,
@@ -118,16 +107,20 @@ pub enum HandshakeError {
         is_self_signed: bool,
     },
     /// The server's public key is not one of the pinned ones.
+    #[error("the server's public key is not a pinned one, but {key}")]
     NotPinned {
         /// The server's key.
         key: Pin,
     },
     /// No certificate can be for this host.
+    #[error("`{0}` is neither a name nor an address that TLS can check")]
     Name(String),
     /// Any other error of TLS.
+    #[error(fmt = fmt_reason)]
     Tls(Error),
     /// The socket failed.
-    Io(io::Error),
+    #[error("the TLS handshake failed: {}", Plain(.0))]
+    Io(#[source] io::Error),
 }
 
 /// Errors of the verifier that rustls has no variant for.
@@ -178,46 +171,17 @@ impl Hinted for HandshakeError {
     }
 }
 
-impl fmt::Display for HandshakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PlainHttp => f.write_str("the peer does not speak TLS"),
-            Self::Challenge => f.write_str("the peer only checked the answer to its challenge"),
-            Self::Closed => {
-                f.write_str("the peer closed the connection in the middle of the TLS handshake")
-            }
-            Self::Certificate { is_self_signed: true, .. } => f.write_str(
-                "the server's certificate is self-signed, so no authority vouches for it: name it with \
-                 --cacert, or its key with --pin",
-            ),
-            Self::Certificate { error, .. } => fmt_untrusted(f, error),
-            Self::NotPinned { key } => {
-                write!(f, "the server's public key is not a pinned one, but {key}")
-            }
-            Self::Name(host) => {
-                write!(f, "`{host}` is neither a name nor an address that TLS can check")
-            }
-            Self::Tls(error) => fmt_reason(f, error),
-            Self::Io(error) => {
-                let plain = Plain(error);
-                write!(f, "the TLS handshake failed: {plain}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for HandshakeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// Writes why a certificate is not trusted, and what can be done.
-fn fmt_untrusted(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
+fn fmt_untrusted(
+    error: &CertificateError,
+    is_self_signed: &bool,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     match error {
+        _ if *is_self_signed => f.write_str(
+            "the server's certificate is self-signed, so no authority vouches for it: name it with \
+             --cacert, or its key with --pin",
+        ),
         CertificateError::ExpiredContext { not_after, .. } => {
             write!(f, "the server's certificate expired on {}", day(*not_after))
         }
@@ -262,7 +226,7 @@ fn plain_name(name: &str) -> &str {
 }
 
 /// Writes why a handshake failed.
-fn fmt_reason(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use AlertDescription as Alert;
     match error {
         Error::AlertReceived(Alert::HandshakeFailure) => f.write_str(
