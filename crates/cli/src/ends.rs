@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use underpass_copy::permissions;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 use underpass_engine::hint::Action;
-use underpass_engine::{Kind, Sink, Source, was_closed};
+use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
 
 use crate::failure::{Failure, Result, WithPath};
 use crate::signals::interruptible;
@@ -168,7 +168,7 @@ impl OutputTarget {
     pub(crate) fn append(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
-            Ok(file) if fstat(&file).is_ok_and(|stat| is_regular(&stat)) => {
+            Ok(file) if fstat(&file).is_ok_and(|stat| is_file(&stat)) => {
                 // Two at once would write to the same place. Any other error is that of a file
                 // system that knows no locks.
                 let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -365,10 +365,6 @@ fn has_hung_up(end: BorrowedFd<'_>) -> bool {
     let mut ends = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut ends, Some(&now)).is_ok() && ends[0].revents().contains(PollFlags::HUP)
-}
-
-fn is_regular(stat: &rustix::fs::Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 /// Returns whether a source has holes that a copy should keep.

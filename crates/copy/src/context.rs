@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, statat, syncfs, unlinkat};
+use rustix::fs::{Access, AtFlags, Stat, accessat, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Capabilities, Error, FileId};
+use underpass_engine::{atomic_file, is_file};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal};
@@ -365,7 +365,7 @@ impl<'a> CopyContext<'a> {
         if settings.refuse_existing {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: to() }));
         }
-        let is_file = FileType::from_raw_mode(clash.there.st_mode) == FileType::RegularFile;
+        let is_file = is_file(clash.there);
         if is_file && !settings.force && !settings.removes_existing() {
             let access = accessat(clash.folder, clash.name, Access::WRITE_OK, AtFlags::EACCESS);
             access.at(Action::Replacing, to)?;

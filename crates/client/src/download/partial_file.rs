@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, fchmod, flock, futimens,
-    openat, statat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, fchmod, flock, futimens, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, only_adds, shortened, take};
 use underpass_engine::hint::Action;
-use underpass_engine::{kept_time, times_of_new};
+use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
 
 use super::error::DownloadError;
 use super::interpret::StrongValidator;
@@ -135,12 +135,10 @@ impl<'t> TargetName<'t> {
     /// Returns what is known of the file with this name, if there is one.
     pub(super) fn existing(&self) -> Result<Option<Stat>, DownloadError> {
         match statat(self.folder, self.name, AtFlags::empty()) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            Ok(stat) if is_folder(&stat) => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
             }
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
-                Err(DownloadError::Special)
-            }
+            Ok(stat) if !is_file(&stat) => Err(DownloadError::Special),
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(DownloadError::local("looking at")(errno)),
@@ -393,7 +391,7 @@ fn journal_name(name: &OsStr) -> OsString {
 /// is allowed.
 pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
     let Ok(old) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
-    if FileType::from_raw_mode(old.st_mode) != FileType::RegularFile {
+    if !is_file(&old) {
         return;
     }
     let ids = file.metadata().map(|new| (new.uid(), new.gid()));

@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
-use underpass_engine::mtime;
+use underpass_engine::{is_file, mtime};
 
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::CopyError;
@@ -51,7 +51,7 @@ impl FileModes {
     ) -> Self {
         let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
         // The permissions of a device or FIFO say nothing about bytes that come from it.
-        let is_stream = FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile;
+        let is_stream = !is_file(stat);
         let keeps_all = settings.preserve.keeps_mode();
         let mask = if is_stream && !keeps_all { settings.umask } else { 0 };
         // The sticky bit of a file means nothing, and is kept with everything else alone.

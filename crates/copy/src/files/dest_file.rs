@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::FileId;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
+use underpass_engine::{FileId, is_file};
 
 use crate::files::replace::{Backups, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -115,7 +115,7 @@ impl<'a> DestFile<'a> {
         if FileId::of(&here) == FileId::of(&from) {
             return Err(Errno::EXIST);
         }
-        if FileType::from_raw_mode(here.st_mode) == FileType::RegularFile {
+        if is_file(&here) {
             ftruncate(&file, 0)?;
         }
         Ok(Self::Existing(file))

@@ -14,10 +14,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::is_file;
 
 use crate::attributes::times;
 use crate::files::folder::{open_folder, open_source};
@@ -100,8 +100,7 @@ pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
 
 fn is_marker(target: impl AsFd, name: &CString) -> bool {
     statat(target, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_LEN)
+        is_file(&stat) && u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_LEN)
     })
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::{
     renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::{FileId, atomic_file};
+use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, rename_over};
@@ -222,10 +222,6 @@ pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
 fn path(folder: &OwnedFd, name: &CStr) -> PathBuf {
     let name = OsStr::from_bytes(name.to_bytes());
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
-}
-
-fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
-use underpass_engine::{FileId, atomic_file};
+use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::attributes::times;
 use crate::context::CopyContext;
@@ -355,10 +355,6 @@ fn is_unfinished(name: &CStr) -> bool {
 
 fn lstat(folder: &OwnedFd, name: &CStr) -> std::result::Result<Stat, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 fn join(path: &Path, name: &CStr) -> PathBuf {

@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
+use underpass_engine::{is_file, is_folder};
 
 use crate::attributes::{self, FileModes, permissions};
 use crate::error::{At, CopyError};
@@ -50,7 +51,7 @@ impl CopyWorker<'_> {
         }
         let mut original = self.open(folder, entry)?;
         let stat = original.stat;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        if is_folder(&stat) {
             return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
         }
         let verdict = self.verdict(folder, entry, &stat)?;
@@ -171,9 +172,8 @@ impl CopyWorker<'_> {
 
     /// Returns whether a file has the name of a copy.
     fn is_file_there(&self, original: &Original<'_>) -> bool {
-        self.target_stat(original.folder, original.entry).is_ok_and(|there| {
-            there.is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::RegularFile)
-        })
+        self.target_stat(original.folder, original.entry)
+            .is_ok_and(|there| there.is_some_and(|it| is_file(&it)))
     }
 
     /// Removes a copy that is known to be wrong. With `--resume` a later run may go on with another

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use underpass_engine::is_file;
 
 use crate::error::{At, CopyError};
 use crate::files::file_system;
@@ -26,7 +27,7 @@ pub(crate) struct Original<'a> {
 impl Original<'_> {
     /// Returns whether it is a regular file, and not a device or FIFO.
     pub(crate) fn is_file(&self) -> bool {
-        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+        is_file(&self.stat)
     }
 
     /// Returns its size in bytes, as fstat(2) gave it.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, lstat, stat};
 use rustix::io::Errno;
 
-use crate::integrity::FileId;
+use crate::integrity::{FileId, is_folder};
 
 /// Returns the path of the file that a link leads to in the end, so that this file is replaced and
 /// not the link. It is the file that open(2) would open: the kernel follows the link first, and may
@@ -20,7 +20,7 @@ use crate::integrity::FileId;
 /// of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
-    if FileType::from_raw_mode(wanted.st_mode) == FileType::Directory {
+    if is_folder(&wanted) {
         return fs::canonicalize(link);
     }
     let mut path = link.to_owned();

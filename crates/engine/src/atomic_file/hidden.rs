@@ -8,8 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags,
-    flock, fstat, linkat, openat, renameat, renameat_with, statat, statx, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags, flock,
+    fstat, linkat, openat, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 
 use super::Existing;
 use super::name::hidden_name;
-use crate::integrity::FileId;
+use crate::integrity::{FileId, is_file};
 
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
 /// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
@@ -111,7 +111,7 @@ pub(super) fn open_or_create(
 /// owners, or with those of another machine, it is that of the folder.
 fn is_ours(file: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
     let (stat, above) = (fstat(file)?, fstat(folder)?);
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let is_file = is_file(&stat);
     Ok(is_file && (stat.st_uid == geteuid().as_raw() || stat.st_uid == above.st_uid))
 }
 
@@ -165,7 +165,7 @@ fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
     let is_own = fstat(&file).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        is_file(&stat)
             && stat.st_nlink == 1
             && (stat.st_uid == geteuid().as_raw() || stat.st_uid == owner)
     });

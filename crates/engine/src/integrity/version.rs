@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{Stat, Timespec, fstat};
+use rustix::fs::{FileType, Stat, Timespec, fstat};
 
 use super::kept_time::mtime;
 
@@ -20,6 +20,18 @@ impl FileId {
         #[allow(clippy::useless_conversion)] // types differ by target
         Self { device: stat.st_dev.into(), inode: stat.st_ino.into() }
     }
+}
+
+/// Returns whether a `stat` describes a regular file.
+#[must_use]
+pub fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Returns whether a `stat` describes a folder.
+#[must_use]
+pub fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// The metadata of a file that changes when its contents do.

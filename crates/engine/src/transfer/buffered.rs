@@ -6,9 +6,10 @@
 
 use std::fs::File;
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 use rustix::io::{Errno, pread, pwrite, read, write};
 
+use crate::integrity::is_file;
 use crate::report::Report;
 
 /// Returns whether a file is best copied through a buffer: it has at most 64 KiB and no holes that
@@ -18,9 +19,7 @@ pub fn is_small(stat: &Stat) -> bool {
     let len = u64::try_from(stat.st_size).unwrap_or(0);
     let allocated = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
     let has_holes = allocated < len;
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-        && len <= MAX_SMALL
-        && !(has_holes && len > BLOCK)
+    is_file(stat) && len <= MAX_SMALL && !(has_holes && len > BLOCK)
 }
 
 /// Reads the bytes of a file from its position on, of which its metadata promises `promised`, and

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{FileType, Stat, Timespec, fstat, fstatfs};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
-use underpass_engine::{Integrity, Version, is_resident, since_1970};
+use underpass_engine::{Integrity, Version, is_file, is_resident, since_1970};
 
 use crate::digest::{Digest, stored};
 use crate::files::root::{DiskWait, Root};
@@ -330,7 +330,7 @@ fn open_packed(
         }
         _ => false,
     };
-    if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    if !is_neighbour || !is_file(&stat) {
         return Ok(None);
     }
     let checked = match checks.check(stable_versions, &name, &file, &stat, disk_wait) {

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::atomic_file;
+use underpass_engine::{atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
 use underpass_protocol::upload::is_partial_name;
 
@@ -406,10 +406,6 @@ fn sync_by(
 
 /// The number of new parent folders up to which they are synced one by one.
 const MAX_FOLDER_SYNCS: usize = 4;
-
-fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
 
 /// Splits a path into that of its folder and the last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {

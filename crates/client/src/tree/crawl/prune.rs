@@ -8,12 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
+use rustix::fs::{AtFlags, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
-use underpass_engine::FileId;
 use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, is_folder};
 use underpass_sys::open_beneath;
 use url::Url;
 
@@ -207,7 +207,7 @@ impl UnlistedWalk<'_, '_, '_> {
         listed_as: &[Vec<u8>],
         depth: u32,
     ) -> Result<bool, Errno> {
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_folder = is_folder(stat);
         let known = path.len() - name.len();
         if RESERVED.contains(&name) || !self.tree.options.wants(path, known, is_folder) {
             return Ok(false);

@@ -3,11 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, OFlags, Timespec, fstat, linkat, readlinkat, renameat, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, OFlags, Timespec, fstat, linkat, readlinkat, renameat, statat, symlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_engine::{FileId, times_of_new};
+use underpass_engine::{FileId, is_file, times_of_new};
 use underpass_sys::open_beneath;
 
 use super::{DestFolder, DestOutcome, IfExists};
@@ -52,7 +52,7 @@ impl DestFolder {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let file = open_beneath(self.root.as_fd(), target, flags)?;
         let stat = fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if !is_file(&stat) {
             return Err(Errno::PERM);
         }
         // By the descriptor: the name may have become another one meanwhile.

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{Report, buffered, kept_time, mtime, times_of_new};
+use underpass_engine::{Report, buffered, is_file, is_folder, kept_time, mtime, times_of_new};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -346,7 +346,7 @@ impl DestFolder {
                 self.placed.insert(path, &stat);
                 return Ok(true);
             }
-            Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            Some(stat) if is_folder(&stat) => {
                 return Err(Errno::ISDIR);
             }
             Some(_) if self.if_exists == IfExists::Stays => return Err(Errno::EXIST),
@@ -416,7 +416,7 @@ impl DestFolder {
 
 /// Checks whether what is in `folder` is a file of this size and time.
 fn is_same(folder: impl AsFd, stat: &Stat, size: u64, modified: Timespec) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    is_file(stat)
         && u64::try_from(stat.st_size) == Ok(size)
         && kept_time(modified, stat, folder) == mtime(stat)
 }

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Stat, fstat, linkat, statat, symlinkat};
+use rustix::fs::{AtFlags, Stat, fstat, linkat, statat, symlinkat};
 use rustix::io::Errno;
-use underpass_engine::FileId;
 use underpass_engine::hint::Action;
+use underpass_engine::{FileId, is_file};
 
 use crate::error::{At, CopyError, CopyRefusal};
 use crate::files::replace::place;
@@ -83,7 +83,7 @@ impl CopyWorker<'_> {
         if settings.remove_destination || settings.force || settings.backup.is_some() {
             return Ok(true);
         }
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_file = is_file(stat);
         if (settings.interactive && kind == LinkKind::Hard) || (!entry.follows && !is_file) {
             return Ok(true);
         }

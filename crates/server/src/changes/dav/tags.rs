@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use rustix::fs::{FileType, fstat};
-use underpass_engine::Version;
+use rustix::fs::fstat;
+use underpass_engine::{Version, is_file};
 
 use crate::auth::Right;
 use crate::digest::stored;
@@ -55,7 +55,7 @@ impl TagConditions {
         let mut reached = [Some(path), reached.as_deref()].into_iter().flatten();
         let may_read = reached.all(|path| access.can(self.user.as_deref(), path, Right::Read));
         let stat = fstat(&file).ok().filter(|_| may_read)?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_file = is_file(&stat);
         is_file.then(|| stored::etag(&file, &Version::from_stat(&stat)))
     }
 }
