@@ -1,7 +1,7 @@
 //! The checksums of large files that are being made.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use underpass_engine::wait::lock;
@@ -14,7 +14,7 @@ use crate::server::limits::disk_queue::DiskQueue;
 #[derive(Debug)]
 pub(crate) struct ChecksumJobs {
     pub(super) queue: Arc<DiskQueue>,
-    waiters: Mutex<HashMap<ChecksumKey, Vec<oneshot::Sender<ChecksumResult>>>>,
+    pub(super) waiters: Mutex<HashMap<ChecksumKey, Vec<oneshot::Sender<ChecksumResult>>>>,
 }
 
 impl Default for ChecksumJobs {
@@ -27,7 +27,7 @@ impl Default for ChecksumJobs {
 impl ChecksumJobs {
     /// Returns whether a client still waits for a checksum; forgets it otherwise.
     pub(super) fn is_wanted(&self, key: ChecksumKey) -> bool {
-        let mut all = self.lock();
+        let mut all = lock(&self.waiters);
         let Some(waiters) = all.get_mut(&key) else { return false };
         waiters.retain(|waiter| !waiter.is_closed());
         let is_wanted = !waiters.is_empty();
@@ -35,13 +35,6 @@ impl ChecksumJobs {
             all.remove(&key);
         }
         is_wanted
-    }
-
-    /// Locks even if another thread has panicked: nothing is ever half-written.
-    pub(super) fn lock(
-        &self,
-    ) -> MutexGuard<'_, HashMap<ChecksumKey, Vec<oneshot::Sender<ChecksumResult>>>> {
-        lock(&self.waiters)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use underpass_engine::wait::lock;
 use underpass_protocol::FileVersion;
 
 use super::checksum::{ChecksumRequest, ChecksumResult, PartialSum};
@@ -28,7 +29,7 @@ pub(crate) fn begin(
     let ChecksumRequest { path, file, version } = request;
     let (waiter, made) = oneshot::channel();
     let key = ChecksumKey::of(&version);
-    let mut waiters = shared.checksum_jobs.lock();
+    let mut waiters = lock(&shared.checksum_jobs.waiters);
     // A job remembers its result before it forgets those that wait.
     if let Some(checksum) = shared.checksums.get(&version) {
         let _ = waiter.send(Ok(checksum));
@@ -59,14 +60,14 @@ fn step(shared: &Arc<Shared>, client: ClientNet, mut sum: PartialSum) {
     let Some(made) = made else {
         let task = Arc::clone(shared);
         if jobs.queue.resume(client, move || step(&task, client, sum)).is_err() {
-            jobs.lock().remove(&key);
+            lock(&jobs.waiters).remove(&key);
         }
         return;
     };
     if let Ok(checksum) = made {
         shared.checksums.keep(&sum.version, checksum);
     }
-    for waiter in jobs.lock().remove(&key).unwrap_or_default() {
+    for waiter in lock(&jobs.waiters).remove(&key).unwrap_or_default() {
         // The client may have left.
         let _ = waiter.send(made);
     }

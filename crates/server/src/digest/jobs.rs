@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use underpass_engine::Version;
@@ -56,10 +56,6 @@ impl DigestJob {
 
     /// Returns whether a client still waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.waiters().iter().any(|waiter| !waiter.is_closed())
-    }
-
-    pub(crate) fn waiters(&self) -> MutexGuard<'_, Vec<oneshot::Sender<DigestResult>>> {
-        lock(&self.waiters)
+        lock(&self.waiters).iter().any(|waiter| !waiter.is_closed())
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
@@ -15,7 +15,7 @@ use crate::digest::{Algorithm, Digest, stored};
 /// The digests that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
-    state: Mutex<KnownDigests>,
+    pub(super) state: Mutex<KnownDigests>,
     /// The number of digests that wait to be stored, readable without the lock; mostly there are
     /// none.
     unkept: AtomicUsize,
@@ -48,7 +48,7 @@ impl Digests {
     /// Returns a known digest of a file in this version, by the first of these algorithms that has
     /// one.
     pub(crate) fn get(&self, version: &Version, algorithms: &[Algorithm]) -> Option<Digest> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let (known, digests) = state.known.get(&version.inode())?;
         (known == version).then(|| pick(digests, algorithms)).flatten()
     }
@@ -56,20 +56,20 @@ impl Digests {
     /// Remembers digests of a file, such as one that was uploaded, and stores them with it. It may
     /// wait for a disk.
     pub(crate) fn remember(&self, file: Arc<OwnedFd>, version: Version, digests: Vec<Digest>) {
-        self.lock().learn(version, &digests);
+        lock(&self.state).learn(version, &digests);
         self.store(UnstoredDigests { file, version, digests });
     }
 
     /// Registers a transfer of a file until the returned value is dropped: no attribute is set on
     /// the file meanwhile, because that would look like a change.
     pub(crate) fn transfer(&self, version: &Version) -> WatchedTransfer<'_> {
-        *self.lock().transfers.entry(version.inode()).or_default() += 1;
+        *lock(&self.state).transfers.entry(version.inode()).or_default() += 1;
         WatchedTransfer { digests: self, inode: Some(version.inode()) }
     }
 
     /// Registers a transfer of an archive, which may have any file in it.
     pub(crate) fn archive(&self) -> WatchedTransfer<'_> {
-        self.lock().archives += 1;
+        lock(&self.state).archives += 1;
         WatchedTransfer { digests: self, inode: None }
     }
 
@@ -81,14 +81,14 @@ impl Digests {
     /// Stores the digests that could not be stored with their files because of transfers. It may
     /// wait for a disk.
     pub(crate) fn store_pending(&self) {
-        let unkept = std::mem::take(&mut self.lock().unkept);
+        let unkept = std::mem::take(&mut lock(&self.state).unkept);
         self.unkept.fetch_sub(unkept.len(), Ordering::Relaxed);
         unkept.into_iter().for_each(|unkept| self.store(unkept));
     }
 
     /// Stores digests with their file, now if no transfer of it is under way.
     fn store(&self, unkept: UnstoredDigests) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_in_transfer(&unkept.version) {
             if state.unkept.len() < MAX_UNKEPT && unkept.version.links() > 0 {
                 state.unkept.push(unkept);
@@ -101,13 +101,8 @@ impl Digests {
         // go on with the new one, which has the same tag. If nothing can be stored, the digests
         // stay in memory only.
         if let Ok(Some(now)) = stored::store(&unkept.file, &unkept.version, &unkept.digests) {
-            self.lock().learn(now, &unkept.digests);
+            lock(&self.state).learn(now, &unkept.digests);
         }
-    }
-
-    /// Locks even if another thread has panicked: no entry is ever half-written.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, KnownDigests> {
-        lock(&self.state)
     }
 }
 
@@ -147,7 +142,7 @@ pub(crate) struct WatchedTransfer<'a> {
 
 impl Drop for WatchedTransfer<'_> {
     fn drop(&mut self) {
-        let mut state = self.digests.lock();
+        let mut state = lock(&self.digests.state);
         let Some(inode) = self.inode else {
             state.archives -= 1;
             return;

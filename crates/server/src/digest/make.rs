@@ -6,6 +6,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 use underpass_engine::Version;
+use underpass_engine::wait::lock;
 
 use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
 use crate::digest::known::Digests;
@@ -27,11 +28,11 @@ fn enqueue(
     request: DigestRequest,
 ) -> Option<oneshot::Receiver<DigestResult>> {
     let (waiter, answer) = oneshot::channel();
-    let mut state = shared.digests.lock();
+    let mut state = lock(&shared.digests.state);
     let jobs = &mut state.jobs;
     let mut known = jobs.running.iter().chain(&jobs.waiting);
     if let Some(job) = known.find(|job| job.is_for(&request)) {
-        job.waiters().push(waiter);
+        lock(&job.waiters).push(waiter);
         return Some(answer);
     }
     if jobs.waiting.len() >= MAX_WAITING {
@@ -59,10 +60,10 @@ fn work(shared: &Shared) {
     step_back();
     while let Some(job) = next(&shared.digests) {
         let outcome = run(shared, &job);
-        let mut state = shared.digests.lock();
+        let mut state = lock(&shared.digests.state);
         state.jobs.running.retain(|running| !Arc::ptr_eq(running, &job));
         // The lock is held meanwhile: a later request finds the result, or starts over.
-        for waiter in job.waiters().drain(..) {
+        for waiter in lock(&job.waiters).drain(..) {
             let _ = waiter.send(outcome);
         }
     }
@@ -70,7 +71,7 @@ fn work(shared: &Shared) {
 
 /// Takes the next job; `None` ends the thread.
 fn next(digests: &Digests) -> Option<Arc<DigestJob>> {
-    let jobs = &mut digests.lock().jobs;
+    let jobs = &mut lock(&digests.state).jobs;
     let Some(job) = jobs.waiting.pop_front() else {
         jobs.threads -= 1;
         return None;
