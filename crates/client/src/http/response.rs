@@ -134,7 +134,7 @@ impl Response {
 
     /// Checks whether the status is a success.
     #[must_use]
-    pub fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }

@@ -177,22 +177,20 @@ impl CopyWorker<'_> {
                 Err(errno) => return Err(errno).at("opening", path),
             }
         }
-        // No other user may look in before it has its owner and mode.
-        let mode = Mode::RWXU;
         let is_trusted = parent.is_trusted;
+        let make = || {
+            // No other user may look in before it has its owner and mode.
+            mkdirat(&parent.target, target, Mode::RWXU).at(Action::Creating, path)?;
+            open_folder(&parent.target, target).at("opening", path)
+        };
         if (is_plain && !is_marked) || self.context.settings.in_place {
-            mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
-            let folder = open_folder(&parent.target, target).at("opening", path)?;
-            return Ok(MadeDir { folder, origin: DirOrigin::Fresh, is_trusted, hidden: None });
+            let (folder, origin) = (make()?, DirOrigin::Fresh);
+            return Ok(MadeDir { folder, origin, is_trusted, hidden: None });
         }
         let (folder, origin, hidden) =
             match parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
                 // It has its name at once, so that the files in it must not have theirs.
-                true => {
-                    mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
-                    let folder = open_folder(&parent.target, target).at("opening", path)?;
-                    (folder, DirOrigin::Adopted, None)
-                }
+                true => (make()?, DirOrigin::Adopted, None),
                 false => {
                     let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
                     (folder, origin, Some(hidden))

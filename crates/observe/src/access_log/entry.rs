@@ -254,7 +254,7 @@ impl AccessEntry {
 
     /// Returns `complete`, or the failure.
     #[must_use]
-    pub fn completion(&self) -> &'static str {
+    pub(crate) fn completion(&self) -> &'static str {
         self.failure.unwrap_or(if self.is_complete { "complete" } else { "incomplete" })
     }
 }

@@ -47,7 +47,7 @@ impl ArchiveRange {
 
     /// Sets the store of checksums that the members of a zip are looked up in.
     #[must_use]
-    pub fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
+    pub(crate) fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
         self.checksums = checksums;
         self
     }
@@ -132,7 +132,7 @@ impl ArchiveRange {
 
     /// Returns the checksum that the next chain needs, if any: it has to be given to
     /// [`learn`](Self::learn) before that chain is requested.
-    pub fn take_request(&mut self) -> Option<ChecksumRequest> {
+    pub(crate) fn take_request(&mut self) -> Option<ChecksumRequest> {
         self.request.take()
     }
 
@@ -143,7 +143,7 @@ impl ArchiveRange {
     }
 
     /// Returns how many bytes were read into user space for checksums since the last call.
-    pub fn take_read_bytes(&mut self) -> u64 {
+    pub(crate) fn take_read_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.read_bytes)
     }
 }
