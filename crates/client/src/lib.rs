@@ -21,7 +21,7 @@ pub mod upload;
 pub use error::{ClientError, InvalidResponse, NetworkAction, is_of_network};
 pub use http::{
     Connection, Credentials, Fields, HttpClient, OpenResponse, Proxies, Request, Response, Sign,
-    Signature, StoreRefusal, TlsSetup,
+    Signature, StoreRefusal, TlsSetup, without_credentials,
 };
 pub use url::Url;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use underpass_client::Url;
 use underpass_client::download::{DownloadOutcome, Failed};
+use underpass_client::{Url, without_credentials};
 use underpass_diagnose::EndKind;
 use underpass_transport::digest::DigestCheck;
 
@@ -110,8 +110,5 @@ impl From<&DigestCheck> for DigestReceipt {
 /// Returns a URL without its password, which may be shown.
 #[must_use]
 pub fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    // Only URLs without a host have no place for them.
-    let _ = (url.set_username(""), url.set_password(None));
-    url.to_string()
+    without_credentials(url).to_string()
 }

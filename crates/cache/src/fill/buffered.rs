@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use underpass_client::{Connection, Url};
+use underpass_client::{Connection, Url, without_credentials};
 use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes, may_store};
 
 use super::origins::OriginResponse;
@@ -97,9 +97,8 @@ impl BufferedResponse {
 /// Returns the target of a redirect as clients of this node see it: below the origin's URL this is
 /// a path of this server, which starts with a slash.
 fn relative(location: &str, from: &Url, base: &str) -> String {
-    let Ok(mut to) = from.join(location) else { return location.to_owned() };
-    // An http address has a host, so both can be removed.
-    let _ = (to.set_username(""), to.set_password(None));
+    let Ok(to) = from.join(location) else { return location.to_owned() };
+    let to = without_credentials(&to);
     match to.as_str().strip_prefix(base) {
         // Two slashes at the start would be another host.
         Some(rest) if rest.starts_with("//") => format!("/.{rest}"),

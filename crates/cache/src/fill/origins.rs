@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use underpass_client::{
     ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
+    without_credentials,
 };
 use underpass_client::{Credentials, Proxies};
 use underpass_engine::wait::lock;
@@ -98,9 +99,7 @@ impl Origins {
             cancel: None,
         };
         let origin = |OriginOptions { url, credentials, bucket }: &OriginOptions| {
-            let mut shown = url.clone();
-            // An http address has a host, so both can be removed.
-            let _ = (shown.set_username(""), shown.set_password(None));
+            let shown = without_credentials(url);
             let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
             OriginServer {
                 base: without_slash(url),

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use underpass_client::{ClientError, HttpClient, OpenResponse, Request, Url};
+use underpass_client::{ClientError, HttpClient, OpenResponse, Request, Url, without_credentials};
 
 use crate::error::{CacheError, CacheErrorKind};
 
@@ -80,8 +80,7 @@ pub(super) fn follow(
             .response
             .redirect(&answer.url)
             .map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))?;
-        let Some(mut next) = next.filter(|next| hosts.iter().any(|host| host.includes(next)))
-        else {
+        let Some(next) = next.filter(|next| hosts.iter().any(|host| host.includes(next))) else {
             return Ok((answer, number > 0));
         };
         if number == MAX_REDIRECTS {
@@ -90,8 +89,7 @@ pub(super) fn follow(
         if next.scheme() != "https" && answer.url.scheme() == "https" {
             return Err(ClientError::Downgrade { to: host_of(&next) }.into());
         }
-        // An http address has a host, so both can be removed.
-        let _ = (next.set_username(""), next.set_password(None));
+        let next = without_credentials(&next);
         let mut connection = client.connect(&next).map_err(CacheError::from)?;
         // The name may resolve differently each time, so the address of the connection is checked.
         let peer = connection

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::interpret::StrongValidator;
+use crate::http::without_credentials;
 
 /// The content of the attribute, as JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,9 +58,7 @@ pub(crate) fn load(file: &File, url: &Url) -> Option<StrongValidator> {
 
 /// Returns the digest that stands for a URL.
 fn digest(url: &Url) -> String {
-    let mut url = url.clone();
-    // Only URLs without a host have no place for them.
-    let _ = (url.set_username(""), url.set_password(None));
+    let mut url = without_credentials(url);
     url.set_fragment(None);
     let digest = Sha256::digest(url.as_str());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use crate::http::without_credentials;
+
 /// Returns the path of the journal of an upload of this file to this URL; `None` if there is no
 /// folder for it.
 ///
@@ -16,9 +18,7 @@ use url::Url;
 pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     let folder = state_folder()?;
     let file = std::fs::canonicalize(file).ok()?;
-    let mut url = url.clone();
-    // An http address has a host, so both can be removed.
-    let _ = (url.set_username(""), url.set_password(None));
+    let mut url = without_credentials(url);
     url.set_fragment(None);
     let parts = [file.as_os_str().as_bytes(), b"\0", url.as_str().as_bytes()];
     let digest = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part)).finalize();

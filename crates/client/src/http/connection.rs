@@ -20,7 +20,7 @@ use url::Url;
 
 use super::client::HttpClient;
 use super::connect::connect;
-use super::credentials::{Signature, in_url};
+use super::credentials::{Signature, in_url, without_credentials};
 use super::response::Response;
 use super::route::Route;
 use super::xml::StoreRefusal;
@@ -243,9 +243,8 @@ impl<'a> Connection<'a> {
             head.extend_from_slice(b"\r\n");
         };
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let mut absolute = url.clone();
-        // Credentials are for the server alone. An http address has a host, so both can be removed.
-        let _ = (absolute.set_username(""), absolute.set_password(None));
+        // Credentials are for the server alone.
+        let absolute = without_credentials(url);
         let target = match self.route.is_read_on_the_way() {
             true => &absolute[..url::Position::AfterQuery],
             false => path,

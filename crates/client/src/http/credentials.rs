@@ -12,6 +12,15 @@ use super::response::Response;
 use super::xml::StoreRefusal;
 use crate::error::ClientError;
 
+/// Returns a URL without a name and a password, as it may be shown and noted.
+#[must_use]
+pub fn without_credentials(url: &Url) -> Url {
+    let mut url = url.clone();
+    // Only URLs without a host have no place for them.
+    let _ = (url.set_username(""), url.set_password(None));
+    url
+}
+
 /// Signs requests to an object store, and learns from its answers.
 pub trait Sign: fmt::Debug + Send + Sync {
     /// Returns the URL at which the store has this one, if that is another.

@@ -18,7 +18,7 @@ pub(crate) mod xml;
 pub use client::HttpClient;
 pub(crate) use connection::MAX_INTERIM;
 pub use connection::{Connection, Request};
-pub use credentials::{Credentials, Sign, Signature};
+pub use credentials::{Credentials, Sign, Signature, without_credentials};
 pub use execute::OpenResponse;
 pub use proxy::Proxies;
 pub use response::{Fields, Response};

@@ -9,7 +9,7 @@ use url::Url;
 use super::error::TreeDone;
 use super::options::{OnEvent, TreeGauge, TreeOptions};
 use crate::download::RateLimit;
-use crate::http::HttpClient;
+use crate::http::{HttpClient, without_credentials};
 
 /// A folder that is being fetched, and what was done.
 pub(super) struct TreeFetch<'j, 'a> {
@@ -44,9 +44,6 @@ impl TreeFetch<'_, '_> {
 
     /// Returns a URL without credentials, as it may be shown and noted.
     pub(super) fn redacted(url: &Url) -> String {
-        let mut url = url.clone();
-        // Only addresses without a host have no place for them.
-        let _ = (url.set_username(""), url.set_password(None));
-        url.to_string()
+        without_credentials(url).to_string()
     }
 }

@@ -10,7 +10,7 @@ use super::error::UploadError;
 use super::options::Condition;
 use super::uploader::{AttemptEnd, TargetState, Uploader};
 use crate::error::ClientError;
-use crate::http::Request;
+use crate::http::{Request, without_credentials};
 
 impl Uploader<'_, '_, '_> {
     /// Asks the server whether the target is as required; `Some` if the upload ends here.
@@ -125,9 +125,7 @@ pub(super) fn is_html(media_type: Option<&str>) -> bool {
 
 /// Returns a URL without credentials, and without its query, which may say where to go back to.
 fn without_secrets(url: &Url) -> String {
-    let mut url = url.clone();
-    // Only addresses without a host have no place for them.
-    let _ = (url.set_username(""), url.set_password(None));
+    let mut url = without_credentials(url);
     url.set_query(None);
     url.to_string()
 }

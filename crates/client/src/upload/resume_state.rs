@@ -4,7 +4,7 @@ use url::{Origin, Url};
 
 use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
 use super::options::Upload;
-use crate::http::Response;
+use crate::http::{Response, without_credentials};
 
 /// What is needed to resume an upload.
 #[derive(Debug, Default)]
@@ -80,9 +80,7 @@ impl ResumeState {
 
 /// Returns a URL without credentials and fragment.
 fn public(url: &Url) -> Url {
-    let mut url = url.clone();
-    // An http address has a host, so both can be taken away.
-    let _ = (url.set_username(""), url.set_password(None));
+    let mut url = without_credentials(url);
     url.set_fragment(None);
     url
 }

@@ -7,7 +7,9 @@ use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
 use underpass_client::s3::{Pages, Store};
-use underpass_client::{ClientError, Credentials, HttpClient, TlsSetup, Url, input};
+use underpass_client::{
+    ClientError, Credentials, HttpClient, TlsSetup, Url, input, without_credentials,
+};
 use underpass_engine::Size;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_server::server::MinFree;
@@ -41,10 +43,8 @@ pub(super) struct CacheOfOrigin {
 impl OriginArgs {
     /// Returns the first origin without credentials, for people.
     pub(super) fn first(&self) -> Option<String> {
-        let mut url = Url::parse(self.origin.first()?).ok()?;
-        // An http address has a host, so both can be removed.
-        let _ = (url.set_username(""), url.set_password(None));
-        Some(url.into())
+        let url = Url::parse(self.origin.first()?).ok()?;
+        Some(without_credentials(&url).into())
     }
 
     /// Returns the ports of the origins, and of the hosts to which they may redirect.
