@@ -15,6 +15,7 @@ use underpass_client::download::{
 use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
 use underpass_engine::atomic_file;
+use underpass_engine::atomic_file::folder_of;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
 
@@ -205,8 +206,7 @@ struct TargetFolder {
 
 /// Opens the folder of a new file.
 fn destination(path: PathBuf, name: OsString) -> Result<(TargetFolder, OsString), OpenFolderError> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let parent = parent.unwrap_or(Path::new(".")).to_owned();
+    let parent = folder_of(&path).to_owned();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, &parent, flags, Mode::empty()) {
         Ok(fd) => Ok((TargetFolder { fd, path }, name)),

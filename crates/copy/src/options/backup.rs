@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use underpass_engine::atomic_file::folder_of;
+
 /// How the backups of replaced files are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
@@ -33,10 +35,7 @@ impl Backup {
     /// Returns the name that a backup of the file at `path` would get now.
     #[must_use]
     pub fn path_of(&self, path: &Path) -> PathBuf {
-        let folder = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let name = path.file_name().unwrap_or_default().as_bytes();
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name());

@@ -135,7 +135,7 @@ impl Mirror<'_, '_> {
             let name = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
             let start = match entry.kind {
                 FileType::Directory => name,
-                _ => name.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new(".")),
+                _ => atomic_file::folder_of(name),
             };
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let mut at = openat(&top.source, start, flags, Mode::empty()).at("opening", path)?;

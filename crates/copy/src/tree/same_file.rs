@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
+use underpass_engine::atomic_file::folder_of;
 use underpass_engine::{FileId, kept_time, mtime};
 
 use crate::options::CopyOptions;
@@ -53,16 +54,14 @@ pub(crate) fn is_same(
 fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
     let target = Path::new(OsStr::from_bytes(entry.target().to_bytes()));
-    let above = match source.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     // What cannot be known is taken for the same, which is an error and loses nothing.
-    let is_one_folder =
-        match (statat(&folder.source, above, AtFlags::empty()), fstat(&folder.target)) {
-            (Ok(from), Ok(to)) => is_one(&from, &to),
-            _ => true,
-        };
+    let is_one_folder = match (
+        statat(&folder.source, folder_of(source), AtFlags::empty()),
+        fstat(&folder.target),
+    ) {
+        (Ok(from), Ok(to)) => is_one(&from, &to),
+        _ => true,
+    };
     is_one_folder && source.file_name() == target.file_name()
 }
 

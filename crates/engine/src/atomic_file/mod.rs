@@ -28,7 +28,7 @@ use crate::integrity::{FileId, mtime};
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
-pub use name::{MAX_NAME, fingerprint, hidden_name, names_folder, shortened};
+pub use name::{MAX_NAME, fingerprint, folder_of, hidden_name, names_folder, shortened};
 pub use names::{for_each_name, names};
 
 /// What happens to a file that already has the name.
@@ -83,10 +83,7 @@ impl AtomicFile {
         if names_folder(target) {
             return Err(Errno::NOTDIR.into());
         }
-        let folder = match target.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(target);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder, flags, Mode::empty())?;
         Self::create_in(folder, &name, mode)

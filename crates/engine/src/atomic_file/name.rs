@@ -12,6 +12,12 @@ pub fn names_folder(path: &Path) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
+/// Returns the folder that a path names a file in: the current one if it is only a name.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Returns the hidden name for a file that will be called `name`: always the same one, so that a
 /// later run finds the leftover of an earlier one, or one with a number.
 #[must_use]

@@ -67,8 +67,7 @@ impl Root {
         if kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
         }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = open_path(parent.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
+        let folder = open_path(atomic_file::folder_of(path)).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
         // The path was given by the operator, so its links are followed anywhere.
         Ok(Self { folder, only, hidden, is_open: true, types })

@@ -88,8 +88,7 @@ impl GetDestination {
         if atomic_file::names_folder(path) && !path.is_dir() {
             return Err(Errno::NOTDIR).with_path(Action::Creating, path);
         }
-        let parent = path.parent().filter(|parent| *parent != Path::new(""));
-        let parent = parent.unwrap_or(Path::new("."));
+        let parent = atomic_file::folder_of(path);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, parent, flags, Mode::empty()).with_path("opening", parent)?;
         Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })
