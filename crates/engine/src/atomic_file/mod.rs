@@ -220,12 +220,7 @@ impl AtomicFile {
         }
         self.file.sync_all()?;
         self.give_name(existing)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(&self.folder, ".", flags, Mode::empty()).and_then(fsync) {
-            // The folder may be written to but not read, or the file system cannot sync it.
-            Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
-            synced => Ok(synced?),
-        }
+        Ok(sync_folder(&self.folder, fsync)?)
     }
 
     /// Gives the file its name by `rename`, which gets the folder, a hidden name that the file has
@@ -310,6 +305,23 @@ impl Drop for AtomicFile {
             // incomplete.
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }
+    }
+}
+
+/// Syncs the names in a folder to the disk by `sync`, fsync(2) or syncfs(2).
+///
+/// # Errors
+///
+/// Those of openat(2) and `sync`; but that a folder may be written to but not read, or that its
+/// file system cannot sync it, is no error.
+pub fn sync_folder(
+    folder: impl AsFd,
+    sync: impl FnOnce(OwnedFd) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::empty()).and_then(sync) {
+        Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
+        synced => synced,
     }
 }
 

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, mkdirat, syncfs, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, fsync, mkdirat, syncfs, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
 use crate::changes::dav::tags::TagConditions;
@@ -17,7 +17,7 @@ use crate::changes::refusal::ChangeRefusal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::digest::settle::TICKS;
-use crate::files::root::{DiskWait, sync_folder};
+use crate::files::root::DiskWait;
 use crate::server::settings::MinFree;
 use crate::server::shared::NamesGuard;
 use crate::server::sites::site::Site;
@@ -504,5 +504,9 @@ fn is_synced(site: &Site) -> bool {
 
 /// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(site: &Site, folder: &OwnedFd) -> Result<(), ChangeRefusal> {
-    if is_synced(site) { sync_folder(folder).map_err(ChangeRefusal::unsynced) } else { Ok(()) }
+    if is_synced(site) {
+        sync_folder(folder, fsync).map_err(ChangeRefusal::unsynced)
+    } else {
+        Ok(())
+    }
 }

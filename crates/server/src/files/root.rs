@@ -11,8 +11,8 @@ use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
-    readlinkat, syncfs,
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat2, readlinkat,
+    syncfs,
 };
 use rustix::io::Errno;
 
@@ -338,14 +338,14 @@ impl Root {
                 Err(errno) => return Err(errno),
             }
             if is_synced && !is_many {
-                sync_folder(&folder)?;
+                atomic_file::sync_folder(&folder, fsync)?;
             }
             folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
         }
         if is_synced && is_many {
             // One call syncs all of them. The folder was opened without the right to read, and
             // syncfs(2) does not take such a descriptor.
-            sync_by(&folder, syncfs)?;
+            atomic_file::sync_folder(&folder, syncfs)?;
         }
         Ok(())
     }
@@ -378,28 +378,6 @@ fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<Ow
             Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
             outcome => return outcome,
         }
-    }
-}
-
-/// Syncs the names in a folder to the disk.
-///
-/// # Errors
-///
-/// The errors of fsync(2); a folder that may be written to but not read cannot be synced, which is
-/// no error.
-pub(crate) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
-    sync_by(folder, fsync)
-}
-
-/// Syncs a folder by fsync(2), or its file system by syncfs(2).
-fn sync_by(
-    folder: impl AsFd,
-    sync: impl FnOnce(OwnedFd) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(folder, ".", flags, Mode::empty()).and_then(sync) {
-        Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
-        synced => synced,
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use underpass_dav::locks::{Lock, LockError, Reach, Submitted, timeout, token};
 use underpass_dav::multistatus;
 use underpass_dav::property::Resource as Properties;
 use underpass_dav::request::LockInfo;
+use underpass_engine::atomic_file::sync_folder;
 
 use crate::auth::Right;
 use crate::changes::body;
@@ -19,7 +20,6 @@ use crate::changes::dav::propfind::{rule, xml};
 use crate::changes::refusal::ChangeRefusal;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
-use crate::files::root::sync_folder;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::limits::disk_queue::ClientNet;
@@ -192,7 +192,7 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), ChangeRefusal> {
         helper.shared.names_changed();
         match created {
             Ok(_) if helper.settings.changes.sync => {
-                sync_folder(&folder).map_err(ChangeRefusal::unsynced)
+                sync_folder(&folder, fsync).map_err(ChangeRefusal::unsynced)
             }
             Ok(_) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),

@@ -5,14 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, Timespec, fchmod, futimens, openat};
+use rustix::fs::{Mode, OFlags, Timespec, fchmod, fsync, futimens, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
 use underpass_engine::{Version, times_of_new};
 
 use crate::changes::dav::dead_properties;
 use crate::files::open_files;
-use crate::files::root::sync_folder;
 use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
@@ -157,7 +156,7 @@ fn name(
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     if is_synced {
-        sync_folder(&target.folder).map_err(UploadRefusal::unsynced)?;
+        sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
     }
     Ok(present.is_some())
 }
