@@ -214,14 +214,8 @@ impl Report {
         self.user_space_bytes += other.user_space_bytes;
         self.elapsed += other.elapsed;
         self.waits += other.waits;
-        self.integrity = match (self.integrity, other.integrity) {
-            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
-            (mine, theirs) => mine.or(theirs),
-        };
-        self.usage = match (self.usage, other.usage) {
-            (Some(mine), Some(theirs)) => Some(mine + theirs),
-            (mine, theirs) => mine.or(theirs),
-        };
+        self.integrity = self.integrity.into_iter().chain(other.integrity).min();
+        self.usage = self.usage.into_iter().chain(other.usage).reduce(|mine, theirs| mine + theirs);
     }
 
     /// Records a decline; a repeated one is only counted, so that the list stays short.

@@ -34,10 +34,7 @@ impl RateLimit {
     /// Returns the bytes per system call that keep to the limit, if these are asked for.
     pub(crate) fn step(&self, step: Option<usize>) -> Option<usize> {
         let burst = self.burst().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        match (step, burst) {
-            (Some(step), Some(burst)) => Some(step.min(burst)),
-            (step, burst) => step.or(burst),
-        }
+        step.into_iter().chain(burst).min()
     }
 
     /// Returns the size of the receive buffer, if there is a limit: a larger one would fill faster

@@ -108,10 +108,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Wait::Writer => Some(WRITER_INTERVAL),
             Wait::Sink | Wait::Source => look.then_some(wait::POLL_INTERVAL),
         };
-        let timeout = match (bound, limit) {
-            (Some(bound), Some(limit)) => Some(bound.min(limit)),
-            (bound, limit) => bound.or(limit),
-        };
+        let timeout = bound.into_iter().chain(limit).min();
         let mut sink_events =
             if awaited == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
         if self.options.listener.is_some() {
