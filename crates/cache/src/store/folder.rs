@@ -20,6 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 use underpass_engine::wait::unpoison;
+use underpass_protocol::digest::hex;
 
 use super::head::{StoredHead, millis};
 use super::unit::{MAX_PAGE, StoredUnit, is_divided, journal_unit, units};
@@ -377,15 +378,6 @@ type OnObject<'n> = dyn FnMut(KeyDigest, &[(StoredUnit, u64)]) + 'n;
 /// Returns the name of an object's journal.
 fn name(digest: &KeyDigest) -> String {
     hex(digest) + ".json"
-}
-
-fn hex(digest: &KeyDigest) -> String {
-    use std::fmt::Write;
-    digest.iter().fold(String::with_capacity(80), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Reads the name of a file with the bytes of an object.

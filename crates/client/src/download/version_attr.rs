@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use underpass_protocol::digest::hex;
 use url::Url;
 
 use super::interpret::StrongValidator;
@@ -60,8 +61,7 @@ pub(crate) fn load(file: &File, url: &Url) -> Option<StrongValidator> {
 fn digest(url: &Url) -> String {
     let mut url = without_credentials(url);
     url.set_fragment(None);
-    let digest = Sha256::digest(url.as_str());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(url.as_str()))
 }
 
 /// The name of the attribute.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use underpass_protocol::digest::hex;
 use url::Url;
 
 use crate::http::without_credentials;
@@ -22,7 +23,7 @@ pub fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     url.set_fragment(None);
     let parts = [file.as_os_str().as_bytes(), b"\0", url.as_str().as_bytes()];
     let digest = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part)).finalize();
-    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(&digest[..16]);
     Some(folder.join("underpass/uploads").join(name + ".json"))
 }
 

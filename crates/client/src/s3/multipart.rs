@@ -11,12 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Error, Progress, Report, Source};
-use underpass_protocol::digest::Algorithm;
+use underpass_protocol::digest::{Algorithm, hex};
 use underpass_transport::digest::{ComputeError, compute};
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
-use super::signing::hex;
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use sha2::{Digest, Sha256};
+use underpass_protocol::digest::hex;
 use url::Url;
 
 use super::credentials::Keys;
@@ -90,10 +91,6 @@ fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
 
 /// The length of a block of SHA-256 in bytes.
 const BLOCK: usize = 64;
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
 
 /// All but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

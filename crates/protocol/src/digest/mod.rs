@@ -8,4 +8,4 @@ mod value;
 pub use fields::{BadDigestField, parse_digests, parse_wanted, write_digests, write_wanted};
 pub use hasher::Hasher;
 pub use text::UnknownDigest;
-pub use value::{Algorithm, Digest, UnknownAlgorithm};
+pub use value::{Algorithm, Digest, UnknownAlgorithm, hex};

@@ -100,9 +100,15 @@ impl Digest {
     /// Returns the bytes in hexadecimal, as `sha256sum` prints them.
     #[must_use]
     pub fn hex(&self) -> String {
-        let digits = self.value.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+        hex(&self.value)
     }
+}
+
+/// Returns bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 impl fmt::Display for Digest {

@@ -1,7 +1,6 @@
 //! Serves a share below a path that cannot be guessed.
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::Read;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Failure, Result, WithPath};
 use underpass_engine::hint::Action;
+use underpass_protocol::digest::hex;
 
 /// The options of `serve` that `share` uses.
 #[derive(Debug, Parser)]
@@ -78,9 +78,5 @@ fn secret() -> Result<String> {
     let mut bytes = [0; 16];
     let path = std::path::Path::new("/dev/urandom");
     File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).with_path("opening", path)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hex(&bytes))
 }
