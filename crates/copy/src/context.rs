@@ -15,7 +15,7 @@ use underpass_engine::{Capabilities, Error, FileId};
 use underpass_engine::{atomic_file, is_file};
 
 use crate::attributes;
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::folder::open_folder;
 use crate::files::replace::Backups;
 use crate::observer::{CopyObserver, CopyProgress};
@@ -172,7 +172,7 @@ impl<'a> CopyContext<'a> {
 
     /// Asks the observer whether a file may be replaced, if the options want that: one question at
     /// a time.
-    pub(crate) fn may_replace(&self, path: impl FnOnce() -> PathBuf) -> Result<bool, CopyError> {
+    pub(crate) fn may_replace(&self, path: impl FnOnce() -> PathBuf) -> Result<bool> {
         if !self.settings.interactive || self.settings.dry_run {
             return Ok(true);
         }
@@ -355,7 +355,7 @@ impl<'a> CopyContext<'a> {
 
     /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have
     /// had it been there before.
-    fn may_take_name(&self, folder: &DirPair, clash: &Clash<'_>) -> Result<bool, CopyError> {
+    fn may_take_name(&self, folder: &DirPair, clash: &Clash<'_>) -> Result<bool> {
         let settings = &self.settings;
         let to = || folder.target_path(c"").join(clash.path);
         if self.has_made(clash.there) {

@@ -7,6 +7,8 @@ use underpass_engine::Error;
 use underpass_engine::hint::in_words;
 use underpass_engine::hint::{Action, Hint, Hinted};
 
+pub(crate) type Result<T, E = CopyError> = std::result::Result<T, E>;
+
 /// Why something was not copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -169,11 +171,8 @@ fn shown(path: &Path) -> String {
 /// Turns an error of the system into a [`CopyError`]; the path is made only if there is one.
 pub(crate) trait At<T> {
     /// Adds the path, and `action`: what was being done with it.
-    fn at<P: Into<PathBuf>>(
-        self,
-        action: impl Into<Action>,
-        path: impl FnOnce() -> P,
-    ) -> Result<T, CopyError>;
+    fn at<P: Into<PathBuf>>(self, action: impl Into<Action>, path: impl FnOnce() -> P)
+    -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
@@ -181,7 +180,7 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
         self,
         action: impl Into<Action>,
         path: impl FnOnce() -> P,
-    ) -> Result<T, CopyError> {
+    ) -> Result<T> {
         self.map_err(|source| CopyError::Path {
             action: action.into(),
             path: path().into(),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::{FileId, atomic_file};
 
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::observer::CopyObserver;
 use crate::options::Settings;
 use crate::options::backup::BackupControl;
@@ -54,8 +54,6 @@ pub(crate) struct CopyPlan {
     /// The size in bytes, if one file is copied.
     pub(crate) len: Option<u64>,
 }
-
-type Result<T> = std::result::Result<T, CopyError>;
 
 /// The folder that copies are put in, and the new name, if one was given.
 struct PlanDest {

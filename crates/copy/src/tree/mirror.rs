@@ -18,14 +18,12 @@ use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::attributes::times;
 use crate::context::CopyContext;
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::{marker, merge};
-
-type Result<T> = std::result::Result<T, CopyError>;
 
 /// Removes what the sources `entries` do not have from their targets in `top`, and returns how many
 /// entries that were.
@@ -353,7 +351,7 @@ fn is_unfinished(name: &CStr) -> bool {
     marker::is_name(name) || merge::meant(name).is_some()
 }
 
-fn lstat(folder: &OwnedFd, name: &CStr) -> std::result::Result<Stat, Errno> {
+fn lstat(folder: &OwnedFd, name: &CStr) -> Result<Stat, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 

@@ -12,7 +12,7 @@ use underpass_engine::{
     await_writes, data_ranges,
 };
 
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::options::When;
 use crate::tree::session;
@@ -25,7 +25,7 @@ impl CopyWorker<'_> {
         &mut self,
         original: &Original<'_>,
         dest: &DestFile<'_>,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let settings = &self.context.settings;
         let len = original.len();
         let allocated = u64::try_from(original.stat.st_blocks).unwrap_or(0) * 512;
@@ -59,11 +59,7 @@ impl CopyWorker<'_> {
 
     /// Returns how many bytes of an interrupted run are kept, without those that it may not have
     /// finished.
-    fn resume_bytes(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<u64, CopyError> {
+    fn resume_bytes(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<u64> {
         let DestFile::Unnamed { .. } = dest else { return Ok(0) };
         if !self.context.settings.resume || original.len() < crate::worker::file::MIN_PARTIAL_LEN {
             return Ok(0);
@@ -90,11 +86,7 @@ impl CopyWorker<'_> {
     }
 
     /// Copies a small file by one read and one write.
-    fn copy_small(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<(), CopyError> {
+    fn copy_small(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let promised = original.len() as usize;
@@ -112,11 +104,7 @@ impl CopyWorker<'_> {
     }
 
     /// Copies everything by the engine.
-    fn copy_whole(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<(), CopyError> {
+    fn copy_whole(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let from = || original.folder.source_path(&original.entry.name);
         let source = Source::of(&original.file).at(Action::Reading, from)?;
         let at = 0;
@@ -129,7 +117,7 @@ impl CopyWorker<'_> {
         original: &Original<'_>,
         dest: &DestFile<'_>,
         done: u64,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let source = Source::of(&original.file).at(Action::Reading, from)?;
@@ -166,11 +154,7 @@ impl CopyWorker<'_> {
     }
 
     /// Tries to clone a file with holes, which is one call for all of it.
-    fn is_cloned(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<bool, CopyError> {
+    fn is_cloned(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<bool> {
         let settings = &self.context.settings;
         let policy = settings.policy;
         if settings.reflink == When::Never || policy != Policy::Auto {
@@ -208,7 +192,7 @@ impl CopyWorker<'_> {
         source: Source<&std::fs::File>,
         at: u64,
         first: Option<Mechanism>,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let context = self.context;
         let settings = &context.settings;
         let to = || original.folder.target_path(original.entry.target());
@@ -265,11 +249,7 @@ impl CopyWorker<'_> {
 
     /// Reads everything and writes what is not zero, which makes holes that the original does not
     /// have.
-    fn copy_without_zeros(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<(), CopyError> {
+    fn copy_without_zeros(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let mut report = Report::default();
         let copied = self.write_without_zeros(original, dest, &mut report);
         self.count(original, &report);
@@ -283,7 +263,7 @@ impl CopyWorker<'_> {
         original: &Original<'_>,
         dest: &DestFile<'_>,
         report: &mut Report,
-    ) -> Result<u64, CopyError> {
+    ) -> Result<u64> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let (mut at, mut zeros) = (0, 0);

@@ -13,7 +13,7 @@ use underpass_engine::FileId;
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::task::{DeferredDir, FolderTask};
@@ -31,7 +31,7 @@ impl CopyWorker<'_> {
     }
 
     /// Defers the entries of a folder that was made.
-    pub(crate) fn defer(&self, folder: &DirPair, stat: &Stat) -> Result<(), CopyError> {
+    pub(crate) fn defer(&self, folder: &DirPair, stat: &Stat) -> Result<()> {
         let mut top = folder.parent.as_ref();
         while let Some(above) = top.and_then(|top| top.parent.as_ref()) {
             top = Some(above);
@@ -60,7 +60,7 @@ impl CopyWorker<'_> {
     }
 
     /// Copies the entries of a deferred folder.
-    pub(crate) fn resume_deferred(&mut self, later: &DeferredDir) -> Result<(), CopyError> {
+    pub(crate) fn resume_deferred(&mut self, later: &DeferredDir) -> Result<()> {
         let chain = &later.chain;
         let from = || chain.path(|chain| Some(chain.source.clone()));
         let to = || chain.path(|chain| Some(chain.target.clone()));
@@ -109,7 +109,7 @@ fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<Ow
 }
 
 /// Refuses a folder that another process has put in the place of the one that was there.
-fn same(folder: &OwnedFd, wanted: FileId, path: impl Fn() -> PathBuf) -> Result<(), CopyError> {
+fn same(folder: &OwnedFd, wanted: FileId, path: impl Fn() -> PathBuf) -> Result<()> {
     let found = fstat(folder).at("looking at", &path)?;
     match FileId::of(&found) == wanted {
         true => Ok(()),

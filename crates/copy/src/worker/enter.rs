@@ -13,7 +13,7 @@ use underpass_engine::{FileId, atomic_file};
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::file_system;
 use crate::files::folder::{open_folder, open_source};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -34,11 +34,7 @@ struct MadeDir {
 
 impl CopyWorker<'_> {
     /// Makes the target of a folder, and adds tasks for its entries.
-    pub(crate) fn enter(
-        &mut self,
-        parent: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn enter(&mut self, parent: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let from = || parent.source_path(&entry.name);
         let source = open_source(&parent.source, &entry.name, entry.follows).at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
@@ -129,7 +125,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         source: &OwnedFd,
         is_plain: bool,
-    ) -> Result<MadeDir, CopyError> {
+    ) -> Result<MadeDir> {
         match self.make_once(parent, entry, source, is_plain) {
             Err(failure) if failure.is_taken() => self.make_once(parent, entry, source, is_plain),
             made => made,
@@ -142,7 +138,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         source: &OwnedFd,
         is_plain: bool,
-    ) -> Result<MadeDir, CopyError> {
+    ) -> Result<MadeDir> {
         let target = entry.target();
         let path = || parent.target_path(target);
         if self.context.settings.dry_run {
@@ -216,7 +212,7 @@ impl CopyWorker<'_> {
         parent: &DirPair,
         target: &CStr,
         source: &OwnedFd,
-    ) -> Result<(OwnedFd, DirOrigin, CString), CopyError> {
+    ) -> Result<(OwnedFd, DirOrigin, CString)> {
         let path = || parent.target_path(target);
         let mode = Mode::RWXU;
         let hidden = hidden_names::hidden(target, Some(identity(source)));
@@ -280,7 +276,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
         made: &MadeDir,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         self.prepare_for_twins(parent, entry, made);
         let is_top = parent.is_top() && !self.context.settings.dry_run;
         if made.origin == DirOrigin::Fresh && !is_top {
@@ -304,7 +300,7 @@ impl CopyWorker<'_> {
         parent: &Arc<DirPair>,
         entry: &SourceEntry,
         stat: &Stat,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let own = FileId::of(stat);
         if lock(&self.context.made).contains(&own) {
             let from = parent.source_path(&entry.name);

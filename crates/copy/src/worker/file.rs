@@ -12,7 +12,7 @@ use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder};
 
 use crate::attributes::{self, FileModes, permissions};
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -25,11 +25,7 @@ use crate::worker::verdict::{EntryVerdict, of_twin};
 
 impl CopyWorker<'_> {
     /// Copies a file, or links it if it has another name that was copied.
-    pub(crate) fn file(
-        &mut self,
-        folder: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn file(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         self.copy_file(folder, entry, true)
     }
 
@@ -39,7 +35,7 @@ impl CopyWorker<'_> {
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
         may_link: bool,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         if entry.kind == FileType::Fifo {
             // To open it is to wait for a writer.
             let stat = self.stat(folder, entry)?;
@@ -87,7 +83,7 @@ impl CopyWorker<'_> {
         original: &Original<'_>,
         verdict: EntryVerdict,
         in_place: bool,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
         let path = || folder.target_path(entry.target());
         let modes =
@@ -142,7 +138,7 @@ impl CopyWorker<'_> {
         modes: FileModes,
         verdict: EntryVerdict,
         in_place: bool,
-    ) -> Result<DestFile<'o>, CopyError> {
+    ) -> Result<DestFile<'o>> {
         let (folder, name) = (original.folder, original.entry.target());
         let settings = &self.context.settings;
         let path = || folder.target_path(name);

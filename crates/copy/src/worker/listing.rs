@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -34,7 +34,7 @@ impl EntryBatch {
 
 impl CopyWorker<'_> {
     /// Reads the next part of a folder, and adds tasks for it.
-    pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<(), CopyError> {
+    pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<()> {
         let listing = self
             .list(&folder.source, |name| folder.path_below(name))
             .at(Action::Reading, || folder.source_path(c""))?;

@@ -22,7 +22,7 @@ use underpass_engine::buffered::BUFFER;
 use underpass_engine::hint::Action;
 
 use crate::context::CopyContext;
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
@@ -82,7 +82,7 @@ impl<'a> CopyWorker<'a> {
     }
 
     /// Does something, and records why it failed, if it did.
-    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CopyError>) {
+    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) {
         if let Err(failure) = work(self) {
             self.context.problem(failure);
         }
@@ -90,11 +90,7 @@ impl<'a> CopyWorker<'a> {
 
     /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that
     /// had been there before.
-    pub(crate) fn entry(
-        &mut self,
-        folder: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn entry(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let kind = match entry.kind {
             FileType::Unknown => self.kind(folder, entry)?,
             FileType::Symlink if entry.follows => self.kind(folder, entry)?,
@@ -117,7 +113,7 @@ impl<'a> CopyWorker<'a> {
         kind: FileType,
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let recursive = self.context.settings.recursive;
         if kind != FileType::Directory
             && let Some(link) = self.context.settings.link
@@ -143,13 +139,13 @@ impl<'a> CopyWorker<'a> {
     }
 
     /// Returns the type of an entry, by fstatat(2).
-    fn kind(&self, folder: &DirPair, entry: &SourceEntry) -> Result<FileType, CopyError> {
+    fn kind(&self, folder: &DirPair, entry: &SourceEntry) -> Result<FileType> {
         let stat = self.stat(folder, entry)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 
     /// Returns mode, owner, size and times of an entry.
-    pub(crate) fn stat(&self, folder: &DirPair, entry: &SourceEntry) -> Result<Stat, CopyError> {
+    pub(crate) fn stat(&self, folder: &DirPair, entry: &SourceEntry) -> Result<Stat> {
         let flags = if entry.follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let path = || folder.source_path(&entry.name);
         statat(&folder.source, &entry.name, flags).at("looking at", path)
@@ -160,7 +156,7 @@ impl<'a> CopyWorker<'a> {
         &self,
         folder: &DirPair,
         entry: &SourceEntry,
-    ) -> Result<Option<Stat>, CopyError> {
+    ) -> Result<Option<Stat>> {
         if folder.origin == DirOrigin::Fresh {
             return Ok(None);
         }

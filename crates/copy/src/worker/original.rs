@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::is_file;
 
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::files::file_system;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -42,7 +42,7 @@ impl CopyWorker<'_> {
         &mut self,
         folder: &'o Arc<DirPair>,
         entry: &'o SourceEntry,
-    ) -> Result<Original<'o>, CopyError> {
+    ) -> Result<Original<'o>> {
         let path = || folder.source_path(&entry.name);
         let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
         if !entry.follows {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
 
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, Result};
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 use crate::worker::verdict::EntryVerdict;
@@ -18,7 +18,7 @@ impl CopyWorker<'_> {
         &mut self,
         original: &mut Original<'_>,
         verdict: EntryVerdict,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         match self.make_file_anyhow(original, verdict) {
             Err(failure) if is_change(&failure) && rewind(&original.file).is_ok() => {}
             made => return made,
@@ -35,11 +35,7 @@ impl CopyWorker<'_> {
     /// Copies a file. One that can be written to but not replaced is written in place: in a folder
     /// that is not writable, in one like /tmp if another user owns it, or where something is
     /// mounted on it.
-    fn make_file_anyhow(
-        &mut self,
-        original: &Original<'_>,
-        verdict: EntryVerdict,
-    ) -> Result<(), CopyError> {
+    fn make_file_anyhow(&mut self, original: &Original<'_>, verdict: EntryVerdict) -> Result<()> {
         let in_place = self.context.settings.in_place;
         let made = self.make_file_once(original, verdict, in_place);
         let is_refused = match &made {
@@ -63,11 +59,7 @@ impl CopyWorker<'_> {
 
     /// Checks whether the original is the same as before its bytes were copied, with the outcome
     /// `copied`.
-    pub(crate) fn check_version(
-        &self,
-        original: &Original<'_>,
-        copied: Result<(), CopyError>,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn check_version(&self, original: &Original<'_>, copied: Result<()>) -> Result<()> {
         let level = self.context.settings.integrity;
         let may_have_changed = match &copied {
             Ok(()) => true,

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
 use crate::attributes::{self, permissions};
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::files::replace::place;
 use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::DirPair;
@@ -18,11 +18,7 @@ use crate::worker::verdict::EntryVerdict;
 
 impl CopyWorker<'_> {
     /// Makes a link, device, FIFO or socket like another one.
-    pub(crate) fn special(
-        &mut self,
-        folder: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn special(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let stat = self.stat(folder, entry)?;
         self.copy_special(folder, entry, &stat, true)
     }
@@ -34,7 +30,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
         may_link: bool,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Symlink {
             let from = || folder.source_path(&entry.name);
@@ -72,7 +68,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
         may_link: bool,
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
-    ) -> Result<bool, CopyError> {
+    ) -> Result<bool> {
         let verdict = self.verdict(folder, entry, stat)?;
         if verdict == EntryVerdict::Leave {
             return Ok(false);
@@ -102,7 +98,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
         verdict: EntryVerdict,
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let target = entry.target();
         let path = || folder.target_path(target);
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());

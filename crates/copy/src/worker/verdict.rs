@@ -10,7 +10,7 @@ use underpass_engine::FileId;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -38,7 +38,7 @@ impl CopyWorker<'_> {
         folder: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
-    ) -> Result<EntryVerdict, CopyError> {
+    ) -> Result<EntryVerdict> {
         let Some(there) = self.target_stat(folder, entry)? else { return Ok(EntryVerdict::New) };
         let path = || folder.target_path(entry.target());
         let settings = &self.context.settings;
@@ -106,7 +106,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
         there: &Stat,
         path: impl Fn() -> PathBuf,
-    ) -> Result<EntryVerdict, CopyError> {
+    ) -> Result<EntryVerdict> {
         let may_leave =
             !self.context.settings.refuse_existing && folder.origin != DirOrigin::Adopted;
         if may_leave
@@ -126,7 +126,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
         there: &Stat,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let settings = &self.context.settings;
         // With -n nothing is written, and so nothing lost.
         if settings.no_clobber || !is_same(settings, folder, entry, stat, there) {
@@ -158,8 +158,8 @@ impl CopyWorker<'_> {
         folder: &DirPair,
         entry: &SourceEntry,
         verdict: EntryVerdict,
-        commit: impl FnOnce() -> Result<T, CopyError>,
-    ) -> Result<T, CopyError> {
+        commit: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let (all, here) = (self.context.remembered(), folder.made.as_ref());
         let (mut all, mut here) = (all.map(lock), here.map(lock));
         if all.is_none() {

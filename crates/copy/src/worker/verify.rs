@@ -8,7 +8,7 @@ use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::options::Verify;
 use crate::worker::CopyWorker;
@@ -17,11 +17,7 @@ use crate::worker::verdict::{EntryVerdict, just_made};
 
 impl CopyWorker<'_> {
     /// Compares a copy with its original, if the options want that.
-    pub(crate) fn verify(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-    ) -> Result<(), CopyError> {
+    pub(crate) fn verify(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         match self.context.settings.verify {
             Some(how) => self.compare(original, dest.file(), how),
             None => Ok(()),
@@ -30,7 +26,7 @@ impl CopyWorker<'_> {
 
     /// Leaves what an earlier run has made. If that was not in this session, or if the options want
     /// it, it is compared with its original first, and copied again if it differs.
-    pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<(), CopyError> {
+    pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<()> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;
         let how = self.context.settings.verify.or((!is_trusted).then_some(Verify::Cache));
@@ -54,7 +50,7 @@ impl CopyWorker<'_> {
     }
 
     /// Compares what an earlier run has left with its original.
-    fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<(), CopyError> {
+    fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<()> {
         let (folder, name) = (original.folder, original.entry.target());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = rustix::fs::Mode::empty();
@@ -64,11 +60,7 @@ impl CopyWorker<'_> {
     }
 
     /// Returns how many bytes of a part are those of its original.
-    pub(crate) fn same_bytes(
-        &mut self,
-        original: &Original<'_>,
-        part: &File,
-    ) -> Result<u64, CopyError> {
+    pub(crate) fn same_bytes(&mut self, original: &Original<'_>, part: &File) -> Result<u64> {
         match self.compare(original, part, Verify::Cache) {
             Ok(()) => Ok(original.len()),
             Err(CopyError::Differs { at, .. }) => Ok(at),
@@ -76,12 +68,7 @@ impl CopyWorker<'_> {
         }
     }
 
-    fn compare(
-        &mut self,
-        original: &Original<'_>,
-        copy: &File,
-        how: Verify,
-    ) -> Result<(), CopyError> {
+    fn compare(&mut self, original: &Original<'_>, copy: &File, how: Verify) -> Result<()> {
         let mut report = Report::default();
         let compared = self.compare_bytes(original, copy, how, &mut report);
         self.count(original, &report);
@@ -97,7 +84,7 @@ impl CopyWorker<'_> {
         copy: &File,
         how: Verify,
         report: &mut Report,
-    ) -> Result<u64, CopyError> {
+    ) -> Result<u64> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let half = self.buffer.len() / 2;

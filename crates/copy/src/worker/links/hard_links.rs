@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Stat, unlinkat};
 use rustix::io::Errno;
 
-use crate::error::{At, CopyError};
+use crate::error::{At, Result};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
@@ -21,7 +21,7 @@ impl CopyWorker<'_> {
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
         stat: &Stat,
-    ) -> Result<bool, CopyError> {
+    ) -> Result<bool> {
         if !self.context.settings.hard_links || !self.context.links.may_have(stat) {
             return Ok(false);
         }
@@ -40,7 +40,7 @@ impl CopyWorker<'_> {
         folder: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
-    ) -> Result<bool, CopyError> {
+    ) -> Result<bool> {
         let name = entry.target();
         let backup = match location.link(folder, name, self.context.settings.backups.as_ref()) {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
@@ -91,11 +91,7 @@ impl CopyWorker<'_> {
     }
 
     /// Copies one more name of a file, which cannot be linked.
-    fn copy_unlinked(
-        &mut self,
-        folder: &Arc<DirPair>,
-        entry: &SourceEntry,
-    ) -> Result<(), CopyError> {
+    fn copy_unlinked(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let stat = self.stat(folder, entry)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.copy_file(folder, entry, false),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::{FileId, is_file};
 
-use crate::error::{At, CopyError, CopyRefusal};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::replace::place;
 use crate::options::LinkKind;
 use crate::tree::dir_pair::DirPair;
@@ -25,7 +25,7 @@ impl CopyWorker<'_> {
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
         kind: LinkKind,
-    ) -> Result<(), CopyError> {
+    ) -> Result<()> {
         let stat = self.stat(folder, entry)?;
         let (target, to) = (entry.target(), folder.target.as_fd());
         let path = || folder.target_path(target);
@@ -78,7 +78,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
         kind: LinkKind,
-    ) -> Result<bool, CopyError> {
+    ) -> Result<bool> {
         let settings = &self.context.settings;
         if settings.remove_destination || settings.force || settings.backup.is_some() {
             return Ok(true);
