@@ -10,7 +10,7 @@ use instant_acme::{Account, AccountCredentials, NewAccount};
 use underpass_client::{TlsSetup, Url};
 use underpass_transport::tls::{Identities, Identity, TlsError};
 
-use crate::error::AcmeError;
+use crate::error::{AcmeError, Result};
 use crate::http::{Http, block_on};
 use crate::names::{Names, NamesControl};
 use crate::order::{Challenge, order};
@@ -246,7 +246,7 @@ impl Acme {
         index: usize,
         http: &Http,
         on_event: &dyn Fn(&AcmeEvent<'_>),
-    ) -> Result<bool, AcmeError> {
+    ) -> Result<bool> {
         let lock = self.state.lock()?;
         if self.load(index)? {
             return Ok(true);
@@ -268,13 +268,7 @@ impl Acme {
 
     /// Orders a certificate. The first time, each challenge has its turn; later they alternate,
     /// because authorities limit how often one may fail.
-    fn order(
-        &self,
-        account: &Account,
-        http: &Http,
-        name: &str,
-        refusals: u32,
-    ) -> Result<String, AcmeError> {
+    fn order(&self, account: &Account, http: &Http, name: &str, refusals: u32) -> Result<String> {
         let run = |challenge| order(account, http, name, challenge, &self.identities);
         if !self.has_http {
             return run(Challenge::Tls);
@@ -290,11 +284,7 @@ impl Acme {
     }
 
     /// Returns the account at the authority, which is made if there is none.
-    fn account(
-        &self,
-        http: &Http,
-        on_event: &dyn Fn(&AcmeEvent<'_>),
-    ) -> Result<Account, AcmeError> {
+    fn account(&self, http: &Http, on_event: &dyn Fn(&AcmeEvent<'_>)) -> Result<Account> {
         let builder = Account::builder_with_http(Box::new(http.clone()));
         // One that cannot be read is replaced: an account has nothing that is worth more.
         let kept = self.state.read_account()?;
@@ -327,7 +317,7 @@ impl Acme {
     }
 
     /// Uses the certificate in the folder; returns whether there is one that need not be renewed.
-    fn load(&mut self, index: usize) -> Result<bool, AcmeError> {
+    fn load(&mut self, index: usize) -> Result<bool> {
         let name = &self.domains[index].name;
         let Some(pem) = self.state.read_certificate(name)? else { return Ok(false) };
         let identity = Identity::from_pem(&self.state.certificate(name), &pem)?;
@@ -339,7 +329,7 @@ impl Acme {
     }
 
     /// Uses a certificate from now on, and notes when it is to be renewed.
-    fn adopt(&mut self, index: usize, identity: Identity) -> Result<(), AcmeError> {
+    fn adopt(&mut self, index: usize, identity: Identity) -> Result<()> {
         let domain = &mut self.domains[index];
         let malformed = || TlsError::Refused("its period of validity cannot be read".to_owned());
         let validity = identity.validity().ok_or_else(malformed)?;

@@ -8,6 +8,8 @@ use underpass_client::ClientError;
 use underpass_engine::hint::Plain;
 use underpass_transport::tls::TlsError;
 
+pub(crate) type Result<T, E = AcmeError> = std::result::Result<T, E>;
+
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -8,7 +8,7 @@ use instant_acme::{
 };
 use underpass_transport::tls::Identities;
 
-use crate::error::AcmeError;
+use crate::error::{AcmeError, Result};
 use crate::http::{Http, block_on};
 
 /// The way in which a server shows an authority that it has a name.
@@ -43,7 +43,7 @@ pub(crate) fn order(
     name: &str,
     challenge: Challenge,
     answers: &Identities,
-) -> Result<String, AcmeError> {
+) -> Result<String> {
     let identifiers = [Identifier::Dns(name.to_owned())];
     let mut order = block_on(account.new_order(&NewOrder::new(&identifiers)))?;
     let authorized = authorize(&mut order, http, name, challenge, answers);
@@ -67,7 +67,7 @@ fn authorize(
     name: &str,
     challenge: Challenge,
     answers: &Identities,
-) -> Result<(), AcmeError> {
+) -> Result<()> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = block_on(authorizations.next()) {
         let mut authorization = authorization?;
@@ -132,7 +132,7 @@ impl Poll {
         Self { wait: FIRST_WAIT, until: Instant::now() + MAX_TIME }
     }
 
-    fn wait(&mut self, http: &Http) -> Result<(), AcmeError> {
+    fn wait(&mut self, http: &Http) -> Result<()> {
         let retry_after = http.take_retry_after().unwrap_or_default().min(MAX_WAIT);
         let wait = self.wait.max(retry_after);
         self.wait = (self.wait * 2).min(MAX_WAIT);

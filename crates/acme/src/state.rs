@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use underpass_client::Url;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
-use crate::error::AcmeError;
+use crate::error::{AcmeError, Result};
 
 /// The folder of one authority.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct StateFolder {
 
 impl StateFolder {
     /// Opens or creates the folder of the authority with this directory.
-    pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self, AcmeError> {
+    pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self> {
         let mut created = Vec::new();
         created.extend(create_folder(top)?.then(|| top.to_owned()));
         let top = fs::canonicalize(top).map_err(fail("opening", top))?;
@@ -53,34 +53,34 @@ impl StateFolder {
     }
 
     /// Returns the certificate of a name and its key, as PEM; `None` if there is none.
-    pub(crate) fn read_certificate(&self, name: &str) -> Result<Option<Vec<u8>>, AcmeError> {
+    pub(crate) fn read_certificate(&self, name: &str) -> Result<Option<Vec<u8>>> {
         read(&self.certificate(name))
     }
 
     /// Returns the account; `None` if there is none.
-    pub(crate) fn read_account(&self) -> Result<Option<Vec<u8>>, AcmeError> {
+    pub(crate) fn read_account(&self) -> Result<Option<Vec<u8>>> {
         read(&self.path.join(ACCOUNT))
     }
 
     /// Keeps the certificate of a name and its key.
-    pub(crate) fn write_certificate(&self, name: &str, pem: &[u8]) -> Result<(), AcmeError> {
+    pub(crate) fn write_certificate(&self, name: &str, pem: &[u8]) -> Result<()> {
         write(&self.certificate(name), pem)
     }
 
     /// Keeps the account.
-    pub(crate) fn write_account(&self, bytes: &[u8]) -> Result<(), AcmeError> {
+    pub(crate) fn write_account(&self, bytes: &[u8]) -> Result<()> {
         write(&self.path.join(ACCOUNT), bytes)
     }
 
     /// Forgets the account, which the authority does not know.
-    pub(crate) fn remove_account(&self) -> Result<(), AcmeError> {
+    pub(crate) fn remove_account(&self) -> Result<()> {
         let path = self.path.join(ACCOUNT);
         fs::remove_file(&path).map_err(fail("removing", &path))
     }
 
     /// Waits until no other process orders a certificate of this authority; the lock is held until
     /// the file is dropped.
-    pub(crate) fn lock(&self) -> Result<File, AcmeError> {
+    pub(crate) fn lock(&self) -> Result<File> {
         let path = self.path.join(LOCK);
         let mut options = File::options();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -95,7 +95,7 @@ impl StateFolder {
     }
 
     /// Checks that this process can write to the folder.
-    pub(crate) fn check(&self) -> Result<(), AcmeError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let path = self.path.join(LOCK);
         let probe = AtomicFile::create(&path, 0o600);
         probe.map(drop).map_err(fail("writing to", &self.path))
@@ -103,13 +103,13 @@ impl StateFolder {
 }
 
 /// Creates a folder that only its owner can use; returns false if there is one.
-fn create_folder(path: &Path) -> Result<bool, AcmeError> {
+fn create_folder(path: &Path) -> Result<bool> {
     let is_new = !path.exists();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map(|()| is_new).map_err(fail("creating", path))
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, AcmeError> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(fail("reading", path))?,
@@ -119,7 +119,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, AcmeError> {
     Ok(Some(bytes))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), AcmeError> {
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = AtomicFile::create(path, 0o600).and_then(|file| {
         file.file().write_all(bytes)?;
         file.durable().commit(Existing::Replace)

@@ -9,7 +9,7 @@ use underpass_engine::hint::Action;
 use underpass_protocol::digest::{Algorithm, Digest, parse_digests, write_wanted};
 use underpass_transport::digest::{ComputeError, DigestCheck, verify};
 
-use super::error::DownloadError;
+use super::error::{DownloadError, Result};
 use super::options::DownloadOptions;
 use crate::error::ClientError;
 use crate::http::Response;
@@ -50,7 +50,7 @@ pub(super) fn check(
     options: &DownloadOptions,
     offered: &[Digest],
     cancel: Option<&AtomicBool>,
-) -> Result<Vec<DigestCheck>, DownloadError> {
+) -> Result<Vec<DigestCheck>> {
     let expected: Vec<_> = options.expected.iter().chain(offered).cloned().collect();
     let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
     let facts =

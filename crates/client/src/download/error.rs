@@ -14,6 +14,8 @@ use super::interpret::StrongValidator;
 use crate::backoff::Retryable;
 use crate::error::{ClientError, InvalidResponse};
 
+pub(super) type Result<T, E = DownloadError> = std::result::Result<T, E>;
+
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, only_adds, s
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
 
-use super::error::DownloadError;
+use super::error::{DownloadError, Result};
 use super::interpret::StrongValidator;
 use crate::journal::{self, JournalContents};
 
@@ -102,7 +102,7 @@ impl PartialFile<'_> {
     }
 
     /// Notes, before a part comes from another server, that a digest has to be compared.
-    pub(super) fn require_digest(&mut self) -> Result<(), DownloadError> {
+    pub(super) fn require_digest(&mut self) -> Result<()> {
         let Self::Resumable(kept) = self else { return Ok(()) };
         let subject = kept.journal.subject();
         if subject.needs_digest {
@@ -133,7 +133,7 @@ impl PartialFile<'_> {
 
 impl<'t> TargetName<'t> {
     /// Returns what is known of the file with this name, if there is one.
-    pub(super) fn existing(&self) -> Result<Option<Stat>, DownloadError> {
+    pub(super) fn existing(&self) -> Result<Option<Stat>> {
         match statat(self.folder, self.name, AtFlags::empty()) {
             Ok(stat) if is_folder(&stat) => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
@@ -154,7 +154,7 @@ impl<'t> TargetName<'t> {
     }
 
     /// Opens the file with this name.
-    pub(super) fn open(&self) -> Result<File, DownloadError> {
+    pub(super) fn open(&self) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(self.folder, self.name, flags, Mode::empty());
         Ok(File::from(file.map_err(DownloadError::local("opening"))?))
@@ -167,7 +167,7 @@ impl<'t> TargetName<'t> {
     }
 
     /// Creates a file that disappears with this process.
-    pub(super) fn unnamed(&self) -> Result<PartialFile<'t>, DownloadError> {
+    pub(super) fn unnamed(&self) -> Result<PartialFile<'t>> {
         let atomic = AtomicFile::create_in(self.folder()?, self.name, 0o666);
         Ok(PartialFile::Unnamed(atomic.map_err(DownloadError::local(Action::Creating))?))
     }
@@ -179,7 +179,7 @@ impl<'t> TargetName<'t> {
         version: &StrongValidator,
         size: Option<u64>,
         modified: Option<SystemTime>,
-    ) -> Result<PartialFile<'t>, DownloadError> {
+    ) -> Result<PartialFile<'t>> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let journal = self.journal_name();
@@ -216,11 +216,7 @@ impl<'t> TargetName<'t> {
 
     /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
     /// digest of the whole is compared at the end.
-    pub(super) fn earlier(
-        &self,
-        url: &str,
-        is_checked: bool,
-    ) -> Result<Option<PartialFile<'t>>, DownloadError> {
+    pub(super) fn earlier(&self, url: &str, is_checked: bool) -> Result<Option<PartialFile<'t>>> {
         let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if !is_there || journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
         {
@@ -262,7 +258,7 @@ impl<'t> TargetName<'t> {
     }
 
     /// Opens or creates the partial file and locks it.
-    fn locked(&self) -> Result<AtomicFile, DownloadError> {
+    fn locked(&self) -> Result<AtomicFile> {
         let name = self.part_name();
         // What it may replace limits who can read it.
         let old = statat(self.folder, self.name, AtFlags::empty());
@@ -322,7 +318,7 @@ impl<'t> TargetName<'t> {
         }
     }
 
-    fn folder(&self) -> Result<OwnedFd, DownloadError> {
+    fn folder(&self) -> Result<OwnedFd> {
         self.folder.try_clone().map_err(DownloadError::local("opening the folder of"))
     }
 

@@ -13,7 +13,7 @@ use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
-use super::error::DownloadError;
+use super::error::{DownloadError, Result};
 use super::interpret::{FileRequest, Interpretation, StrongValidator, interpret_response};
 use super::options::{DownloadEvent, Gauge};
 use super::partial_file::Journal;
@@ -184,7 +184,7 @@ impl<'c> Workers<'c> {
         idle: Option<Connection<'w>>,
         piece: &Range<u64>,
         has_failed: bool,
-    ) -> Result<OpenSegment<'w>, DownloadError> {
+    ) -> Result<OpenSegment<'w>> {
         let version = self.version.clone().map(|version| (version, Some(self.total)));
         let request = FileRequest {
             range: Some((piece.start, Some(piece.end))),
@@ -222,7 +222,7 @@ impl<'c> Workers<'c> {
         mirror: &Mirror<'c>,
         idle: Option<Connection<'w>>,
         piece: &Range<u64>,
-    ) -> Result<OpenSegment<'w>, DownloadError>
+    ) -> Result<OpenSegment<'w>>
     where
         'c: 'w,
     {
@@ -267,7 +267,7 @@ impl<'c> Workers<'c> {
         mirror: Option<&Mirror<'c>>,
         opened: OpenSegment<'w>,
         piece: &Range<u64>,
-    ) -> Result<Option<Connection<'w>>, DownloadError> {
+    ) -> Result<Option<Connection<'w>>> {
         let OpenSegment { answer, range } = opened;
         let (mut connection, response) = (answer.connection, answer.response);
         self.scheduler.limit(me, range.end);

@@ -62,6 +62,8 @@ pub struct TreeFailed {
     pub done: Box<TreeDone>,
 }
 
+pub(super) type Result<T, E = TreeError> = std::result::Result<T, E>;
+
 /// Why a folder could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -27,6 +27,7 @@ use url::Url;
 use super::download::RateLimit;
 use super::error::ClientError;
 use super::http::{HttpClient, Request};
+use crate::tree::error::Result;
 use task::TreeFetch;
 
 pub use dest::ignores_case;
@@ -80,7 +81,7 @@ pub fn fetch(
 }
 
 /// Fetches the folder as an archive if the server offers one, and by its listings if not.
-fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
+fn run(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     if tree.options.archive
         && let Some(offer) = archive::offer(tree)?
     {

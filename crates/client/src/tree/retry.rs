@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::TreeError;
+use super::error::{Result, TreeError};
 use super::options::{OnEvent, TreeEvent};
 use super::task::TreeFetch;
 use crate::backoff::Backoff;
@@ -31,7 +31,7 @@ impl<'p> Retry<'p> {
     }
 
     /// Waits before the next attempt, or returns the error if there is to be none.
-    pub(super) fn wait(&mut self, error: TreeError) -> Result<(), TreeError> {
+    pub(super) fn wait(&mut self, error: TreeError) -> Result<()> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         self.backoff.wait(error, has_answered, self.cancel.as_slice(), |error, after| {
             (self.on_event)(&TreeEvent::Retrying { error, after });

@@ -11,15 +11,12 @@ use rustix::io::{Errno, ioctl_fionread, pread, read};
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::{Chain, Error, Kind, PeerMessage, Report, Source};
 
-use super::error::UploadError;
+use super::error::{Result, UploadError};
 use super::exchange::UploadExchange;
 use crate::error::ClientError;
 
 /// Sends `head`, which may be empty, and all of a stream.
-pub(super) fn send(
-    exchange: &mut UploadExchange<'_, '_, '_>,
-    head: Vec<u8>,
-) -> Result<(), UploadError> {
+pub(super) fn send(exchange: &mut UploadExchange<'_, '_, '_>, head: Vec<u8>) -> Result<()> {
     let source = exchange.body.source.clone();
     let (mut frame, mut sent) = (head, 0_u64);
     let mut is_first = true;
@@ -69,7 +66,7 @@ fn next(
     exchange: &mut UploadExchange<'_, '_, '_>,
     source: &Source<&File>,
     sent: u64,
-) -> Result<Option<ChunkPart>, UploadError> {
+) -> Result<Option<ChunkPart>> {
     if matches!(source.kind(), Kind::Pipe | Kind::Socket) {
         let held = held(exchange, source)?;
         return Ok((held > 0).then_some(ChunkPart::Inside(held)));
@@ -92,10 +89,7 @@ fn next(
 }
 
 /// Waits for bytes in a pipe or socket, and counts them without reading them; 0 at the end.
-fn held(
-    exchange: &mut UploadExchange<'_, '_, '_>,
-    source: &Source<&File>,
-) -> Result<u64, UploadError> {
+fn held(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Result<u64> {
     loop {
         wait(exchange, source)?;
         let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
@@ -112,10 +106,7 @@ fn held(
 }
 
 /// Waits until the stream has something, and listens to the server meanwhile.
-fn wait(
-    exchange: &mut UploadExchange<'_, '_, '_>,
-    source: &Source<&File>,
-) -> Result<(), UploadError> {
+fn wait(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Result<()> {
     loop {
         let (came, is_heard) = {
             let mut ends = [

@@ -67,6 +67,8 @@ impl UploadFailed {
     }
 }
 
+pub(super) type Result<T, E = UploadError> = std::result::Result<T, E>;
+
 /// Why an upload failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

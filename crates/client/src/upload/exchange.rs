@@ -11,7 +11,7 @@ use underpass_engine::{
 use underpass_transport::limit_loopback_buffer;
 use url::Url;
 
-use super::error::UploadError;
+use super::error::{Result, UploadError};
 use super::options::{OnEvent, SendOptions, UploadEvent};
 use crate::error::{ClientError, NetworkAction, is_of_network};
 use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
@@ -60,7 +60,7 @@ impl UploadExchange<'_, '_, '_> {
         chain: Chain<&File>,
         framing: u64,
         before: u64,
-    ) -> Result<(), UploadError> {
+    ) -> Result<()> {
         let sink = self.connection.stream().try_clone().map_err(|source| self.failed(source))?;
         let session = self.connection.session().cloned();
         let expected = self.body.source.promised();

@@ -6,7 +6,7 @@
 
 use url::Url;
 
-use super::error::UploadError;
+use super::error::{Result, UploadError};
 use super::options::Condition;
 use super::uploader::{AttemptEnd, TargetState, Uploader};
 use crate::error::ClientError;
@@ -14,7 +14,7 @@ use crate::http::{Request, without_credentials};
 
 impl Uploader<'_, '_, '_> {
     /// Asks the server whether the target is as required; `Some` if the upload ends here.
-    pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>, UploadError> {
+    pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>> {
         let condition = self.upload.condition;
         if condition == Condition::None || self.is_asked {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Uploader<'_, '_, '_> {
 
     /// Handles a target that exists although nothing may. What an earlier attempt of this upload
     /// has left counts only if it is known to be the whole file.
-    fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd, UploadError> {
+    fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd> {
         if !may_be_ours {
             self.cancel();
             return Ok(AttemptEnd::AlreadyThere(status));
@@ -85,10 +85,7 @@ impl Uploader<'_, '_, '_> {
     }
 
     /// Turns a refusal because of the condition into its meaning.
-    pub(super) fn interpret_refusal(
-        &mut self,
-        outcome: Result<AttemptEnd, UploadError>,
-    ) -> Result<AttemptEnd, UploadError> {
+    pub(super) fn interpret_refusal(&mut self, outcome: Result<AttemptEnd>) -> Result<AttemptEnd> {
         match outcome {
             Err(error) if error.status() == Some(412) => match self.upload.condition {
                 // The request that was refused has changed nothing.

@@ -8,7 +8,7 @@ use underpass_protocol::digest::{Algorithm, parse_digests, write_wanted};
 use underpass_transport::digest::compute;
 use url::Url;
 
-use super::error::UploadError;
+use super::error::{Result, UploadError};
 use super::journal::{UploadJournal, is_version, version};
 use super::options::{MODIFIED, RESUMABLE_FROM, UploadEvent};
 use super::uploader::{AttemptEnd, Uploader};
@@ -17,7 +17,7 @@ use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; what it sent of another version is discarded.
-    pub(super) fn find_earlier(&mut self) -> Result<(), UploadError> {
+    pub(super) fn find_earlier(&mut self) -> Result<()> {
         let Some(path) = self.upload.journal.filter(|_| !self.kept.has_searched_journal) else {
             return Ok(());
         };
@@ -53,7 +53,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Asks whether the server can resume uploads, if the file is large enough.
-    pub(super) fn check_resumable(&mut self) -> Result<(), UploadError> {
+    pub(super) fn check_resumable(&mut self) -> Result<()> {
         let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         if self.kept.supports_resumption.is_some() || self.upload.journal.is_none() || !is_long {
             return Ok(());
@@ -69,7 +69,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Sends what the server does not have yet.
-    pub(super) fn send_rest(&mut self) -> Result<AttemptEnd, UploadError> {
+    pub(super) fn send_rest(&mut self) -> Result<AttemptEnd> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
@@ -115,7 +115,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Returns how many bytes the server has; `None` if it does not know the upload.
-    fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
+    fn offset(&mut self, resource: &Url) -> Result<Option<u64>> {
         let request = Request { method: "HEAD", fields: &[] };
         let answer = self.client.execute(self.idle.take(), &request, resource)?;
         self.mark_answered();
@@ -135,7 +135,7 @@ impl<'a> Uploader<'_, 'a, '_> {
 
     /// Asks whether the target is this file already: the server may have had all of it, and only
     /// its answer was lost. Only its digest proves that.
-    pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
+    pub(super) fn is_there(&mut self) -> Result<Option<u16>> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
         let answer = self.client.execute(self.idle.take(), &request, &self.url)?;

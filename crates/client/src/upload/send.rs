@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use underpass_engine::{Chain, socket};
 
 use super::chunks;
-use super::error::UploadError;
+use super::error::{Result, UploadError};
 use super::exchange::UploadExchange;
 use crate::error::ClientError;
 use crate::http::{MAX_INTERIM, Response};
 
 impl UploadExchange<'_, '_, '_> {
     /// Sends head and body; returns the final answer, and whether the whole body was sent.
-    pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
+    pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool)> {
         let head = match self.expects {
             None => head,
             Some(timeout) => {
@@ -34,7 +34,7 @@ impl UploadExchange<'_, '_, '_> {
     }
 
     /// Returns the final answer, after the body was sent or could not be.
-    fn answer(&mut self, sent: Result<(), UploadError>) -> Result<(Response, bool), UploadError> {
+    fn answer(&mut self, sent: Result<()>) -> Result<(Response, bool)> {
         if sent.is_err() {
             // The server must not take the part for the whole, however this ends.
             let _ = socket::arm_reset(self.connection.stream());
@@ -58,7 +58,7 @@ impl UploadExchange<'_, '_, '_> {
     }
 
     /// Sends `head`, which may be empty, and a body of known length.
-    fn send_known(&mut self, head: Vec<u8>, len: u64) -> Result<(), UploadError> {
+    fn send_known(&mut self, head: Vec<u8>, len: u64) -> Result<()> {
         let skip = self.body.skip;
         let at = self.body.source.offset().unwrap_or(0) + skip;
         let mut chain = Chain::new();
@@ -75,7 +75,7 @@ impl UploadExchange<'_, '_, '_> {
 
     /// Waits for `100 Continue`, no longer than `timeout`; returns the final answer if that comes
     /// instead (RFC 9110 10.1.1).
-    fn await_continue(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
+    fn await_continue(&mut self, timeout: Duration) -> Result<Option<Response>> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -98,7 +98,7 @@ impl UploadExchange<'_, '_, '_> {
     }
 
     /// Waits for the final answer to a whole body.
-    fn await_answer(&mut self) -> Result<Response, UploadError> {
+    fn await_answer(&mut self) -> Result<Response> {
         // The server may have to write all of it to its disk before it can promise anything.
         let sent = self.body.len().unwrap_or_else(|| self.report.bytes());
         let timeout = self.client.timeout + Duration::from_secs(sent / MIN_DISK_RATE);

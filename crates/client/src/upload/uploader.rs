@@ -7,7 +7,7 @@ use underpass_protocol::upload::INTEROP_VERSION;
 use underpass_transport::tls::SessionFacts;
 use url::{Origin, Url};
 
-use super::error::{UploadError, UploadFailed, UploadOutcome};
+use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
 use super::precheck::is_html;
@@ -146,7 +146,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Makes one attempt: resumes an earlier one, or starts over.
-    fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
+    fn attempt(&mut self) -> Result<AttemptEnd> {
         self.find_earlier()?;
         if self.kept.resource.is_some() {
             return self.send_rest();
@@ -159,7 +159,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Sends the whole file by PUT.
-    fn begin(&mut self) -> Result<AttemptEnd, UploadError> {
+    fn begin(&mut self) -> Result<AttemptEnd> {
         // Whatever the server had before is of no use now.
         self.resumed_at = 0;
         let total = self.upload.source.promised();
@@ -238,7 +238,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         url: &Url,
         fields: &[(&str, &str)],
         skip: u64,
-    ) -> Result<(Response, Connection<'a>), UploadError> {
+    ) -> Result<(Response, Connection<'a>)> {
         if self.is_spent {
             return Err(UploadError::Spent);
         }
@@ -298,16 +298,12 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Returns a connection to the server of a URL, ready for a body.
-    fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
+    fn connect(&mut self, url: &Url) -> Result<Connection<'a>> {
         Ok(connect(self.client, self.idle.take(), url, self.upload.options.rate)?)
     }
 
     /// Waits before the next attempt, or returns the error if there is to be none.
-    fn prepare_again(
-        &mut self,
-        error: UploadError,
-        backoff: &mut Backoff,
-    ) -> Result<(), UploadError> {
+    fn prepare_again(&mut self, error: UploadError, backoff: &mut Backoff) -> Result<()> {
         self.has_answered |= error.status().is_some();
         if !self.has_answered || self.is_spent {
             return Err(error);

@@ -13,7 +13,7 @@ use underpass_engine::{FileId, Report, Version};
 
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::digest::settle::TICKS;
@@ -65,7 +65,7 @@ pub(crate) struct Changed {
 
 impl Change {
     /// Makes the change. It may wait for the disk, and its time grows with the bytes to copy.
-    pub(crate) fn run(&self, site: &Site) -> Result<Changed, ChangeRefusal> {
+    pub(crate) fn run(&self, site: &Site) -> Result<Changed> {
         let made = match &self.what {
             ChangeKind::Delete(depth) => self.delete(site, *depth),
             ChangeKind::MakeFolder => self.make_folder(site),
@@ -77,7 +77,7 @@ impl Change {
         made
     }
 
-    fn delete(&self, site: &Site, depth: Depth) -> Result<Changed, ChangeRefusal> {
+    fn delete(&self, site: &Site, depth: Depth) -> Result<Changed> {
         let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
@@ -93,7 +93,7 @@ impl Change {
         Ok(Changed { is_new: false, report: Report::default() })
     }
 
-    fn make_folder(&self, site: &Site) -> Result<Changed, ChangeRefusal> {
+    fn make_folder(&self, site: &Site) -> Result<Changed> {
         if site.root.hides_entry(&self.path, true) {
             return Err(hidden());
         }
@@ -106,12 +106,7 @@ impl Change {
         Ok(Changed { is_new: true, report: Report::default() })
     }
 
-    fn relocate(
-        &self,
-        site: &Site,
-        to: &Destination,
-        depth: Depth,
-    ) -> Result<Changed, ChangeRefusal> {
+    fn relocate(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
@@ -142,7 +137,7 @@ impl Change {
         Ok(Changed { is_new, report })
     }
 
-    fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed, ChangeRefusal> {
+    fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let from = site.root.open(&self.path, DiskWait::Allowed)?;
         let stat = fstat(&from)?;
         self.check(&stat)?;
@@ -181,12 +176,7 @@ impl Change {
     }
 
     /// Refuses to put a link in the place of its own target, which would be lost.
-    fn refuse_own_target(
-        &self,
-        site: &Site,
-        stat: &Stat,
-        dest: &DestEntry,
-    ) -> Result<(), ChangeRefusal> {
+    fn refuse_own_target(&self, site: &Site, stat: &Stat, dest: &DestEntry) -> Result<()> {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere or out of the root has no target to lose here.
@@ -199,7 +189,7 @@ impl Change {
     }
 
     /// Returns the folder of the path, the name in it, and the attributes.
-    fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat), ChangeRefusal> {
+    fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat)> {
         let (folder, name) = site.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
         let stat = tree::stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
@@ -208,13 +198,13 @@ impl Change {
     }
 
     /// Refuses an entry that is hidden because of its type.
-    fn check_hidden(&self, site: &Site, stat: &Stat) -> Result<(), ChangeRefusal> {
+    fn check_hidden(&self, site: &Site, stat: &Stat) -> Result<()> {
         let is_folder = tree::kind(stat) == FileType::Directory;
         if site.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
     }
 
     /// Checks that the entry is what the client meant.
-    fn check(&self, stat: &Stat) -> Result<(), ChangeRefusal> {
+    fn check(&self, stat: &Stat) -> Result<()> {
         let kind = tree::kind(stat);
         if self.is_folder && kind == FileType::RegularFile {
             return Err(Errno::NOTDIR.into());
@@ -231,11 +221,7 @@ impl Change {
 
     /// Holds the names for the change, alone if so requested or the change is conditional, and
     /// checks the entity tags that the client expects once more.
-    fn hold_names<'s>(
-        &self,
-        site: &'s Site,
-        is_alone: bool,
-    ) -> Result<NamesGuard<'s>, ChangeRefusal> {
+    fn hold_names<'s>(&self, site: &'s Site, is_alone: bool) -> Result<NamesGuard<'s>> {
         let is_conditional = self.expected.is_some() || !self.tags.is_empty();
         let names = site.shared.hold_names(is_alone || is_conditional);
         match self.tags.hold(site) {
@@ -246,7 +232,7 @@ impl Change {
 
     /// Checks that the destination is still in the folder that was found by its path. The caller
     /// must hold the names.
-    fn check_dest(&self, site: &Site, dest: &DestEntry) -> Result<(), ChangeRefusal> {
+    fn check_dest(&self, site: &Site, dest: &DestEntry) -> Result<()> {
         let (ChangeKind::Move(to, _) | ChangeKind::Copy(to, _)) = &self.what else {
             return Ok(());
         };
@@ -258,7 +244,7 @@ impl Change {
 
     /// Checks that what has the name now is still what the client meant, if it said so. The caller
     /// must hold the names.
-    fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<(), ChangeRefusal> {
+    fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<()> {
         match self.expected {
             Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
             None => Ok(()),
@@ -268,7 +254,7 @@ impl Change {
 
 /// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
 /// meaning for a file.
-fn check_depth(stat: &Stat, depth: Depth) -> Result<(), ChangeRefusal> {
+fn check_depth(stat: &Stat, depth: Depth) -> Result<()> {
     if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
         return Err(ChangeRefusal::new(400, "a folder can only be removed or moved as a whole"));
     }
@@ -276,12 +262,7 @@ fn check_depth(stat: &Stat, depth: Depth) -> Result<(), ChangeRefusal> {
 }
 
 /// Opens the destination of a move or copy, if it is allowed.
-fn open_dest(
-    site: &Site,
-    to: &Destination,
-    source: &Stat,
-    is_folder: bool,
-) -> Result<DestEntry, ChangeRefusal> {
+fn open_dest(site: &Site, to: &Destination, source: &Stat, is_folder: bool) -> Result<DestEntry> {
     let no_folder =
         || ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder");
     let is_file_to_folder = to.is_folder && !is_folder;
@@ -323,12 +304,7 @@ fn open_dest(
 }
 
 /// Refuses to replace a folder that the client could not delete.
-fn check_removal(
-    site: &Site,
-    dest: &DestEntry,
-    existing: &Stat,
-    path: &[u8],
-) -> Result<(), ChangeRefusal> {
+fn check_removal(site: &Site, dest: &DestEntry, existing: &Stat, path: &[u8]) -> Result<()> {
     if !site.settings.changes.delete {
         return Err(ChangeRefusal::new(
             403,
@@ -350,7 +326,7 @@ fn check_contents(
     stat: &Stat,
     path: &[u8],
     new_path: Option<&[u8]>,
-) -> Result<(), ChangeRefusal> {
+) -> Result<()> {
     if tree::kind(stat) != FileType::Directory {
         return Ok(());
     }
@@ -378,7 +354,7 @@ fn move_across(
     name: &CStr,
     stat: &Stat,
     dest: &DestEntry,
-) -> Result<(Option<CString>, Report), ChangeRefusal> {
+) -> Result<(Option<CString>, Report)> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(dest);
@@ -417,7 +393,7 @@ fn copied(
     from: &OwnedFd,
     folder: &OwnedFd,
     name: &OsStr,
-) -> Result<AtomicFile, ChangeRefusal> {
+) -> Result<AtomicFile> {
     let new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
     copying.file(from, new_file.file())?;
     if is_synced(site) {
@@ -438,12 +414,7 @@ impl<'a> UnnamedCopy<'a> {
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
-    fn publish(
-        &self,
-        change: &Change,
-        site: &Site,
-        is_folder: bool,
-    ) -> Result<Option<CString>, ChangeRefusal> {
+    fn publish(&self, change: &Change, site: &Site, is_folder: bool) -> Result<Option<CString>> {
         let folder = &self.dest.folder;
         if is_synced(site) {
             // One call syncs all files in it. The folder was opened without the right to read, and
@@ -470,7 +441,7 @@ fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
 }
 
 /// Returns the folder for a new entry, and the name in it.
-fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), ChangeRefusal> {
+fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
     let changes = &site.settings.changes;
     if changes.create_parents {
         site.root.make_parents(path, changes.sync).map_err(ChangeRefusal::at_target)?;
@@ -479,7 +450,7 @@ fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), ChangeRefus
 }
 
 /// Returns the same without making the folder.
-fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString), ChangeRefusal> {
+fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
     let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))
@@ -503,7 +474,7 @@ fn is_synced(site: &Site) -> bool {
 }
 
 /// Syncs the names in a folder to the disk, if the settings say so.
-fn sync(site: &Site, folder: &OwnedFd) -> Result<(), ChangeRefusal> {
+fn sync(site: &Site, folder: &OwnedFd) -> Result<()> {
     if is_synced(site) {
         sync_folder(folder, fsync).map_err(ChangeRefusal::unsynced)
     } else {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 
 /// A name in a folder, and the entry that has it now.
@@ -73,7 +73,7 @@ impl DestEntry {
 
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
-    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool, ChangeRefusal> {
+    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool> {
         let removed = aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside));
         // The new entry has the name by now. Parts of the old one may be gone.
         removed.map_err(|refusal| {
@@ -94,7 +94,7 @@ pub(crate) fn remove_folder(
     (parent, name): (&OwnedFd, &CStr),
     checked: &Stat,
     on_gone: impl FnOnce(),
-) -> Result<(), ChangeRefusal> {
+) -> Result<()> {
     let aside = hidden_name(name);
     match rename_new(parent, name, parent, &*aside) {
         Ok(()) => {}

@@ -8,6 +8,8 @@ use rustix::io::Errno;
 use underpass_copy::CopyError;
 use underpass_engine::Error;
 
+pub(super) type Result<T, E = ChangeRefusal> = std::result::Result<T, E>;
+
 /// The reason why a change was not made, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRefusal {

@@ -11,7 +11,7 @@ use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::guard::{ChangingPaths, Conditions};
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::links;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::modified;
@@ -204,7 +204,7 @@ fn forget_locks(site: &Site, change: &Change) {
 }
 
 /// Reads the requested action.
-fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind, ChangeRefusal> {
+fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind> {
     let request = &ctx.request;
     let prefix = ctx.settings().path_prefix.as_bytes();
     let depth = || Depth::read(request).ok_or_else(|| ChangeRefusal::new(400, BAD_DEPTH));
@@ -293,7 +293,7 @@ fn unauthorized(ctx: &RequestContext<'_>) -> Response {
 async fn check_conditions(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-) -> Result<Option<Version>, ChangeRefusal> {
+) -> Result<Option<Version>> {
     let request = &ctx.request;
     if !is_conditional(request) {
         return Ok(None);

@@ -23,7 +23,7 @@ use underpass_engine::{FileId, Integrity, Options, Report, Sink, Source, Transfe
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use underpass_protocol::upload::is_partial_name;
 
 /// Checks a folder for entries that prevent its removal or move.
@@ -40,12 +40,7 @@ impl TreeCheck<'_> {
     /// # Errors
     ///
     /// If an entry must be kept, or cannot be checked.
-    pub(crate) fn run(
-        &self,
-        parent: &OwnedFd,
-        name: &CStr,
-        path: &[u8],
-    ) -> Result<(), ChangeRefusal> {
+    pub(crate) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<()> {
         let folder = open_folder(parent.as_fd(), name)?;
         let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
         walk.folder(mount_of(parent)?, &mut Vec::new(), 0)
@@ -62,12 +57,7 @@ struct CheckWalk<'c> {
 
 impl CheckWalk<'_> {
     /// Checks the folder `inside` the top one, whose parent is in the mount `above`.
-    fn folder(
-        &mut self,
-        above: u64,
-        inside: &mut Vec<u8>,
-        depth: usize,
-    ) -> Result<(), ChangeRefusal> {
+    fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<()> {
         let folder = open_inside(self.top, inside)?;
         let mount = mount_of(&folder)?;
         if !self.check.crosses_mounts && mount != above {
@@ -121,17 +111,13 @@ fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
 ///
 /// A part of it may be gone; entries that the system refused to remove, and the folders above them,
 /// remain.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ChangeRefusal> {
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove_unless(parent, name, &mut |_| false)
 }
 
 /// Removes the original of a copy that was begun at this time. What was changed since then, or came
 /// since then, may not be in the copy: it remains, and so do the folders above it.
-pub(crate) fn remove_copied(
-    parent: BorrowedFd<'_>,
-    name: &CStr,
-    began: SystemTime,
-) -> Result<(), ChangeRefusal> {
+pub(crate) fn remove_copied(parent: BorrowedFd<'_>, name: &CStr, began: SystemTime) -> Result<()> {
     let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let began = Timespec::try_from(began).unwrap_or_default();
     let mut linked = HashSet::new();
@@ -152,7 +138,7 @@ fn remove_unless(
     parent: BorrowedFd<'_>,
     name: &CStr,
     keeps: &mut dyn FnMut(&Stat) -> bool,
-) -> Result<(), ChangeRefusal> {
+) -> Result<()> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
         return Ok(unlinkat(parent, name, AtFlags::empty())?);
@@ -168,7 +154,7 @@ fn empty(
     inside: &mut Vec<u8>,
     depth: usize,
     keeps: &mut dyn FnMut(&Stat) -> bool,
-) -> Result<(), ChangeRefusal> {
+) -> Result<()> {
     let folder = open_inside(top, inside)?;
     let mut folders = Vec::new();
     // An abandoned copy may be one level deeper than its original.
@@ -239,7 +225,7 @@ impl<'a> TreeCopy<'a> {
         path: Option<&[u8]>,
         parent: BorrowedFd<'_>,
         name: &CStr,
-    ) -> Result<(), ChangeRefusal> {
+    ) -> Result<()> {
         let Some(path) = path else {
             mkdirat(parent, name, Mode::RWXU)?;
             let folder = open_folder(parent, name)?;
@@ -279,7 +265,7 @@ impl<'a> TreeCopy<'a> {
         stat: &Stat,
         to: BorrowedFd<'_>,
         new_name: &CStr,
-    ) -> Result<(), ChangeRefusal> {
+    ) -> Result<()> {
         if kind(stat) == FileType::Symlink {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
@@ -294,7 +280,7 @@ impl<'a> TreeCopy<'a> {
 
     /// Copies a file's bytes, mode and times to a new file. Its owner is the server's user, so
     /// set-user-id and set-group-id are not kept.
-    pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), ChangeRefusal> {
+    pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<()> {
         let stat = fstat(&from)?;
         if !(self.has_room)(to.as_fd(), u64::try_from(stat.st_size).unwrap_or(0)) {
             return Err(Errno::NOSPC.into());
@@ -403,7 +389,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
 }
 
 /// Returns the names in a folder at this depth; fails if it is too deep.
-fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, ChangeRefusal> {
+fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }

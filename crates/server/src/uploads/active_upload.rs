@@ -20,7 +20,7 @@ use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
 use crate::uploads::received::{BodyState, IncompleteBody, ReceivedUpload};
 use crate::uploads::refusal;
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::UploadSlot;
@@ -83,7 +83,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Checks that a file of this size is allowed.
-    pub(crate) fn check_size(&self, len: u64) -> Result<(), UploadRefusal> {
+    pub(crate) fn check_size(&self, len: u64) -> Result<()> {
         let changes = &self.site.settings.changes;
         match changes.limit {
             // The draft's section 4.1.4 requires the limits here.
@@ -96,7 +96,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Checks that the body can be stored as it is, without a coding to be undone first.
-    pub(crate) fn check_representation(&self) -> Result<(), UploadRefusal> {
+    pub(crate) fn check_representation(&self) -> Result<()> {
         let codings = self
             .request
             .fields("content-encoding")
@@ -164,7 +164,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Waits for the first byte of the body.
-    pub(crate) fn first_byte(&mut self) -> Result<(), UploadRefusal> {
+    pub(crate) fn first_byte(&mut self) -> Result<()> {
         if !self.incoming.is_ahead_empty() {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Checks that there is room for this many more bytes.
-    pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), UploadRefusal> {
+    pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<()> {
         if has_room(self.site, &target.folder, len) { Ok(()) } else { Err(UploadRefusal::full()) }
     }
 
@@ -210,7 +210,7 @@ impl<'a> ActiveUpload<'a> {
         new_file: &AtomicFile,
         from: u64,
         end: u64,
-    ) -> Result<(), UploadRefusal> {
+    ) -> Result<()> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
         let _alone = lock(&self.site.shared.uploads.reserving);
@@ -241,7 +241,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Finds the destination of the file, if the request may change it.
-    pub(crate) fn target(&self) -> Result<UploadTarget, UploadRefusal> {
+    pub(crate) fn target(&self) -> Result<UploadTarget> {
         let (root, changes) = (&self.site.root, &self.site.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
@@ -251,7 +251,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
-    pub(crate) fn send_continue(&mut self) -> Result<(), UploadRefusal> {
+    pub(crate) fn send_continue(&mut self) -> Result<()> {
         let waits = self.request.expects_continue() && self.framing.is_some();
         if waits && self.incoming.is_ahead_empty() {
             self.send_interim(interim::CONTINUE)?;
@@ -260,7 +260,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Sends an interim response.
-    pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<(), UploadRefusal> {
+    pub(crate) fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
         let timeout = self.site.shared.settings.timeout;
         self.interim += bytes.len() as u64;
         let session = self.incoming.session().map(|session| &**session);
@@ -269,12 +269,7 @@ impl<'a> ActiveUpload<'a> {
     }
 
     /// Moves the body into `file` from `at` on, `limit` bytes at most; returns their number.
-    pub(crate) fn body(
-        &mut self,
-        file: &File,
-        at: u64,
-        limit: Option<u64>,
-    ) -> Result<u64, UploadRefusal> {
+    pub(crate) fn body(&mut self, file: &File, at: u64, limit: Option<u64>) -> Result<u64> {
         let Some(framing) = self.framing else { return Ok(0) };
         let (settings, of_server) = (&self.site.settings, &self.site.shared.settings);
         // For a known length the space was checked and is reserved.

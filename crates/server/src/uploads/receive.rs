@@ -7,7 +7,7 @@ use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::{patch, put, range, resumable};
 use crate::uploads::received::ReceivedUpload;
-use crate::uploads::refusal::{self, UploadRefusal};
+use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::UploadSlot;
 use underpass_observe::transfers::TransferFacts;
@@ -67,7 +67,7 @@ impl UploadJob {
 }
 
 /// Answers the request by its method and the fields about its body.
-fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     upload.check_representation()?;
     upload.offer()?;
     upload.check_size(upload.expected().unwrap_or(0))?;
@@ -82,7 +82,7 @@ fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
     }
 }
 
-fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let range = ContentRange::of(&upload.request)
         .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
     match (UploadFields::of(&upload.request).complete, range) {

@@ -16,6 +16,8 @@ use underpass_protocol::request::{Method, Request};
 use underpass_protocol::upload::{Problem, UploadLimits};
 use underpass_transport::incoming::ReceiveError;
 
+pub(super) type Result<T, E = UploadRefusal> = std::result::Result<T, E>;
+
 /// The reason why an upload is refused or aborted.
 #[derive(Debug)]
 pub(crate) struct UploadRefusal {

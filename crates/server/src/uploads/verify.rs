@@ -7,11 +7,11 @@ use underpass_engine::Version;
 
 use crate::digest::{ComputeError, Digest, Offer, OfferError};
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 
 impl ActiveUpload<'_> {
     /// Returns the digests in the request, of its file and of its own body.
-    pub(crate) fn offer(&self) -> Result<Offer, UploadRefusal> {
+    pub(crate) fn offer(&self) -> Result<Offer> {
         let (whole, content) =
             (self.request.fields("repr-digest"), self.request.fields("content-digest"));
         // The client wants certainty, so a digest that cannot be parsed must not be ignored.
@@ -22,7 +22,7 @@ impl ActiveUpload<'_> {
     /// the request. The returned digests are to be [remembered](Self::remember).
     ///
     /// The file is read for that, from the page cache, which it has just entered.
-    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>, UploadRefusal> {
+    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>> {
         let offer = self.offer()?;
         if offer.is_empty() {
             return Ok(Vec::new());

@@ -7,14 +7,14 @@ use underpass_engine::hint::Action;
 
 use super::state::Download;
 use crate::download::check::check;
-use crate::download::error::{DownloadError, Failed, PartialInfo};
+use crate::download::error::{DownloadError, Failed, PartialInfo, Result};
 use crate::download::options::{IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
 use crate::download::version_attr;
 
 impl Download<'_, '_> {
     /// Discards what has arrived; returns `false` if it was written to a stream.
-    pub(super) fn start_over(&mut self) -> Result<bool, DownloadError> {
+    pub(super) fn start_over(&mut self) -> Result<bool> {
         match self.partial.take() {
             Some(stream @ PartialFile::Stream { done: 1.., .. }) => {
                 self.partial = Some(stream);
@@ -34,7 +34,7 @@ impl Download<'_, '_> {
     }
 
     /// Completes the file: checks it and gives it its time and its name.
-    pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         let file = match &self.partial {
             None => {
                 // Of another version, which the server had for a while.

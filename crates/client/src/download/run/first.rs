@@ -11,7 +11,7 @@ use underpass_protocol::digest::Digest;
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
-use crate::download::error::DownloadError;
+use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
     FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, modified,
 };
@@ -30,7 +30,7 @@ pub(super) struct FirstResponse<'a> {
 
 impl<'j, 'a> Download<'j, 'a> {
     /// Checks whether the file is here already.
-    pub(super) fn is_here(&mut self) -> Result<bool, DownloadError> {
+    pub(super) fn is_here(&mut self) -> Result<bool> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
         let Some(here) = name.existing()? else { return Ok(false) };
@@ -97,7 +97,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Computes the digests of the file that is here, if any are expected or to be shown.
-    fn check_here(&mut self, file: &File, size: u64) -> Result<(), DownloadError> {
+    fn check_here(&mut self, file: &File, size: u64) -> Result<()> {
         let options = self.options;
         if !options.expected.is_empty() || !options.shown.is_empty() {
             self.facts = check(file, size, options, &[], self.client.cancel)?;
@@ -107,7 +107,7 @@ impl<'j, 'a> Download<'j, 'a> {
 
     /// Requests the head of the file: by GET where the server refuses HEAD, and the body is not
     /// read then.
-    pub(super) fn request_head(&mut self) -> Result<OpenResponse<'a>, DownloadError> {
+    pub(super) fn request_head(&mut self) -> Result<OpenResponse<'a>> {
         let mut backoff = Backoff::new(self.options.retries);
         let mut method = "HEAD";
         loop {
@@ -134,7 +134,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Opens the partial file of an earlier process, if there is one.
-    pub(super) fn find_earlier(&mut self) -> Result<(), DownloadError> {
+    pub(super) fn find_earlier(&mut self) -> Result<()> {
         let Some(name) = self.name() else { return Ok(()) };
         self.partial = name.earlier(self.url.as_str(), !self.options.expected.is_empty())?;
         let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
@@ -157,7 +157,7 @@ impl<'j, 'a> Download<'j, 'a> {
 
     /// Requests the first missing range, or the whole file, and creates the file for it; returns
     /// the answer. `None` if nothing is missing.
-    pub(super) fn open(&mut self) -> Result<Option<FirstResponse<'a>>, DownloadError> {
+    pub(super) fn open(&mut self) -> Result<Option<FirstResponse<'a>>> {
         loop {
             let client = self.client;
             let connection = client.connect(self.url)?;
@@ -242,11 +242,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Adopts what a response says about the file, and creates the file if there is none.
-    pub(super) fn adopt(
-        &mut self,
-        answer: &OpenResponse<'_>,
-        total: Option<u64>,
-    ) -> Result<(), DownloadError> {
+    pub(super) fn adopt(&mut self, answer: &OpenResponse<'_>, total: Option<u64>) -> Result<()> {
         let response = &answer.response;
         self.modified = modified(response).or(self.modified);
         self.is_adopted = true;
@@ -269,7 +265,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Asks a store for the digest of the version that answers: it has none for parts.
-    fn request_store_digest(&self, answered: &Response) -> Result<Option<Digest>, DownloadError> {
+    fn request_store_digest(&self, answered: &Response) -> Result<Option<Digest>> {
         let fields = [("x-amz-checksum-mode", "ENABLED")];
         let request = Request { method: "HEAD", fields: &fields };
         let head = self.client.execute(None, &request, self.url)?.response;
@@ -279,7 +275,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Creates the file for the bytes.
-    pub(super) fn place(&self, total: Option<u64>) -> Result<PartialFile<'j>, DownloadError> {
+    pub(super) fn place(&self, total: Option<u64>) -> Result<PartialFile<'j>> {
         match (self.target, self.name(), &self.version) {
             (Target::Stream { file, at }, ..) => Ok(PartialFile::Stream { file, at: *at, done: 0 }),
             (_, Some(name), Some(version))
@@ -295,7 +291,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Checks before the first byte whether there is enough space.
-    pub(super) fn check_room(&self) -> Result<(), DownloadError> {
+    pub(super) fn check_room(&self) -> Result<()> {
         let (Some(total), Some(partial)) = (self.total, &self.partial) else { return Ok(()) };
         if matches!(partial, PartialFile::Stream { .. }) {
             return Ok(());

@@ -12,7 +12,7 @@ use super::first::FirstResponse;
 use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
-use crate::download::error::{DownloadError, DownloadOutcome, Failed};
+use crate::download::error::{DownloadError, DownloadOutcome, Failed, Result};
 use crate::download::options::{DownloadEvent, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::scheduler::SegmentScheduler;
@@ -39,7 +39,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Runs all rounds; returns `true` if there was nothing to do.
-    fn all(&mut self) -> Result<bool, DownloadError> {
+    fn all(&mut self) -> Result<bool> {
         if self.is_here()? {
             self.forget_superseded();
             return Ok(true);
@@ -72,7 +72,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Requests and fetches what is missing, until something fails.
-    fn round(&mut self) -> Result<(), DownloadError> {
+    fn round(&mut self) -> Result<()> {
         let Some(FirstResponse { answer, range }) = self.open()? else { return Ok(()) };
         match (self.total, range) {
             (Some(_), Some(range)) => self.fetch(answer, range),
@@ -81,7 +81,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Fetches what is missing over as many connections as are worth it.
-    fn fetch(&mut self, answer: OpenResponse<'a>, range: Range<u64>) -> Result<(), DownloadError> {
+    fn fetch(&mut self, answer: OpenResponse<'a>, range: Range<u64>) -> Result<()> {
         let missing = self.missing();
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
         let connections = self.connections(&missing, answer.connection.is_local());
@@ -133,7 +133,7 @@ impl<'a> Download<'_, 'a> {
     }
 
     /// Fetches a body of unknown length.
-    fn fetch_unmeasured(&mut self, mut answer: OpenResponse<'a>) -> Result<(), DownloadError> {
+    fn fetch_unmeasured(&mut self, mut answer: OpenResponse<'a>) -> Result<()> {
         let Some(partial) = &self.partial else { return Ok(()) };
         let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
         let cancel: Vec<_> = self.client.cancel.into_iter().collect();

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::mirrors::MirrorServer;
 use crate::backoff::Backoff;
-use crate::download::error::DownloadError;
+use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::StrongValidator;
 use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
@@ -102,11 +102,7 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Waits for another attempt, or gives up with this error.
-    pub(super) fn wait(
-        &self,
-        backoff: &mut Backoff,
-        error: DownloadError,
-    ) -> Result<(), DownloadError> {
+    pub(super) fn wait(&self, backoff: &mut Backoff, error: DownloadError) -> Result<()> {
         let cancel = self.client.cancel.as_slice();
         backoff.wait(error, self.has_answered, cancel, |error, after| {
             (self.on_event)(&DownloadEvent::Retrying { error, after });

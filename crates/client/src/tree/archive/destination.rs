@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::rename_new;
 use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
 use crate::tree::dest::{DestFolder, IfExists};
-use crate::tree::error::TreeError;
+use crate::tree::error::{Result, TreeError};
 use crate::tree::paths::JOURNAL;
 
 /// The folder that an archive is unpacked to.
@@ -47,7 +47,7 @@ impl ArchiveDest {
         path: &Path,
         url: &str,
         if_exists: IfExists,
-    ) -> Result<(Self, ArchiveJournal, Option<JournalState>), TreeError> {
+    ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(root) => Self::existing(path, root, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
@@ -67,7 +67,7 @@ impl ArchiveDest {
         path: &Path,
         root: OwnedFd,
         if_exists: IfExists,
-    ) -> Result<(Self, ArchiveJournal, Option<JournalState>), TreeError> {
+    ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
         // If we made it and were killed before the journal was removed.
         if let Some(unnamed) = UnfinishedFolder::of(path)?
@@ -83,7 +83,7 @@ impl ArchiveDest {
     }
 
     /// Discards the files of an older archive, except those that are the same in the new one.
-    pub(super) fn start_over(&mut self) -> Result<(), TreeError> {
+    pub(super) fn start_over(&mut self) -> Result<()> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
         let trusts = self.dest.trusts;
         if !is_empty(self.dest.root()).unwrap_or(true) {
@@ -99,11 +99,7 @@ impl ArchiveDest {
     }
 
     /// Gives the folder its final name, and removes journal and log.
-    pub(super) fn finish(
-        &mut self,
-        journal: ArchiveJournal,
-        left_out: u64,
-    ) -> Result<(), TreeError> {
+    pub(super) fn finish(&mut self, journal: ArchiveJournal, left_out: u64) -> Result<()> {
         if let Some(unnamed) = &self.unnamed {
             unnamed.remove_old()?;
             rename_new(&unnamed.parent, &*unnamed.part, &unnamed.parent, &*unnamed.name)
@@ -128,7 +124,7 @@ impl ArchiveDest {
 
 impl UnfinishedFolder {
     /// Returns the names of an unfinished folder; `None` if the name is too long for any.
-    fn of(path: &Path) -> Result<Option<Self>, TreeError> {
+    fn of(path: &Path) -> Result<Option<Self>> {
         let Some(name) = path.file_name() else { return Ok(None) };
         if name.len() + ".part.journal".len() > NAME_MAX {
             return Ok(None);
@@ -161,7 +157,7 @@ impl UnfinishedFolder {
         self,
         path: &Path,
         url: &str,
-    ) -> Result<(ArchiveDest, ArchiveJournal, Option<JournalState>), TreeError> {
+    ) -> Result<(ArchiveDest, ArchiveJournal, Option<JournalState>)> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("opening", &at, errno);
         let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -187,7 +183,7 @@ impl UnfinishedFolder {
     }
 
     /// Opens the unfinished folder, and creates it if it is missing.
-    fn dest(&self) -> Result<DestFolder, TreeError> {
+    fn dest(&self) -> Result<DestFolder> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("creating", &at, errno);
         match mkdirat(&self.parent, &self.part, Mode::from_raw_mode(0o777)) {
@@ -200,7 +196,7 @@ impl UnfinishedFolder {
         Ok(DestFolder::new(root, IfExists::Ours, old))
     }
 
-    fn remove_old(&self) -> Result<(), TreeError> {
+    fn remove_old(&self) -> Result<()> {
         let at = self.parent_path.join(&self.old);
         match fs::remove_dir_all(&at) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -215,7 +211,7 @@ fn open_journal(
     folder: OwnedFd,
     name: &OsStr,
     path: &Path,
-) -> Result<(ArchiveJournal, Option<JournalState>), TreeError> {
+) -> Result<(ArchiveJournal, Option<JournalState>)> {
     ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
         _ => TreeError::io("opening the journal of", path, error),

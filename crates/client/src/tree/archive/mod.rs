@@ -11,7 +11,7 @@ use std::thread;
 use underpass_transport::incoming::BodyFraming;
 
 use super::dest::IfExists;
-use super::error::{TreeError, TreeMethod};
+use super::error::{Result, TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::retry::Retry;
 use super::task::TreeFetch;
@@ -28,7 +28,7 @@ pub(super) struct ArchiveOffer {
 }
 
 /// Asks the server for an archive of the folder; `None` if it has none.
-pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>, TreeError> {
+pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
     let mut url = tree.url.clone();
     url.query_pairs_mut().append_pair("archive", "tar");
     let mut retry = Retry::new(tree);
@@ -63,7 +63,7 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<Archive
 }
 
 /// Fetches this archive.
-pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result<(), TreeError> {
+pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result<()> {
     (tree.on_event)(&TreeEvent::Begun(TreeMethod::Archive));
     tree.done.method = TreeMethod::Archive;
     tree.done.connections = 1;
@@ -92,11 +92,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
 }
 
 /// Resumes what an earlier run has left.
-fn go_on(
-    unpack: &mut Unpack<'_, '_, '_>,
-    noted: JournalState,
-    offer: &ArchiveOffer,
-) -> Result<(), TreeError> {
+fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: JournalState, offer: &ArchiveOffer) -> Result<()> {
     // After a power cut a file may have its size and time and not its bytes. In a folder that has
     // its name a log tells which.
     unpack.destination.dest.trusts = noted.is_same_boot || !unpack.destination.is_unnamed();
@@ -122,7 +118,7 @@ fn go_on(
 }
 
 /// Requests what is missing of the archive, and unpacks it.
-fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd, TreeError> {
+fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd> {
     let range = format!("bytes={}-", unpack.position);
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
     let fields = if unpack.position > 0 { &fields[..] } else { &[] };
@@ -160,10 +156,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
 }
 
 /// Unpacks the body of an answer, while another thread syncs the files.
-fn run<'a>(
-    unpack: &mut Unpack<'_, '_, 'a>,
-    answer: OpenResponse<'a>,
-) -> Result<BodyEnd, TreeError> {
+fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<BodyEnd> {
     let journal = std::sync::Arc::clone(&unpack.journal);
     thread::scope(|scope| {
         let (running, stop) = mpsc::channel();

@@ -16,7 +16,7 @@ use super::journal::{ArchiveId, ArchiveJournal, JournalState, LargeFile};
 use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs};
-use crate::tree::error::{TreeError, explain, is_about_name, local};
+use crate::tree::error::{Result, TreeError, explain, is_about_name, local};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
 use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
@@ -70,7 +70,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Begins at the first byte of an archive.
-    pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
+    pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<()> {
         self.origin = origin.clone();
         self.position = 0;
         self.tree.gauge.before.store(0, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Resumes where an earlier run has stopped.
-    pub(super) fn resume(&mut self, noted: JournalState) -> Result<(), TreeError> {
+    pub(super) fn resume(&mut self, noted: JournalState) -> Result<()> {
         self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
         for facts in noted.folders {
@@ -107,7 +107,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Discards the files of an archive that has changed on the server.
-    pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
+    pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<()> {
         if let Some(large) = self.large.take() {
             // It is where it was, or it is not there.
             let _ = self.destination.dest.remove_partial(&large.path);
@@ -117,12 +117,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Saves the position to the journal.
-    pub(super) fn save_position(&self) -> Result<(), TreeError> {
+    pub(super) fn save_position(&self) -> Result<()> {
         self.journal.reach(self.position).map_err(|error| self.journal_error(error))
     }
 
     /// Unpacks the body of an answer.
-    pub(super) fn run(&mut self, answer: OpenResponse<'a>) -> Result<BodyEnd, TreeError> {
+    pub(super) fn run(&mut self, answer: OpenResponse<'a>) -> Result<BodyEnd> {
         let len = self.origin.len - self.position;
         let mut stream = ArchiveStream::new(answer.connection, len, self.tree);
         if let Some(large) = self.large.take()
@@ -164,7 +164,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Notes that everything before `position` is here.
-    fn reached(&mut self, position: u64) -> Result<(), TreeError> {
+    fn reached(&mut self, position: u64) -> Result<()> {
         self.position = position;
         self.tree.gauge.done.store(position, Ordering::Relaxed);
         self.members += 1;
@@ -181,7 +181,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         member: &TarMember,
         header: u64,
         data: u64,
-    ) -> Result<BodyEnd, TreeError> {
+    ) -> Result<BodyEnd> {
         let path = match self.path(member) {
             Ok(path) => path,
             Err(refusal) => {
@@ -249,7 +249,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    fn record_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
+    fn record_folder(&mut self, facts: FolderAttrs) -> Result<()> {
         // An archive may name one folder again and again.
         if self.folders.get(&facts.path) == Some(&facts) {
             return Ok(());
@@ -259,7 +259,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Remembers a folder for the end; the last of several entries counts.
-    fn remember_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
+    fn remember_folder(&mut self, facts: FolderAttrs) -> Result<()> {
         let bytes = 2 * facts.path.len() + FOLDER_BYTES;
         if self.folders.insert(facts.path.clone(), facts).is_none() {
             self.folder_bytes += bytes;
@@ -276,7 +276,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         stream: &mut ArchiveStream<'a>,
         path: &[u8],
         member: &TarMember,
-    ) -> Result<(), TreeError> {
+    ) -> Result<()> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
         // After each member there is another block, at least that of the end.
         let contents = &stream.take(padded, BLOCK as usize)?[..size];
@@ -291,7 +291,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Counts a file that is here already, and sets its permissions.
-    fn is_here(&mut self, path: &[u8], mode: u32) -> Result<(), TreeError> {
+    fn is_here(&mut self, path: &[u8], mode: u32) -> Result<()> {
         self.tree.done.here += 1;
         match self.destination.dest.adopt(path, mode) {
             Ok(()) => Ok(()),
@@ -304,7 +304,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         &mut self,
         stream: &mut ArchiveStream<'a>,
         large: &LargeFile,
-    ) -> Result<BodyEnd, TreeError> {
+    ) -> Result<BodyEnd> {
         match self.destination.dest.has(&large.path, large.size, large.modified) {
             Ok(false) => {
                 self.journal.record_large_file(large).map_err(|error| self.journal_error(error))?;
@@ -323,11 +323,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Unpacks what is missing of a large file.
-    fn take_large(
-        &mut self,
-        stream: &mut ArchiveStream<'a>,
-        large: &LargeFile,
-    ) -> Result<BodyEnd, TreeError> {
+    fn take_large(&mut self, stream: &mut ArchiveStream<'a>, large: &LargeFile) -> Result<BodyEnd> {
         let done = self.position.saturating_sub(large.data);
         let atomic = match self.destination.dest.open_partial(&large.path) {
             Ok(atomic) => atomic,
@@ -372,7 +368,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         large: &LargeFile,
         file: &File,
         done: u64,
-    ) -> Result<(), TreeError> {
+    ) -> Result<()> {
         let receive_options = receive_options(self.tree, &self.pipes, REPORT_EVERY);
         let (journal, gauge) = (&self.journal, self.tree.gauge);
         let begins = large.data + done;
@@ -395,12 +391,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Discards bytes, or returns that another request should begin after them.
-    fn pass(
-        &mut self,
-        stream: &mut ArchiveStream<'a>,
-        from: u64,
-        len: u64,
-    ) -> Result<BodyEnd, TreeError> {
+    fn pass(&mut self, stream: &mut ArchiveStream<'a>, from: u64, len: u64) -> Result<BodyEnd> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
             self.save_position()?;
@@ -412,12 +403,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Leaves out what cannot be created for a reason of its own; other errors end the run.
-    fn failed(
-        &mut self,
-        action: impl Into<Action>,
-        path: &[u8],
-        errno: Errno,
-    ) -> Result<(), TreeError> {
+    fn failed(&mut self, action: impl Into<Action>, path: &[u8], errno: Errno) -> Result<()> {
         if !is_about_name(errno) {
             return Err(TreeError::io(action, as_path(path), errno));
         }
@@ -435,7 +421,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Sets permissions and times of the folders, and gives the whole its name.
-    pub(super) fn finish(mut self) -> Result<(), TreeError> {
+    pub(super) fn finish(mut self) -> Result<()> {
         // What lies deeper comes first: to change a folder is to change its time.
         let mut folders: Vec<_> = self.folders.into_values().collect();
         folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));

@@ -23,13 +23,13 @@ use crate::error::{ClientError, InvalidResponse};
 use crate::http::OpenResponse;
 use crate::s3::tag_fingerprint;
 use crate::tree::dest::{DestFolder, IfExists};
-use crate::tree::error::{TreeError, local};
+use crate::tree::error::{Result, TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     /// Fetches a file, unless it is here.
-    pub(super) fn file(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
+    pub(super) fn file(&mut self, task: &CrawlTask) -> Result<()> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let failed = |action| {
             let path = as_path(path);
@@ -76,7 +76,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     }
 
     /// Fetches a large file so that it can be resumed after a break.
-    fn download(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<(), TreeError> {
+    fn download(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<()> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = dest.parted(path).map_err(failed)?;
@@ -150,7 +150,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     }
 
     /// Requests the head of a file.
-    fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts, TreeError> {
+    fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts> {
         let answer = self.request("HEAD", &[], url)?;
         let facts = completed(&answer.response, known);
         self.keep(answer.connection, &answer.response);
@@ -158,11 +158,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     }
 
     /// Queues a name without a slash that redirected to one with a slash.
-    fn queue_folder(
-        &mut self,
-        task: &CrawlTask,
-        answer: OpenResponse<'a>,
-    ) -> Result<(), TreeError> {
+    fn queue_folder(&mut self, task: &CrawlTask, answer: OpenResponse<'a>) -> Result<()> {
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
         entry.is_folder = true;
@@ -177,7 +173,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         task: &CrawlTask,
         facts: EntryFacts,
         mut answer: OpenResponse<'a>,
-    ) -> Result<(), TreeError> {
+    ) -> Result<()> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |action| {
             let path = as_path(path);

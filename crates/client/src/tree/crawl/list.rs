@@ -13,7 +13,7 @@ use super::state::CrawlTask;
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
-use crate::tree::error::TreeError;
+use crate::tree::error::{Result, TreeError};
 use crate::tree::listing::{self, ListingEntry};
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{as_path, joined};
@@ -21,7 +21,7 @@ use crate::tree::task::TreeFetch;
 
 impl CrawlWorker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
-    pub(super) fn list(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
+    pub(super) fn list(&mut self, task: &CrawlTask) -> Result<()> {
         let crawl = self.crawl;
         let mut url = task.entry.url.clone();
         if !lock(&crawl.seen).insert(url.to_string()) {
@@ -89,7 +89,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
     }
 
     /// Reads a listing.
-    fn read(&mut self, url: &Url, is_root: bool) -> Result<listing::Listing, TreeError> {
+    fn read(&mut self, url: &Url, is_root: bool) -> Result<listing::Listing> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
             return self.read_bucket(bucket, url);
         }
@@ -111,7 +111,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
 
     /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
     /// that a store cannot go on without end.
-    fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing, TreeError> {
+    fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
         let mut listing = listing::Listing { is_whole: true, ..listing::Listing::default() };
         let (mut has_own, mut bytes, mut count) = (false, 0, 0);

@@ -10,13 +10,13 @@ mod worker;
 use std::sync::mpsc;
 use std::thread;
 
-use super::error::{TreeDone, TreeError, TreeMethod};
+use super::error::{Result, TreeDone, TreeMethod};
 use super::options::TreeEvent;
 use super::task::TreeFetch;
 use state::Crawl;
 
 /// Fetches the folder.
-pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
+pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     let threads = tree.options.connections.max(1);
     let (outcome, done) = {
         let crawl = Crawl::new(tree)?;

@@ -19,7 +19,7 @@ use url::Url;
 
 use crate::error::ClientError;
 use crate::tree::dest::DestFolder;
-use crate::tree::error::{TreeDone, TreeError, explain};
+use crate::tree::error::{Result, TreeDone, TreeError, explain};
 use crate::tree::listing::Listing;
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{RESERVED, joined};
@@ -77,7 +77,7 @@ impl Prune {
         tree: &TreeFetch<'_, '_>,
         dest: &DestFolder,
         done: &mut TreeDone,
-    ) -> Result<(), TreeError> {
+    ) -> Result<()> {
         let nothing = |reason| Err(TreeError::NothingRemoved { reason });
         if let Some(doubt) = lock(&self.doubt).take() {
             return nothing(doubt);

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex};
 
 use underpass_engine::wait::{lock, unpoison};
 
-use crate::tree::error::TreeError;
+use crate::tree::error::{Result, TreeError};
 
 /// A work queue, to which its workers add.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl<T> CrawlQueue<T> {
     }
 
     /// Notes that a task is done, or failed and stops all workers.
-    pub(super) fn done(&self, outcome: Result<(), TreeError>) {
+    pub(super) fn done(&self, outcome: Result<()>) {
         let mut state = lock(&self.state);
         state.at_work -= 1;
         if let Err(error) = outcome {
@@ -68,7 +68,7 @@ impl<T> CrawlQueue<T> {
     }
 
     /// Returns the first error.
-    pub(super) fn finish(self) -> Result<(), TreeError> {
+    pub(super) fn finish(self) -> Result<()> {
         let state = unpoison(self.state.into_inner());
         state.failed.map_or(Ok(()), Err)
     }

@@ -15,7 +15,7 @@ use underpass_engine::wait::lock;
 use super::prune::Prune;
 use super::queue::CrawlQueue;
 use crate::tree::dest::{DestFolder, IfExists};
-use crate::tree::error::{TreeDone, TreeError, explain};
+use crate::tree::error::{Result, TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
 use crate::tree::options::TreeEvent;
 use crate::tree::task::TreeFetch;
@@ -50,7 +50,7 @@ pub(super) struct Crawl<'c, 'j, 'a> {
 }
 
 impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
-    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self, TreeError> {
+    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
         let queue = CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false });
@@ -80,7 +80,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     }
 
     /// Sets permissions and times of the folders, deepest first, after everything else.
-    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
+    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<()>, TreeDone) {
         let fetched = self.queue.finish();
         let pruned = match &self.prune {
             Some(prune) if fetched.is_ok() => prune.run(self.tree, &self.dest, &mut done),

@@ -6,7 +6,7 @@ use url::Url;
 use super::state::{Crawl, CrawlTask};
 use crate::error::ClientError;
 use crate::http::{Connection, OpenResponse, Request, Response};
-use crate::tree::error::{TreeDone, TreeError, explain, is_about_name};
+use crate::tree::error::{Result, TreeDone, TreeError, explain, is_about_name};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::retry::Retry;
 
@@ -38,13 +38,13 @@ pub(super) struct CrawlWorker<'w, 'c, 'j, 'a> {
 }
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
-    fn fetch(&mut self, task: &CrawlTask) -> Result<(), TreeError> {
+    fn fetch(&mut self, task: &CrawlTask) -> Result<()> {
         if task.entry.is_folder { self.list(task) } else { self.file(task) }
     }
 
     /// Decides whether the rest goes on when one task fails: yes if the server refuses only this
     /// one.
-    fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<(), TreeError> {
+    fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
         match error {
             TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error);
@@ -79,7 +79,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         method: &str,
         fields: &[(&str, &str)],
         url: &Url,
-    ) -> Result<OpenResponse<'a>, TreeError> {
+    ) -> Result<OpenResponse<'a>> {
         let request = Request { method, fields };
         // The listing may be that of another server, to which a redirect led.
         let is_trusted = self.crawl.tree.trusts(url);

@@ -5,7 +5,7 @@ use underpass_transport::incoming::BodyFraming;
 use super::{EntryFacts, Listing, date, read};
 use crate::error::ClientError;
 use crate::http::{Connection, OpenResponse, Response};
-use crate::tree::error::TreeError;
+use crate::tree::error::{Result, TreeError};
 use crate::tree::task::TreeFetch;
 
 /// The media types of listings.
@@ -14,7 +14,7 @@ pub(in crate::tree) const ACCEPT: &str = "application/json, text/html;q=0.9, */*
 /// Reads the listing that an answer has; returns the connection if it can be used again.
 pub(in crate::tree) fn receive(
     mut answer: OpenResponse<'_>,
-) -> Result<(Listing, Option<Connection<'_>>), TreeError> {
+) -> Result<(Listing, Option<Connection<'_>>)> {
     let response = &answer.response;
     let media_type = response.fields.text("content-type").unwrap_or_default().to_owned();
     let (framing, address) = (response.framing, answer.connection.address().to_owned());

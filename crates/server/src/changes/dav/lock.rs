@@ -17,7 +17,7 @@ use crate::changes::body;
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked};
 use crate::changes::dav::propfind::{rule, xml};
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
@@ -182,7 +182,7 @@ fn lock(
 }
 
 /// Makes an empty file, unless there is one by now.
-async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<(), ChangeRefusal> {
+async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<()> {
     let (helper, path) = (Arc::clone(site), path.to_vec());
     let made = spawn_blocking(move || {
         let parent = helper.root.parent_of(&path).map_err(ChangeRefusal::at_target)?;

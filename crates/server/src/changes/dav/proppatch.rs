@@ -19,7 +19,7 @@ use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
 use crate::changes::dav::propfind::xml;
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::refusal::ChangeRefusal;
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::root::DiskWait;
 use crate::routing::context::RequestContext;
@@ -77,7 +77,7 @@ fn change(
     path: &[u8],
     patches: &[Patch],
     (expected, tags): &Expected,
-) -> Result<Vec<Option<u16>>, ChangeRefusal> {
+) -> Result<Vec<Option<u16>>> {
     // No other request changes the properties meanwhile, or gives the name to another file.
     let alone = site.shared.hold_names(true);
     let file = open(site, path)?;
@@ -113,7 +113,7 @@ fn change(
 }
 
 /// Opens what is at a path. A link is not followed: what it leads to has a path of its own.
-fn open(site: &Site, path: &[u8]) -> Result<OwnedFd, ChangeRefusal> {
+fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     let Some((folder, name)) = site.root.parent_of(path)? else {
         return Ok(site.root.open(path, DiskWait::Allowed)?);
     };

@@ -12,11 +12,11 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::copy_existing;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
 /// Receives the change.
-pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let Some(value) = upload.request.single("x-update-range") else {
         // RFC 5789 2.2.
         let detail = "a PATCH needs X-Update-Range, or has to resume an upload";
@@ -62,11 +62,7 @@ struct PatchedFile {
 
 impl PatchedFile {
     /// Copies the present version, if the body belongs into it.
-    fn copy(
-        upload: &ActiveUpload<'_>,
-        target: &UploadTarget,
-        range: &UpdateRange,
-    ) -> Result<Self, UploadRefusal> {
+    fn copy(upload: &ActiveUpload<'_>, target: &UploadTarget, range: &UpdateRange) -> Result<Self> {
         let Some(present) = target.existing_file(&upload.site.root)? else {
             return Err(UploadRefusal::new(404, "there is no file to change"));
         };
@@ -89,7 +85,7 @@ impl PatchedFile {
     }
 
     /// Copies the body from a version that was made before.
-    fn take_body(&self, from: &Self, len: u64) -> Result<(), UploadRefusal> {
+    fn take_body(&self, from: &Self, len: u64) -> Result<()> {
         let body = Source::range(from.file.file(), from.start, len);
         let sink = Sink::of(self.file.file())?.at(self.start);
         match Transfer::new(body, sink).run() {

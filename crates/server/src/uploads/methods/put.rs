@@ -17,12 +17,12 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, PartialUpload};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::response::conditional::is_conditional;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
-pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let changes = upload.site.settings.changes;
     let target = upload.target()?;
     let expected = upload.expected();
@@ -64,7 +64,7 @@ pub(crate) fn finish(
     target: &UploadTarget,
     new_file: AtomicFile,
     options: FinishOptions<'_>,
-) -> Result<Response, UploadRefusal> {
+) -> Result<Response> {
     let site = upload.site;
     let file = new_file.file().try_clone()?;
     let digests = match upload.verify(&file) {
@@ -114,7 +114,7 @@ fn name(
     target: &UploadTarget,
     mut new_file: AtomicFile,
     options: FinishOptions<'_>,
-) -> Result<bool, UploadRefusal> {
+) -> Result<bool> {
     let FinishOptions { part, base, .. } = options;
     // RFC 9110 13.1.2: there must be none, not even one that was just made.
     let keeps = options.keeps || upload.request.field("if-none-match") == Some(b"*");

@@ -10,15 +10,12 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, copy_existing, part_len, record_synced};
 use crate::uploads::parts::target::UploadTarget;
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use underpass_protocol::upload::{ContentRange, PartId};
 
 /// Receives a part, and completes the file if it was the last one.
-pub(crate) fn put(
-    upload: &mut ActiveUpload<'_>,
-    range: ContentRange,
-) -> Result<Response, UploadRefusal> {
+pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<Response> {
     let target = upload.target()?;
     if upload.expected().is_some_and(|len| len != range.len) {
         return Err(UploadRefusal::new(400, "the body is not as long as its Content-Range says"));
@@ -52,7 +49,7 @@ pub(crate) fn put(
 }
 
 /// Returns the number of bytes of a file that have arrived and can be resumed.
-pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response, UploadRefusal> {
+pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let Some(len) = part_len(upload, &target, part_id(upload, &target))? else {
         return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
@@ -69,7 +66,7 @@ fn begin<'a, 't>(
     upload: &ActiveUpload<'a>,
     target: &'t UploadTarget,
     range: ContentRange,
-) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>), UploadRefusal> {
+) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
     let part = PartialUpload::take(upload, target, part_id(upload, target))?;
     let have = part.len(target)?;
     let present = target.present.as_ref().map_or(0, |present| present.len);

@@ -16,7 +16,7 @@ use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, is_begun, part_len, record_synced};
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::refusal::{self, UploadRefusal};
+use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_path;
@@ -26,10 +26,7 @@ use underpass_protocol::upload::{
 };
 
 /// Creates an upload (section 4.2).
-pub(crate) fn create(
-    upload: &mut ActiveUpload<'_>,
-    is_complete: bool,
-) -> Result<Response, UploadRefusal> {
+pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result<Response> {
     let target = upload.target()?;
     let fields = UploadFields::of(&upload.request);
     let length = length(upload, fields, is_complete, 0, None)?;
@@ -67,7 +64,7 @@ pub(crate) fn create(
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
-pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response, UploadRefusal> {
+pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Response> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
     let target = upload.target()?;
     match upload.request.method {
@@ -97,11 +94,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
 }
 
 /// Resumes an upload (section 4.4).
-fn patch(
-    upload: &mut ActiveUpload<'_>,
-    target: &UploadTarget,
-    id: UploadId,
-) -> Result<Response, UploadRefusal> {
+fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> Result<Response> {
     let media_type = upload.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
@@ -157,7 +150,7 @@ fn append(
     part: &PartialUpload<'_>,
     new_file: AtomicFile,
     step: UploadStep,
-) -> Result<Response, UploadRefusal> {
+) -> Result<Response> {
     let limit = upload.site.settings.changes.limit;
     let max = step.id.length.or(limit).map(|max| max.saturating_sub(step.offset));
     let outcome = upload.body(new_file.file(), step.offset, max);
@@ -186,7 +179,7 @@ fn finish_step(
     part: &PartialUpload<'_>,
     new_file: AtomicFile,
     step: UploadStep,
-) -> Result<Response, UploadRefusal> {
+) -> Result<Response> {
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
         record_synced(upload, &new_file, offset);
@@ -217,7 +210,7 @@ fn length(
     is_complete: bool,
     offset: u64,
     known: Option<u64>,
-) -> Result<Option<u64>, UploadRefusal> {
+) -> Result<Option<u64>> {
     let inconsistent = || UploadRefusal::problem(Problem::Length);
     let body = upload.expected();
     let end = body.map(|body| offset.checked_add(body).ok_or_else(inconsistent)).transpose()?;

@@ -19,7 +19,7 @@ use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::locks::UploadLock;
 use crate::uploads::state::sync_tracker;
 use underpass_protocol::upload::{PartId, partial_name};
@@ -56,7 +56,7 @@ impl<'a> PartialUpload<'a> {
         upload: &ActiveUpload<'a>,
         target: &UploadTarget,
         id: PartId,
-    ) -> Result<Self, UploadRefusal> {
+    ) -> Result<Self> {
         let name = partial_name(target.name.as_bytes(), id);
         let locks = &upload.site.shared.uploads.locks;
         let lock = locks.take(&target.folder, &name, upload.connection())?;
@@ -72,7 +72,7 @@ impl<'a> PartialUpload<'a> {
 
     /// Gives a part back its first name if the server was killed while the complete part got its
     /// final one.
-    fn take_back(&self, target: &UploadTarget) -> Result<(), UploadRefusal> {
+    fn take_back(&self, target: &UploadTarget) -> Result<()> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
         self.site.shared.uploads.synced.record(&complete, 0);
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
@@ -90,7 +90,7 @@ impl<'a> PartialUpload<'a> {
         &self,
         target: &UploadTarget,
         new_file: &mut AtomicFile,
-    ) -> Result<Option<UploadLock<'a>>, UploadRefusal> {
+    ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
@@ -99,7 +99,7 @@ impl<'a> PartialUpload<'a> {
     }
 
     /// Returns the number of bytes; `None` if there is no such part.
-    pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, UploadRefusal> {
+    pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>> {
         len_of(self.site, target, &self.name)
     }
 
@@ -107,11 +107,7 @@ impl<'a> PartialUpload<'a> {
     ///
     /// What was asked before may have failed now, or another program may have removed the part:
     /// then bytes would be missing before those that come.
-    pub(crate) fn open(
-        &self,
-        target: &UploadTarget,
-        len: u64,
-    ) -> Result<AtomicFile, UploadRefusal> {
+    pub(crate) fn open(&self, target: &UploadTarget, len: u64) -> Result<AtomicFile> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
         let new_file =
@@ -126,17 +122,13 @@ impl<'a> PartialUpload<'a> {
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
-    pub(crate) fn name(
-        &self,
-        target: &UploadTarget,
-        new_file: AtomicFile,
-    ) -> Result<AtomicFile, UploadRefusal> {
+    pub(crate) fn name(&self, target: &UploadTarget, new_file: AtomicFile) -> Result<AtomicFile> {
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
         self.open(target, 0)
     }
 
     /// Removes the part; returns whether there was any.
-    pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool, UploadRefusal> {
+    pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool> {
         match unlinkat(&target.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -156,7 +148,7 @@ pub(crate) fn part_len(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     id: PartId,
-) -> Result<Option<u64>, UploadRefusal> {
+) -> Result<Option<u64>> {
     let len = len_of(upload.site, target, &partial_name(target.name.as_bytes(), id))?;
     if len.is_some() {
         return Ok(len);
@@ -179,13 +171,13 @@ fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
-fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, UploadRefusal> {
+fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>> {
     let part = open_part(target, name)?;
     Ok(part.map(|part| site.shared.uploads.synced.trusted_len(&part)).transpose()?)
 }
 
 /// Opens a part; `None` if there is none.
-fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>, UploadRefusal> {
+fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
         Ok(part) if part.metadata()?.is_file() => Ok(Some(part)),
@@ -255,11 +247,7 @@ pub(crate) fn keep_part(
 
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
 /// system supports it.
-pub(crate) fn copy_existing(
-    upload: &ActiveUpload<'_>,
-    file: &File,
-    len: u64,
-) -> Result<(), UploadRefusal> {
+pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) -> Result<()> {
     let present = upload.site.root.open(&upload.params.path, DiskWait::Allowed)?;
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {

@@ -14,7 +14,7 @@ use crate::files::open_files;
 use crate::files::root::{DiskWait, Root};
 use crate::files::version::facts;
 use crate::server::settings::Changes;
-use crate::uploads::refusal::UploadRefusal;
+use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::conditional;
@@ -53,7 +53,7 @@ impl UploadTarget {
         upload: &UploadRequest,
         request: &Request,
         changes: &Changes,
-    ) -> Result<Self, UploadRefusal> {
+    ) -> Result<Self> {
         let path = &upload.path;
         // RFC 4918 9.7.2.
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
@@ -90,7 +90,7 @@ impl UploadTarget {
 
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
     /// is followed for its attributes, as for reading.
-    pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>, UploadRefusal> {
+    pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>> {
         let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat?,
@@ -120,10 +120,7 @@ impl UploadTarget {
 }
 
 /// Checks the preconditions of the request for the present file (RFC 9110 13.2).
-pub(crate) fn check(
-    request: &Request,
-    present: Option<&ExistingFile>,
-) -> Result<(), UploadRefusal> {
+pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result<()> {
     let current =
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
