@@ -13,7 +13,7 @@ use std::{fs, io};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
-use underpass_engine::{FileId, atomic_file};
+use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::observer::CopyObserver;
@@ -241,11 +241,8 @@ fn entry(
     named: &mut Named,
 ) -> Result<Option<(usize, SourceEntry)>> {
     let follows = settings.follow.follows_named();
-    let found = look(from, follows)?;
+    let found = look(settings, from, destination, plan)?;
     let kind = FileType::from_raw_mode(found.st_mode);
-    if kind == FileType::Directory && settings.recursive {
-        refuse_inside(&found, from, destination, plan)?;
-    }
     let new_name = match &destination.name {
         Some(name) => name.clone(),
         None => last_name(from),
@@ -285,21 +282,27 @@ fn with_parents(
         return refuse(CopyRefusal::Outside { from: from.to_owned() });
     }
     let follows = settings.follow.follows_named();
-    let found = look(from, follows)?;
+    let found = look(settings, from, destination, plan)?;
     let kind = FileType::from_raw_mode(found.st_mode);
-    if kind == FileType::Directory && settings.recursive {
-        refuse_inside(&found, from, destination, plan)?;
-    }
     Ok(parents.add(from, kind, follows))
 }
 
-/// Returns the properties of a source.
-fn look(from: &Path, follows: bool) -> Result<Stat> {
-    match follows {
+/// Returns the properties of a source, unless it is a folder that would be copied into itself.
+fn look(
+    settings: &Settings<'_>,
+    from: &Path,
+    destination: &PlanDest,
+    plan: &CopyPlan,
+) -> Result<Stat> {
+    let found = match settings.follow.follows_named() {
         true => stat(from),
         false => rustix::fs::lstat(from),
     }
-    .at("opening", || from)
+    .at("opening", || from)?;
+    if is_folder(&found) && settings.recursive {
+        refuse_inside(&found, from, destination, plan)?;
+    }
+    Ok(found)
 }
 
 /// Returns the name that a source keeps in a folder. `a/.` and `..` have none: their contents are

@@ -137,13 +137,8 @@ impl Origins {
             OriginFailure { error: CacheErrorKind::Unreachable.into(), retry_after: None };
         let mut server_error = None;
         for (origin, server) in self.origins.iter().enumerate() {
-            let idle = match server.acquire(is_resumed) {
-                Ok(idle) => idle,
-                Err(wait) => {
-                    failure.retry_after.get_or_insert(wait);
-                    continue;
-                }
-            };
+            let refused = |wait| *failure.retry_after.get_or_insert(wait);
+            let Ok(idle) = server.acquire(is_resumed).map_err(refused) else { continue };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
                 return Err(OriginFailure {
                     error: CacheErrorKind::InvalidResponse.into(),
@@ -197,13 +192,8 @@ impl Origins {
         let mut failure = FolderFailure::from(CacheErrorKind::Unreachable);
         for (origin, server) in self.origins.iter().enumerate() {
             let Some(bucket) = &server.bucket else { continue };
-            let idle = match server.acquire(false) {
-                Ok(idle) => idle,
-                Err(wait) => {
-                    failure.retry_after.get_or_insert(wait);
-                    continue;
-                }
-            };
+            let refused = |wait| *failure.retry_after.get_or_insert(wait);
+            let Ok(idle) = server.acquire(false).map_err(refused) else { continue };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, folder.as_str())) else {
                 return Err(CacheErrorKind::InvalidResponse.into());
             };
