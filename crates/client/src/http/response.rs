@@ -133,7 +133,6 @@ impl Response {
     }
 
     /// Checks whether the status is a success.
-    #[must_use]
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

@@ -253,7 +253,6 @@ impl AccessEntry {
     }
 
     /// Returns `complete`, or the failure.
-    #[must_use]
     pub(crate) fn completion(&self) -> &'static str {
         self.failure.unwrap_or(if self.is_complete { "complete" } else { "incomplete" })
     }

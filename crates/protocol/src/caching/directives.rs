@@ -79,7 +79,6 @@ impl Directives {
 
     /// Returns whether a stale response must not be used, whatever else is said (RFC 9111 4.2.4,
     /// 5.2.2.10).
-    #[must_use]
     pub(crate) fn forbids_stale(&self) -> bool {
         self.no_cache || self.must_revalidate || self.s_maxage.is_some()
     }

@@ -125,7 +125,6 @@ impl<'n> PageCursor<'n> {
     }
 
     /// Reads what [`PageCursor::to_cursor`] has written; `None` for anything else.
-    #[must_use]
     pub(crate) fn from_cursor(cursor: &'n [u8], key: SortKey) -> Option<Self> {
         let (value, name) = match key {
             SortKey::Name => (0, cursor),

@@ -31,7 +31,6 @@ pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
 
 /// Returns the offset from which this request asks for everything up to the end, as far as its
 /// `Range` says: 0 without one, `N` for `bytes=N-`; `None` if it asks for something else.
-#[must_use]
 pub(crate) fn open_start(request: &Request) -> Option<u64> {
     if request.field("range").is_none() {
         return Some(0);

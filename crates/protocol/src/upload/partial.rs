@@ -19,7 +19,6 @@ impl Token {
     }
 
     /// Returns the bytes.
-    #[must_use]
     pub(super) const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }

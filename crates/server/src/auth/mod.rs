@@ -52,7 +52,6 @@ impl Access {
     }
 
     /// Returns whether the rules name any user.
-    #[must_use]
     pub(crate) fn has_users(&self) -> bool {
         self.rules().names().next().is_some()
     }
@@ -94,7 +93,6 @@ impl Access {
 
     /// Returns whether this user may see the entry at this path: the user may read it, or it is a
     /// folder on the way to something that the user may read.
-    #[must_use]
     pub(crate) fn may_know(&self, user: Option<&str>, path: &[u8], is_folder: bool) -> bool {
         self.can(user, path, Right::Read) || (is_folder && self.rules().leads(user, path))
     }

@@ -8,7 +8,6 @@ use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_fie
 ///
 /// `detail` is one sentence of explanation; it is escaped, and may be empty. `navigation_links` are
 /// links and their text.
-#[must_use]
 pub(crate) fn error_page(
     status: u16,
     detail: &str,
@@ -55,7 +54,6 @@ pub(crate) fn error_page(
 /// Returns the links from a path of this server to the folder that it is in and to the root. They
 /// are relative, because a proxy may have another prefix; so there are none for a path with doubled
 /// slashes, which browsers count.
-#[must_use]
 pub(crate) fn navigation_links(target: &Target<'_>) -> Vec<(String, &'static str)> {
     if target.path.is_empty() || target.raw_path.windows(2).any(|pair| pair == b"//") {
         return Vec::new();

@@ -153,7 +153,6 @@ impl From<Error> for HandshakeError {
 
 impl HandshakeError {
     /// Returns whether the peer apparently does not speak TLS at all.
-    #[must_use]
     pub(crate) fn is_no_tls(&self) -> bool {
         matches!(self, Self::PlainHttp | Self::Tls(Error::InvalidMessage(_)))
     }

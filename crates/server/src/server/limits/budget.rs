@@ -26,7 +26,6 @@ impl Budget {
     }
 
     /// Notes that a connection holds `bytes` now; returns whether it may.
-    #[must_use]
     pub(crate) fn hold(&self, share: &BudgetShare, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(self.free);
         let had = share.0.get();
