@@ -8,7 +8,7 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::options::Condition;
-use super::uploader::{AttemptEnd, TargetState, Uploader};
+use super::uploader::{AttemptEnd, TargetState, Uploader, is_html};
 use crate::error::ClientError;
 use crate::http::{Request, without_credentials};
 
@@ -113,11 +113,6 @@ impl Uploader<'_, '_, '_> {
 fn is_page(answered: &Url, target: &Url, media_type: Option<&str>) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
     name(answered) != name(target) && is_html(media_type)
-}
-
-/// Returns whether a media type is that of a page.
-pub(super) fn is_html(media_type: Option<&str>) -> bool {
-    media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
 }
 
 /// Returns a URL without credentials, and without its query, which may say where to go back to.

@@ -10,7 +10,6 @@ use url::{Origin, Url};
 use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
-use super::precheck::is_html;
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
@@ -378,6 +377,11 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of repeats at once, after failed expectations and lost uploads.
 const MAX_REPEATS: u32 = 10;
+
+/// Returns whether a media type is that of a page.
+pub(super) fn is_html(media_type: Option<&str>) -> bool {
+    media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
+}
 
 /// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,
 /// 15.5.14, 15.5.16.
