@@ -100,8 +100,7 @@ impl Version {
         self.size.unsigned_abs()
     }
 
-    /// Returns when the contents were last changed. Every process that may write to the file can set
-    /// it.
+    /// Returns when the contents were last changed. Every process that may write to it can set it.
     #[must_use]
     pub const fn modified(&self) -> Timespec {
         self.modified

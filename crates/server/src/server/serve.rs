@@ -223,8 +223,8 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // Where the system refuses more threads, the work of helpers waits for the one that is kept.
-        // Without any, it could not be done.
+        // Where the system refuses more threads, the work of helpers waits for the one that is
+        // kept. Without any, it could not be done.
         if helped.is_none_or(|helped| now - helped >= HELPER_INTERVAL) {
             drop(tokio::task::spawn_blocking(|| ()));
             helped = Some(now);

@@ -50,8 +50,8 @@ fn number(text: &[u8]) -> Option<u64> {
     is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// Parses a time such as `-1.5` into one of the kernel, whose nanoseconds count forwards even before
-/// 1970. Finer digits are dropped.
+/// Parses a time such as `-1.5` into one of the kernel, whose nanoseconds count forwards even
+/// before 1970. Finer digits are dropped.
 fn time(text: &[u8]) -> Option<Timespec> {
     let (is_negative, text) = match text.strip_prefix(b"-") {
         Some(text) => (true, text),
