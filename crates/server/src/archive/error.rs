@@ -6,6 +6,8 @@ use std::io;
 use rustix::io::Errno;
 use underpass_protocol::archive::LayoutError;
 
+pub(super) type Result<T, E = ArchiveError> = std::result::Result<T, E>;
+
 /// The reason why a folder cannot be sent as an archive, or not completely.
 ///
 /// An archive is complete or it fails: an unreadable file is never left out silently. Paths are

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::archive::error::Result;
 use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
@@ -46,7 +47,7 @@ fn walk_folder(
     key: &LayoutKey,
     is_range: bool,
     folder: OwnedFd,
-) -> Result<Arc<FolderLayout>, ArchiveError> {
+) -> Result<Arc<FolderLayout>> {
     if let Some(kept) = site.shared.layouts.get(key, is_range) {
         return Ok(kept);
     }

@@ -18,7 +18,7 @@ use underpass_protocol::archive::{ArchiveFormat, Builder, Layout, Member, Member
 use underpass_sys::open_beneath;
 
 use super::beneath::is_gone;
-use super::error::ArchiveError;
+use super::error::{ArchiveError, Result};
 use crate::files::version::facts;
 
 /// The options of a walk.
@@ -123,7 +123,7 @@ struct ArchiveWalk<'a> {
 
 impl ArchiveWalk<'_> {
     /// Adds the archived folder itself.
-    fn begin(&mut self) -> Result<(), ArchiveError> {
+    fn begin(&mut self) -> Result<()> {
         let folder =
             open_beneath(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
         let stat = fstat(&folder).map_err(|errno| self.failed(b"", errno))?;
@@ -132,7 +132,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Adds the next name; returns false if there is none.
-    fn step(&mut self) -> Result<bool, ArchiveError> {
+    fn step(&mut self) -> Result<bool> {
         if self.options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(ArchiveError::Cancelled);
         }
@@ -156,7 +156,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Returns the current folder; `None` if it was removed while another one was read.
-    fn reopened(&mut self) -> Result<Option<OwnedFd>, ArchiveError> {
+    fn reopened(&mut self) -> Result<Option<OwnedFd>> {
         if let Some(folder) = self.current.take() {
             return Ok(Some(folder));
         }
@@ -170,7 +170,7 @@ impl ArchiveWalk<'_> {
         parent: &OwnedFd,
         name: &[u8],
         parent_member: Option<u32>,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<()> {
         let opened = open_beneath(parent.as_fd(), name, FOLDER);
         let Some(folder) = self.some_unless_missing(name, opened)? else { return Ok(()) };
         if self.frames.len() > self.options.max_depth {
@@ -185,12 +185,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Adds an entry that is not a folder.
-    fn take_entry(
-        &mut self,
-        folder: &OwnedFd,
-        name: &[u8],
-        parent: Option<u32>,
-    ) -> Result<(), ArchiveError> {
+    fn take_entry(&mut self, folder: &OwnedFd, name: &[u8], parent: Option<u32>) -> Result<()> {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let Some(stat) = self.some_unless_missing(name, stat)? else { return Ok(()) };
         match FileType::from_raw_mode(stat.st_mode) {
@@ -223,13 +218,13 @@ impl ArchiveWalk<'_> {
         name: &[u8],
         kind: MemberType<'_>,
         stat: &Stat,
-    ) -> Result<u32, ArchiveError> {
+    ) -> Result<u32> {
         let (mode, version) = (stat.st_mode, facts(&Version::from_stat(stat)));
         Ok(self.builder.push(&Member { parent, name, kind, mode, version })?)
     }
 
     /// Reads the names in a folder, which becomes the current one.
-    fn enter(&mut self, folder: OwnedFd, member: Option<u32>) -> Result<(), ArchiveError> {
+    fn enter(&mut self, folder: OwnedFd, member: Option<u32>) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let names = match self.options.only {
             Some(only) if self.frames.is_empty() => self.find_names(&folder, only),
@@ -242,11 +237,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Returns the requested names, in order.
-    fn find_names(
-        &mut self,
-        folder: &OwnedFd,
-        only: &[Vec<u8>],
-    ) -> Result<FolderNames, ArchiveError> {
+    fn find_names(&mut self, folder: &OwnedFd, only: &[Vec<u8>]) -> Result<FolderNames> {
         let mut names = FolderNames::default();
         for name in only {
             let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
@@ -270,11 +261,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Returns the names in a folder that are not left out, in order.
-    fn read_names(
-        &mut self,
-        folder: &OwnedFd,
-        buffer: &mut Vec<u8>,
-    ) -> Result<FolderNames, ArchiveError> {
+    fn read_names(&mut self, folder: &OwnedFd, buffer: &mut Vec<u8>) -> Result<FolderNames> {
         let mut names = FolderNames::default();
         let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
@@ -313,11 +300,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Returns the result of a call; `None` if its error means that the entry is gone.
-    fn some_unless_missing<T>(
-        &self,
-        name: &[u8],
-        result: Result<T, Errno>,
-    ) -> Result<Option<T>, ArchiveError> {
+    fn some_unless_missing<T>(&self, name: &[u8], result: Result<T, Errno>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(errno) if is_gone(errno) => Ok(None),
