@@ -53,8 +53,8 @@ pub(crate) struct FinishOptions<'f> {
     pub(crate) part: Option<&'f PartialUpload<'f>>,
     /// Whether an existing file must not be replaced, even if the request does not say so.
     pub(crate) keeps: bool,
-    /// The entity tag of the existing file of which the new one is made, if any: another one must not
-    /// be replaced.
+    /// The entity tag of the existing file of which the new one is made, if any: another one must
+    /// not be replaced.
     pub(crate) base: Option<&'f str>,
 }
 

@@ -60,8 +60,8 @@ pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     Ok(response)
 }
 
-/// Opens the existing part of the file, cut to where the body begins. If it begins with a copy of the
-/// existing file instead, the entity tag of that is returned, too.
+/// Opens the existing part of the file, cut to where the body begins. If it begins with a copy of
+/// the existing file instead, the entity tag of that is returned, too.
 fn begin<'a, 't>(
     upload: &ActiveUpload<'a>,
     target: &'t UploadTarget,

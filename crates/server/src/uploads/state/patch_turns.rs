@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use crate::uploads::parts::target::UploadTarget;
 
-/// The order in which changes of one file are made, one after the other. Some files share a lock, so
-/// that there is a fixed number of them.
+/// The order in which changes of one file are made, one after the other. Some files share a lock,
+/// so that there is a fixed number of them.
 #[derive(Debug, Default)]
 pub(crate) struct PatchTurns {
     locks: [Mutex<()>; LOCKS],
