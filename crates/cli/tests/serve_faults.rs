@@ -6,9 +6,13 @@
 mod rig;
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -141,7 +145,7 @@ fn a_killed_server_leaves_no_client_content() {
 fn until_closed(server: &Running) {
     let port = server.address.trim_matches(|c: char| !c.is_ascii_digit()).rsplit(':').next();
     let address = format!("127.0.0.1:{}", port.unwrap());
-    until("nobody is let in", || std::net::TcpStream::connect(&address).is_err());
+    until("nobody is let in", || TcpStream::connect(&address).is_err());
 }
 
 #[test]
@@ -403,4 +407,46 @@ fn a_move_is_not_said_to_be_undone_if_what_it_replaced_cannot_be_removed() {
         assert!(served.join("old/new").exists() && !served.join("old/kept").exists(), "{method}");
         assert_eq!(served.join("dir").exists(), method == "COPY");
     }
+}
+
+#[test]
+fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    for folder in ["in", "in/x", "private"] {
+        fs::create_dir(served.join(folder)).unwrap();
+    }
+    fs::write(served.join("private/secret"), "secret").unwrap();
+    fs::write(served.join("in/kept"), "kept").unwrap();
+    // Eight changes of one client run at once, and the others wait for them.
+    let strace = ["-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_enter=3000000"];
+    let server = stage.serve(&strace, &["--allow-all", "-a", "me:pw@/in:rw"]);
+    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let begin = |request: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let fields = "Host: localhost\r\nAuthorization: Basic bWU6cHc=\r\nConnection: close";
+        let (line, more) = request.split_once('\n').unwrap_or((request, "X: y"));
+        write!(stream, "{line} HTTP/1.1\r\n{fields}\r\n{more}\r\n\r\n").unwrap();
+        stream
+    };
+    let status = |mut stream: TcpStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    let running: Vec<_> = (0..8).map(|number| begin(&format!("MKCOL /in/{number}"))).collect();
+    std::thread::sleep(Duration::from_millis(700));
+    let copy = begin("COPY /in/x\nDestination: /in/copy");
+    drop(begin("DELETE /in/kept"));
+    std::thread::sleep(Duration::from_millis(700));
+    fs::remove_dir(served.join("in/x")).unwrap();
+    symlink("../private", served.join("in/x")).unwrap();
+    for stream in running {
+        assert_eq!(status(stream), "201");
+    }
+    assert_eq!(status(copy), "403");
+    assert!(!served.join("in/copy").exists());
+    // Whoever comes later has had their turn after it.
+    assert_eq!(status(begin("MKCOL /in/last")), "201");
+    assert!(served.join("in/kept").exists(), "its client had left");
 }

@@ -40,6 +40,15 @@ impl Owner {
         }
     }
 
+    /// Returns the name of the user, if it is one.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Self::User(user) => Some(user),
+            Self::Address(_) | Self::Local => None,
+        }
+    }
+
     /// Returns what the parts of one owner have in common, so that they can be counted.
     #[must_use]
     pub fn tag(&self) -> [u8; 4] {

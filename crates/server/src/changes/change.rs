@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
+use crate::auth::Right;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -32,6 +34,8 @@ pub(crate) struct Change {
     pub(crate) path: Vec<u8>,
     /// Whether the path has to be a folder.
     pub(crate) is_folder: bool,
+    /// The user, if there is one.
+    pub(crate) user: Option<Arc<str>>,
     /// The version for which the client's conditions held.
     pub(crate) expected: Option<Version>,
     /// The entity tags for which they held.
@@ -138,12 +142,19 @@ impl Change {
     }
 
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
-        let from = site.root.open(&self.path, DiskWait::Allowed)?;
+        let (from, reached) = site.root.open_reached(&self.path, DiskWait::Allowed)?;
+        // What is at the path may be another link than when the request was checked.
+        let source = reached.as_deref().unwrap_or(&self.path);
+        if !site.settings.access.can_all(self.user.as_deref(), source, Right::Read) {
+            return Err(ChangeRefusal::new(403, "there is something in it that you may not read"));
+        }
         let stat = fstat(&from)?;
         self.check(&stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let dest = open_dest(site, to, &stat, is_folder)?;
-        let hides = |path: &[u8], is_folder| site.root.hides_entry(path, is_folder);
+        let hides = |path: &[u8], is_folder| {
+            site.root.hides_reached(path, is_folder, &self.path, reached.as_deref())
+        };
         let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
         let mut copying = TreeCopy::new(&hides, &fits, false);
         let is_file = match tree::kind(&stat) {

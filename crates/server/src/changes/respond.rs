@@ -170,9 +170,11 @@ async fn change(
     let expected = check_conditions(ctx, target).await.map_err(refused)?;
     let changing = begin(ctx, &target.path, &what, &tokens).await?;
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
-    let change = Change { what, path, is_folder, expected, tags };
+    let change = Change { what, path, is_folder, user: ctx.user.clone(), expected, tags };
     let site = Arc::clone(ctx.site());
-    let slot = ctx.shared().changing.take(ctx.owner()).await;
+    let slot = ctx.peer.while_connected(ctx.shared().changing.take(ctx.owner())).await;
+    // A change that has not begun ends with its client.
+    let slot = slot.ok_or_else(|| ctx.error(408, ""))?;
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);

@@ -146,6 +146,37 @@ fn nothing_is_changed_through_a_link_where_it_may_not_be() {
 }
 
 #[test]
+fn a_link_that_takes_the_place_of_a_file_meanwhile_is_not_read() {
+    let site = site();
+    let mut client = site.connect();
+    let fields = [BOB, "X-Update-Range: append", "Content-Length: 3", "Expect: 100-continue"];
+    client.send(request("PATCH", "/in/plain", &fields));
+    assert_eq!(client.head().unwrap().status, 100);
+    fs::remove_file(site.path("in/plain")).unwrap();
+    symlink("../private/s", site.path("in/plain")).unwrap();
+    client.send("new");
+    assert_eq!(client.reply().status, 403);
+    assert_eq!(fs::read(site.path("private/s")).unwrap(), b"secret");
+    assert_eq!(fs::read_link(site.path("in/plain")).unwrap().as_os_str(), "../private/s");
+}
+
+#[test]
+fn what_is_hidden_where_a_link_leads_is_not_copied_either() {
+    let site = Site::of(&[("ok/secret/f", b"s"), ("ok/sub/top", b"s"), ("ok/fine", b"f")]);
+    fs::create_dir(site.path("in")).unwrap();
+    symlink("../ok", site.path("in/link")).unwrap();
+    let site = site
+        .with(|settings| {
+            settings.sites[0].changes.upload = true;
+            settings.sites[0].hide = vec!["/ok/secret/".to_owned(), "/ok/sub/top".to_owned()];
+        })
+        .start();
+    assert_eq!(site.ask("COPY", "/in/link", &["Destination: /in/copy"]).status, 201);
+    assert_eq!(fs::read(site.path("in/copy/fine")).unwrap(), b"f");
+    assert!(!site.path("in/copy/secret").exists() && !site.path("in/copy/sub/top").exists());
+}
+
+#[test]
 fn where_it_may_be_changed_a_link_is_a_way() {
     let site = site();
     assert_eq!(put(&site, "/in/to_own/new"), 201);

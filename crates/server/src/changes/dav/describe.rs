@@ -51,9 +51,12 @@ impl Describer<'_> {
     fn resource<'p>(&'p self, path: &'p [u8]) -> Option<Resource<'p>> {
         let root = &self.site.root;
         let needs_contents = self.request.wants(Live::Etag) || self.request.wants_stored();
-        let opened = needs_contents.then(|| root.open(path, DiskWait::Allowed).ok()).flatten();
+        let open = || root.open_reached(path, DiskWait::Allowed).ok();
         // Attributes are also had of what cannot be read.
-        let file = opened.or_else(|| root.open_path(path).ok())?;
+        let (file, reached) = needs_contents
+            .then(open)
+            .flatten()
+            .or_else(|| root.open_path(path).ok().map(|file| (file, None)))?;
         let stat = fstat(&file).ok()?;
         let is_folder = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => true,
@@ -64,7 +67,8 @@ impl Describer<'_> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let version = Version::from_stat(&stat);
         // Of a folder on the way to what the client may read, it learns no more than that.
-        let is_readable = access.can(self.user, path, Right::Read);
+        let may_read = |path: &[u8]| access.can(self.user, path, Right::Read);
+        let is_readable = may_read(path) && reached.as_deref().is_none_or(may_read);
         let wants = |live| is_readable && self.request.wants(live);
         Some(Resource {
             is_folder,

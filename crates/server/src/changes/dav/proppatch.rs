@@ -55,7 +55,8 @@ pub(crate) async fn respond(
         Err(errno) => return ctx.refused(errno),
     };
     let site = Arc::clone(ctx.site());
-    let slot = site.shared.changing.take(ctx.owner()).await;
+    let slot = ctx.peer.while_connected(site.shared.changing.take(ctx.owner())).await;
+    let Some(slot) = slot else { return ctx.error(408, "") };
     let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
         let _slot = slot;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
 use underpass_engine::{Sink, Source, Transfer};
 
+use crate::auth::Right;
 use crate::files::root::DiskWait;
 use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
@@ -248,7 +249,13 @@ pub(crate) fn keep_part(
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
 /// system supports it.
 pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) -> Result<()> {
-    let present = upload.site.root.open(&upload.params.path, DiskWait::Allowed)?;
+    let (root, access) = (&upload.site.root, &upload.site.settings.access);
+    let (present, reached) = root.open_reached(&upload.params.path, DiskWait::Allowed)?;
+    // What is at the path may be another link than when the request was checked.
+    let user = upload.params.owner.user();
+    if reached.is_some_and(|reached| !access.can(user, &reached, Right::Read)) {
+        return Err(UploadRefusal::new(403, "a link leads to a place where you may not do this"));
+    }
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),

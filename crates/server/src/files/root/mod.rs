@@ -2,24 +2,24 @@
 //! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved
 //! meanwhile.
 
+mod hidden_names;
+
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat2, readlinkat,
     syncfs,
 };
 use rustix::io::Errno;
 
+use self::hidden_names::HiddenNames;
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
-use underpass_protocol::upload::is_partial_name;
 
 /// The served folder, or one served file in a folder.
 #[derive(Debug)]
@@ -404,72 +404,6 @@ fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
     let mut found =
         entries.filter_map(|entry| atomic_file::ignores_case(folder, entry.file_name().as_bytes()));
     found.next().unwrap_or(false)
-}
-
-/// The names that are not served.
-#[derive(Debug)]
-struct HiddenNames {
-    dot_files: bool,
-    /// Whether the partial files of uploads are hidden, too.
-    partial_files: bool,
-    names: GlobSet,
-    paths: GlobSet,
-    /// The patterns that end in a slash: a match is hidden if it is a folder.
-    folder_names: GlobSet,
-    folder_paths: GlobSet,
-}
-
-impl HiddenNames {
-    fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
-        let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
-        for pattern in &settings.hide {
-            let fail = |why: &dyn Display| ServeError::pattern("--hide", pattern, why);
-            let trimmed = pattern.trim_matches('/');
-            if trimmed.is_empty() {
-                return Err(fail(&"that hides nothing: name files or folders, such as *.log"));
-            }
-            let mut glob = globset::GlobBuilder::new(trimmed);
-            glob.literal_separator(true).case_insensitive(ignores_case);
-            let glob: Glob = glob.build().map_err(|error| fail(error.kind()))?;
-            let is_path = pattern.trim_end_matches('/').contains('/');
-            sets[usize::from(is_path) + 2 * usize::from(pattern.ends_with('/'))].add(glob);
-        }
-        let build = |set: GlobSetBuilder| {
-            set.build().map_err(|error| {
-                ServeError::pattern("--hide", &settings.hide.join(", "), error.kind())
-            })
-        };
-        let [names, paths, folder_names, folder_paths] = sets.map(build);
-        Ok(Self {
-            // An origin has no partial files of ours, and serves what it wants to be seen.
-            dot_files: !settings.shows_hidden && settings.cache.is_none(),
-            partial_files: settings.cache.is_none(),
-            names: names?,
-            paths: paths?,
-            folder_names: folder_names?,
-            folder_paths: folder_paths?,
-        })
-    }
-
-    /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
-    /// folder.
-    fn matches(&self, path: &[u8], is_folder: bool) -> bool {
-        if path.is_empty() {
-            return false;
-        }
-        let mut end = 0;
-        path.split(|byte| *byte == b'/').any(|name| {
-            end += name.len() + usize::from(end > 0);
-            let text = |bytes| Path::new(OsStr::from_bytes(bytes));
-            (name.starts_with(b".")
-                && (self.dot_files || (self.partial_files && is_partial_name(name))))
-                || self.names.is_match(text(name))
-                || self.paths.is_match(text(&path[..end]))
-                || ((is_folder || end < path.len())
-                    && (self.folder_names.is_match(text(name))
-                        || self.folder_paths.is_match(text(&path[..end]))))
-        })
-    }
 }
 
 /// The folder of the endpoints.

@@ -1,0 +1,131 @@
+//! The names and paths that are not served.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::server::settings::{ServeError, SiteSettings};
+use underpass_protocol::upload::is_partial_name;
+
+/// The names that are not served.
+#[derive(Debug)]
+pub(super) struct HiddenNames {
+    dot_files: bool,
+    /// Whether the partial files of uploads are hidden, too.
+    partial_files: bool,
+    names: GlobSet,
+    /// The patterns of paths, and of all that lies beneath such a path: each path is matched as a
+    /// whole, and not each folder on its way.
+    paths: GlobSet,
+    /// The patterns that end in a slash: a match is hidden if it is a folder.
+    folder_names: GlobSet,
+    folder_paths: GlobSet,
+}
+
+impl HiddenNames {
+    pub(super) fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
+        let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
+        for pattern in &settings.hide {
+            let fail = |why: &dyn Display| ServeError::pattern("--hide", pattern, why);
+            let trimmed = pattern.trim_matches('/');
+            if trimmed.is_empty() {
+                return Err(fail(&"that hides nothing: name files or folders, such as *.log"));
+            }
+            let glob = |pattern: &str| -> Result<Glob, ServeError> {
+                let mut glob = globset::GlobBuilder::new(pattern);
+                glob.literal_separator(true).case_insensitive(ignores_case);
+                glob.build().map_err(|error| fail(error.kind()))
+            };
+            let is_path = pattern.trim_end_matches('/').contains('/');
+            let is_folder = pattern.ends_with('/');
+            sets[usize::from(is_path) + 2 * usize::from(is_folder)].add(glob(trimmed)?);
+            if is_path && let Some(beneath) = beneath(trimmed, is_folder) {
+                sets[1].add(glob(&beneath)?);
+            }
+        }
+        let build = |set: GlobSetBuilder| {
+            set.build().map_err(|error| {
+                ServeError::pattern("--hide", &settings.hide.join(", "), error.kind())
+            })
+        };
+        let [names, paths, folder_names, folder_paths] = sets.map(build);
+        Ok(Self {
+            // An origin has no partial files of ours, and serves what it wants to be seen.
+            dot_files: !settings.shows_hidden && settings.cache.is_none(),
+            partial_files: settings.cache.is_none(),
+            names: names?,
+            paths: paths?,
+            folder_names: folder_names?,
+            folder_paths: folder_paths?,
+        })
+    }
+
+    /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
+    /// folder. The time grows with the length of the path, and no faster.
+    pub(super) fn matches(&self, path: &[u8], is_folder: bool) -> bool {
+        if path.is_empty() {
+            return false;
+        }
+        let text = |bytes| Path::new(OsStr::from_bytes(bytes));
+        let mut end = 0;
+        path.split(|byte| *byte == b'/').any(|name| {
+            end += name.len() + usize::from(end > 0);
+            (name.starts_with(b".")
+                && (self.dot_files || (self.partial_files && is_partial_name(name))))
+                || self.names.is_match(text(name))
+                || ((is_folder || end < path.len()) && self.folder_names.is_match(text(name)))
+        }) || self.paths.is_match(text(path))
+            || (is_folder && self.folder_paths.is_match(text(path)))
+    }
+}
+
+/// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not match it
+/// as well.
+fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
+    match pattern.strip_suffix("**") {
+        // What lies beneath a folder that lies beneath another one.
+        Some(above) if is_folder => Some(format!("{above}*/**")),
+        Some(_) => None,
+        None => Some(format!("{pattern}/**")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(pattern: &str) -> HiddenNames {
+        let mut settings = SiteSettings::new("/".into());
+        settings.hide = vec![pattern.to_owned()];
+        HiddenNames::new(&settings, false).expect("a pattern")
+    }
+
+    #[test]
+    fn what_lies_beneath_a_hidden_path_is_hidden() {
+        for (pattern, hides, shows) in [
+            ("/a/b", &["a/b", "a/b/c", "a/b/c/d"][..], &["a", "b", "a/c", "x/a/b", "a/bc"][..]),
+            ("/a/*.log", &["a/x.log", "a/x.log/y"], &["a/b/x.log", "x.log"]),
+            ("/a/**", &["a/b", "a/b/c"], &["a", "b/a/c"]),
+            ("**/x/**", &["x/b", "a/x/b", "a/b/x/c/d"], &["x", "a/x", "a/xy/b"]),
+            ("**/x/**/y", &["x/y", "x/a/b/y", "a/x/b/y/c"], &["x", "y/x", "x/a"]),
+            ("a/b/", &["a/b/c"], &["a/b", "a", "a/bc/d"]),
+            ("/a/**/", &["a/b/c", "a/b/c/d"], &["a/b", "a"]),
+            ("x*", &["x", "a/xy", "xy/b"], &["a", "a/yx"]),
+            ("x/", &["x/a", "a/x/b"], &["x", "a/x"]),
+        ] {
+            let names = hidden(pattern);
+            for path in hides {
+                assert!(names.matches(path.as_bytes(), false), "{pattern} {path}");
+            }
+            for path in shows {
+                assert!(!names.matches(path.as_bytes(), false), "{pattern} {path}");
+            }
+        }
+        for (pattern, path) in [("a/b/", "a/b"), ("/a/**/", "a/b"), ("x/", "a/x")] {
+            assert!(hidden(pattern).matches(path.as_bytes(), true), "{pattern} {path}");
+        }
+    }
+}
