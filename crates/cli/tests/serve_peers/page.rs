@@ -28,13 +28,13 @@ fn paths(paths: &[&Path]) -> String {
 }
 
 /// Waits until everything was uploaded, so many files.
-fn wait_for_uploads(browser: &Browser, count: usize) {
+pub(crate) fn wait_for_uploads(browser: &Browser, count: usize) {
     let told = format!("{count} of {count} done");
     browser.wait(&format!("document.querySelector('#total').textContent === '{told}'"));
 }
 
 /// Clicks on a button of the row of this name.
-fn act(browser: &Browser, row: &str, button: &str) {
+pub(crate) fn act(browser: &Browser, row: &str, button: &str) {
     let script = format!(
         "const row = [...document.querySelectorAll('tbody tr')]
             .find((row) => row.querySelector('bdi')?.textContent === '{row}');
@@ -46,7 +46,7 @@ fn act(browser: &Browser, row: &str, button: &str) {
 }
 
 /// The names in the table.
-fn shown(browser: &Browser) -> String {
+pub(crate) fn shown(browser: &Browser) -> String {
     browser.text("[...document.querySelectorAll('tbody bdi')].map((name) => name.textContent)")
 }
 

@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-2XsB1rx+xe/pcUX3WQhPg31A0HfjtFBxL+P+XefjMuE=' \
+     script-src 'sha256-anNkMK60gSPQsZddCqBKwrhq+PPvOlkLDJmNOt6LBKg=' \
      'sha256-8SiV4CLRN1kyFLBEXVhrleeLteKGGGFW2QE5TWei+78=' \
-     'sha256-t425xzHMbfO4xcYO+RN2qxiPg93NBpYHttSHPlp44k8='; \
+     'sha256-uSIv2IDxu9EOBmZYt4CXhTzkT3HOVdx/1cXaIKmoBZA='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

@@ -20,8 +20,8 @@ const page = (() => {
   };
 
   // Sends a request without a body; what is refused becomes an error with the status.
-  const request = async (method, url, headers = {}) => {
-    const response = await fetch(url, { method, headers, cache: 'no-store' });
+  const request = async (method, url, headers = {}, signal) => {
+    const response = await fetch(url, { method, headers, signal, cache: 'no-store' });
     if (!response.ok) {
       const error = new Error(reason(response.status, await response.text()));
       throw Object.assign(error, { status: response.status });

@@ -226,10 +226,41 @@
       memory.remove(this.key);
     }
 
-    // Whether the whole file has its name.
+    // Whether the file of this name has the same bytes. Its length or date would not tell: it may be
+    // an older version, or a file of somebody else.
     async isThere() {
-      const response = await request('HEAD', this.url).catch(() => null);
-      return Number(response?.headers.get('Content-Length')) === this.file.size;
+      this.text.textContent = 'Comparing with the file on the server\u2026';
+      const { signal } = this.comparison = new AbortController();
+      const watch = this.watch(() => this.comparison.abort());
+      try {
+        const response = await request('GET', this.url, {}, signal);
+        const reader = response.body.getReader();
+        let offset = 0;
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) return offset === this.file.size;
+          this.moved = performance.now();
+          const end = offset + value.length;
+          const own = new Uint8Array(await this.file.slice(offset, end).arrayBuffer());
+          if (own.length < value.length || own.some((byte, at) => byte !== value[at])) return false;
+          offset = end;
+        }
+      } catch (error) {
+        // What cannot be read is not known to be there.
+        if (error.status >= 400 && error.status < 500) return false;
+        throw new Fault(error.message, error.status);
+      } finally {
+        clearInterval(watch);
+        this.comparison.abort();
+      }
+    }
+
+    // Calls `stop` once nothing has moved for too long.
+    watch(stop) {
+      this.moved = performance.now();
+      return setInterval(() => {
+        if (performance.now() - this.moved > STALLED_MS) stop();
+      }, 1000);
     }
 
     // Sends one request, of which the first byte is at `offset`.
@@ -238,10 +269,7 @@
         const xhr = this.xhr = new XMLHttpRequest();
         xhr.open(method, url);
         for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
-        this.moved = performance.now();
-        const watch = setInterval(() => {
-          if (performance.now() - this.moved > STALLED_MS) xhr.abort();
-        }, 1000);
+        const watch = this.watch(() => xhr.abort());
         xhr.upload.onprogress = (event) => this.progress(offset + event.loaded);
         xhr.onloadend = () => {
           clearInterval(watch);
@@ -300,6 +328,7 @@
 
     stop() {
       this.xhr?.abort();
+      this.comparison?.abort();
       this.wake?.();
     }
 

@@ -1,0 +1,90 @@
+//! The page of a folder when things go wrong around it: answers that are lost.
+
+use std::fs;
+
+use crate::page::wait_for_uploads;
+use crate::relay::Relay;
+use crate::rig::{names, noise, until};
+use crate::site::{Site, assert_same};
+use crate::webdriver::Browser;
+
+const LARGE: usize = 3 << 20;
+
+const STATE: &str = "document.querySelector('#uploads li')?.dataset.state";
+
+/// A site, and a browser.
+fn site(args: &[&str]) -> Option<(Site, Browser)> {
+    let site = Site::new(&["chromium", "chromedriver"], args)?;
+    let browser = Browser::new(site.peer("chromedriver", &[]));
+    Some((site, browser))
+}
+
+/// Begins an upload of `big.bin`, and keeps the network away until the server knows it no longer.
+fn expire(site: &Site, browser: &Browser, replace: bool) -> Relay {
+    fs::write(site.target("big.bin"), noise(LARGE)).unwrap();
+    let relay = Relay::new(&site.url(""));
+    relay.allow(2 << 20);
+    browser.open(&relay.url());
+    browser.run(
+        "const open = XMLHttpRequest.prototype.open;
+        XMLHttpRequest.prototype.open = function (method, url) {
+            if (method === 'PATCH') window.isSending = true;
+            open.call(this, method, url);
+        };",
+    );
+    browser.enter("#files", site.target("big.bin").to_str().unwrap());
+    if replace {
+        browser.click("dialog button[value=replace]");
+    }
+    let is_partial = || names(&site.source("")).iter().any(|name| name.ends_with(".upload"));
+    until("a part has arrived", is_partial);
+    browser.wait("window.isSending");
+    relay.set_down(true);
+    until("the part has expired", || !is_partial());
+    relay
+}
+
+#[test]
+fn an_upload_that_expired_is_not_taken_for_done_because_of_an_older_file_of_its_length() {
+    let Some((site, browser)) = site(&["-A", "--upload-expiry", "3"]) else { return };
+    fs::write(site.source("big.bin"), vec![b'o'; LARGE]).unwrap();
+    let relay = expire(&site, &browser, true);
+    relay.allow(2 * LARGE);
+    relay.set_down(false);
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("big.bin"), &site.target("big.bin"));
+}
+
+#[test]
+fn an_upload_that_expired_is_not_taken_for_done_because_of_a_file_of_somebody_else() {
+    let Some((site, browser)) = site(&["-A", "--upload-expiry", "3"]) else { return };
+    let relay = expire(&site, &browser, false);
+    let mut other = noise(LARGE);
+    other[LARGE - 1] ^= 1;
+    fs::write(site.source("big.bin"), &other).unwrap();
+    relay.allow(2 * LARGE);
+    relay.set_down(false);
+    browser.click("dialog button[value=skip]");
+    browser.wait(&format!("{STATE} === 'skipped'"));
+    assert_eq!(fs::read(site.source("big.bin")).unwrap(), other);
+}
+
+#[test]
+fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    fs::write(site.target("big.bin"), noise(LARGE)).unwrap();
+    browser.open(&site.url(""));
+    browser.run(
+        "const open = XMLHttpRequest.prototype.open;
+        XMLHttpRequest.prototype.open = function (method, url) {
+            if (method === 'PATCH') Object.defineProperty(this, 'status', { value: 0 });
+            open.call(this, method, url);
+        };",
+    );
+    browser.enter("#files", site.target("big.bin").to_str().unwrap());
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("big.bin"), &site.target("big.bin"));
+    drop(browser);
+    let lines = site.end();
+    assert_eq!(lines.iter().filter(|line| line["method"] == "PATCH").count(), 1, "{lines:?}");
+}
