@@ -1,11 +1,12 @@
-//! The page of a folder when things go wrong around it: answers that are lost.
+//! The page of a folder when things go wrong around it: answers that are lost, and
+//! names that cannot be shown as they are.
 
 use std::fs;
 
-use crate::page::wait_for_uploads;
+use crate::page::{act, shown, wait_for_uploads};
 use crate::relay::Relay;
 use crate::rig::{names, noise, until};
-use crate::site::{Site, assert_same};
+use crate::site::{Site, assert_same, name};
 use crate::webdriver::Browser;
 
 const LARGE: usize = 3 << 20;
@@ -87,4 +88,38 @@ fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
     drop(browser);
     let lines = site.end();
     assert_eq!(lines.iter().filter(|line| line["method"] == "PATCH").count(), 1, "{lines:?}");
+}
+
+#[test]
+fn a_name_that_is_confirmed_without_a_change_stays() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let odd: [&[u8]; 2] = [b"line\nbreak.txt", b"\xff\xfe.bin"];
+    let plain = "it's (not) 100% a*b!.txt";
+    for file in odd.into_iter().chain([plain.as_bytes()]) {
+        fs::write(site.source(name(file)), "contents").unwrap();
+    }
+    browser.open(&site.url(""));
+    let before = names(&site.source(""));
+    let rename = "dialog button[value=rename]";
+    for row in shown(&browser).split(',') {
+        let row = row.replace('\'', "\\'");
+        act(&browser, &row, ".rename");
+        let is_plain = browser.text("document.querySelector('dialog input').value");
+        browser.click(rename);
+        if is_plain.is_empty() {
+            // What is not shown as it is has to be typed.
+            browser.wait("/name is needed/.test(document.querySelector('.fault').textContent)");
+            browser.click("dialog button[type=button]");
+        } else {
+            assert_eq!(is_plain, plain);
+        }
+        browser.wait("!document.querySelector('dialog')");
+    }
+    assert_eq!(names(&site.source("")), before);
+    act(&browser, "line␊break.txt", ".rename");
+    browser.enter("dialog input", "one line.txt\u{e007}");
+    until("it has its new name", || shown(&browser).contains("one line.txt"));
+    drop(browser);
+    let moves = site.end().into_iter().filter(|line| line["method"] == "MOVE").count();
+    assert_eq!(moves, 1);
 }

@@ -54,21 +54,6 @@
   const moveTo = (row, url) =>
     request('MOVE', place(row), { Destination: url.pathname, Overwrite: 'F' });
 
-  const renameRow = async (row) => {
-    const slash = isFolder(row) ? '/' : '';
-    const answer = await ask({
-      title: `Rename ${shown(row)}`,
-      input: shown(row),
-      choices: [['rename', 'Rename']],
-      act: async (name) => {
-        const above = new URL(isFolder(row) ? '..' : '.', place(row));
-        const renamed = new URL(`./${encodeURIComponent(checked(name))}${slash}`, above);
-        if (renamed.href !== place(row).href) await moveTo(row, renamed);
-      },
-    });
-    if (answer) await refresh();
-  };
-
   // A path as text, unless it has bytes that are none.
   const readable = (path) => {
     try {
@@ -76,6 +61,31 @@
     } catch {
       return path;
     }
+  };
+
+  // The name of a row, or nothing if it has characters that are not shown as they are: confirmed
+  // without a change, what is shown would become the name.
+  const exact = (row) => {
+    const [name] = place(row).pathname.match(/[^/]+(?=\/?$)/);
+    return readable(name) === shown(row) ? shown(row) : '';
+  };
+
+  const renameRow = async (row) => {
+    const slash = isFolder(row) ? '/' : '';
+    const old = exact(row);
+    let isRenamed = false;
+    await ask({
+      title: `Rename ${shown(row)}`,
+      input: old,
+      choices: [['rename', 'Rename']],
+      act: async (name) => {
+        if (checked(name) === old) return;
+        const above = new URL(isFolder(row) ? '..' : '.', place(row));
+        await moveTo(row, new URL(`./${encodeURIComponent(name)}${slash}`, above));
+        isRenamed = true;
+      },
+    });
+    if (isRenamed) await refresh();
   };
 
   // A list of folders to choose one from. It begins with the one that is shown.

@@ -32,7 +32,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-anNkMK60gSPQsZddCqBKwrhq+PPvOlkLDJmNOt6LBKg=' \
-     'sha256-8SiV4CLRN1kyFLBEXVhrleeLteKGGGFW2QE5TWei+78=' \
+     'sha256-BcqWS2drUTZdRSc6nLCRp33yQTa/Z8JZ3zCJCdePSPQ=' \
      'sha256-uSIv2IDxu9EOBmZYt4CXhTzkT3HOVdx/1cXaIKmoBZA='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
