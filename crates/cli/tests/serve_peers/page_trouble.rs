@@ -1,11 +1,12 @@
-//! The page of a folder when things go wrong around it: answers that are lost, and
-//! names that cannot be shown as they are.
+//! The page of a folder when things go wrong around it: answers that are lost, errors of proxies,
+//! and names that cannot be shown as they are.
 
 use std::fs;
 
 use crate::page::{act, shown, wait_for_uploads};
+use crate::proxies;
 use crate::relay::Relay;
-use crate::rig::{names, noise, until};
+use crate::rig::{free_port, names, noise, until};
 use crate::site::{Site, assert_same, name};
 use crate::webdriver::Browser;
 
@@ -122,4 +123,29 @@ fn a_name_that_is_confirmed_without_a_change_stays() {
     drop(browser);
     let moves = site.end().into_iter().filter(|line| line["method"] == "MOVE").count();
     assert_eq!(moves, 1);
+}
+
+#[test]
+fn pages_of_proxies_are_not_shown_as_reasons() {
+    let Some((site, browser)) = site(&["-A", "--trusted-proxy", "127.0.0.1"]) else { return };
+    if !crate::rig::has("nginx") {
+        return;
+    }
+    fs::write(site.source("old.txt"), "old").unwrap();
+    let port = free_port();
+    let further = "client_max_body_size 1k; if ($request_method = DELETE) { return 502; }";
+    let nginx = proxies::nginx(&site, port, further);
+    browser.open(&format!("http://127.0.0.1:{port}/"));
+    act(&browser, "old.txt", ".remove");
+    browser.click("dialog button[value=delete]");
+    browser.wait("document.querySelector('.fault')?.textContent");
+    let told = browser.text("document.querySelector('.fault').textContent");
+    assert_eq!(told, "old.txt: 502 Bad Gateway");
+    browser.click("dialog button[type=button]");
+    fs::write(site.target("new.txt"), noise(2000)).unwrap();
+    browser.enter("#files", site.target("new.txt").to_str().unwrap());
+    browser.wait(&format!("{STATE} === 'failed'"));
+    let told = browser.text("document.querySelector('#uploads .state').textContent");
+    assert_eq!(told, "413 Content Too Large");
+    proxies::stop(nginx);
 }

@@ -38,8 +38,29 @@ fn start(site: &Site, program: &str, args: &[&str], ports: &[u16]) -> Running {
     proxy
 }
 
+/// Starts nginx in front of the site, with further directives.
+pub(crate) fn nginx(site: &Site, listening: u16, further: &str) -> Running {
+    let server = port(site);
+    // As nobody in particular: it may not become another user, and has its files here.
+    let here = site.target("");
+    let here = here.display();
+    let config = format!(
+        "daemon off; master_process off; pid {here}/nginx.pid; error_log stderr; events {{}}\n\
+         http {{ access_log off;\n\
+         client_body_temp_path {here}/1; proxy_temp_path {here}/2; fastcgi_temp_path {here}/3;\n\
+         uwsgi_temp_path {here}/4; scgi_temp_path {here}/5;\n\
+         server {{ listen 127.0.0.1:{listening}; location / {{ {further}\n\
+         proxy_pass http://127.0.0.1:{server}; proxy_set_header Forwarded \"\";\n\
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+         proxy_set_header X-Forwarded-Proto $scheme; }} }} }}\n"
+    );
+    fs::write(site.target("nginx.conf"), config).unwrap();
+    let config = format!("{here}/nginx.conf");
+    start(site, "nginx", &["-e", "stderr", "-c", &config], &[listening])
+}
+
 /// Ends a proxy.
-fn stop(proxy: Running) {
+pub(crate) fn stop(proxy: Running) {
     proxy.signal("TERM");
     proxy.finish();
 }
@@ -86,23 +107,8 @@ fn haproxy_and_nginx_tell_by_fields() {
          listen one\n bind 127.0.0.1:{one}\n option forwardfor\n server s 127.0.0.1:{server}\n"
     );
     fs::write(site.target("haproxy.cfg"), config).unwrap();
-    // As nobody in particular: it may not become another user, and has its files here.
-    let here = site.target("");
-    let here = here.display();
-    let config = format!(
-        "daemon off; master_process off; pid {here}/nginx.pid; error_log stderr; events {{}}\n\
-         http {{ access_log off;\n\
-         client_body_temp_path {here}/1; proxy_temp_path {here}/2; fastcgi_temp_path {here}/3;\n\
-         uwsgi_temp_path {here}/4; scgi_temp_path {here}/5;\n\
-         server {{ listen 127.0.0.1:{two}; location / {{\n\
-         proxy_pass http://127.0.0.1:{server}; proxy_set_header Forwarded \"\";\n\
-         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
-         proxy_set_header X-Forwarded-Proto $scheme; }} }} }}\n"
-    );
-    fs::write(site.target("nginx.conf"), config).unwrap();
     let haproxy = start(&site, "haproxy", &["-db", "-f", "haproxy.cfg"], &[one]);
-    let config = format!("{here}/nginx.conf");
-    let nginx = start(&site, "nginx", &["-e", "stderr", "-c", &config], &[two]);
+    let nginx = nginx(&site, two, "");
     // What the client says itself is not believed.
     for forged in [&[][..], &["-H", "X-Forwarded-For: 192.0.2.1"]] {
         for port in [one, two] {

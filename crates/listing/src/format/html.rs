@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-anNkMK60gSPQsZddCqBKwrhq+PPvOlkLDJmNOt6LBKg=' \
+     script-src 'sha256-3QwPKoS1OI5Y4UEZM4MwTlcUxFf2UrCROVJ4+8gBowc=' \
      'sha256-BcqWS2drUTZdRSc6nLCRp33yQTa/Z8JZ3zCJCdePSPQ=' \
-     'sha256-uSIv2IDxu9EOBmZYt4CXhTzkT3HOVdx/1cXaIKmoBZA='; \
+     'sha256-LoDmVeMRiQKL65TfOBd7vZkjnz/zCfcK4SzStbjfeWk='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

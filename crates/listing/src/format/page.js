@@ -13,17 +13,29 @@ const page = (() => {
   // The address of a path in this folder. Of a name nothing means anything in it.
   const address = (path) => new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
 
-  // What the server says is wrong, without the number in front.
-  const reason = (status, text) => {
-    const said = text.trim().split('\n')[0].replace(/^\d+ /, '');
-    return said || `the server answered ${status}`;
+  const PHRASES = {
+    400: 'Bad Request', 401: 'Unauthorized', 403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
+    408: 'Request Timeout', 409: 'Conflict', 411: 'Length Required', 412: 'Precondition Failed',
+    413: 'Content Too Large', 414: 'URI Too Long', 423: 'Locked', 429: 'Too Many Requests',
+    431: 'Request Header Fields Too Large', 500: 'Internal Server Error', 501: 'Not Implemented',
+    502: 'Bad Gateway', 503: 'Service Unavailable', 504: 'Gateway Timeout', 507: 'Insufficient Storage',
   };
+
+  // What the server says is wrong, without the number in front; of what is not plain text, such as
+  // the page of a proxy, only the status.
+  const reason = (status, type, text) => {
+    const isPlain = /^text\/plain *(;|$)/i.test(type ?? '');
+    const said = isPlain ? text.trim().split('\n')[0].replace(/^\d+ /, '') : '';
+    return said || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
+  };
+  const refusal = async (response) =>
+    reason(response.status, response.headers.get('Content-Type'), await response.text());
 
   // Sends a request without a body; what is refused becomes an error with the status.
   const request = async (method, url, headers = {}, signal) => {
     const response = await fetch(url, { method, headers, signal, cache: 'no-store' });
     if (!response.ok) {
-      const error = new Error(reason(response.status, await response.text()));
+      const error = new Error(await refusal(response));
       throw Object.assign(error, { status: response.status });
     }
     return response;
@@ -126,7 +138,7 @@ const page = (() => {
 
   document.documentElement.classList.add('js');
   return {
-    address, ask, copy, digest, element, folder, isFolder, link, main, place, reason, refresh, request, rows,
-    shown, size,
+    address, ask, copy, digest, element, folder, isFolder, link, main, place, reason, refresh, refusal, request,
+    rows, shown, size,
   };
 })();

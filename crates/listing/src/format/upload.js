@@ -275,7 +275,9 @@
           clearInterval(watch);
           if (xhr.status >= 200 && xhr.status < 300) return done(xhr);
           const lost = navigator.onLine ? 'The connection was lost' : 'There is no network';
-          failed(new Fault(xhr.status ? reason(xhr.status, xhr.responseText) : lost, xhr.status));
+          const told = xhr.status
+            ? reason(xhr.status, xhr.getResponseHeader('Content-Type'), xhr.responseText) : lost;
+          failed(new Fault(told, xhr.status));
         };
         xhr.send(body);
       });
