@@ -14,11 +14,13 @@ pub(crate) fn compact(source: &str) -> String {
 }
 
 /// Returns a name as text in which every character is visible: control characters, which a page
-/// would swallow, become their pictures (a line feed becomes ␊), and bytes that are not UTF-8
-/// become �.
+/// would swallow, become their pictures (a line feed becomes ␊). Bytes that are not UTF-8 become �,
+/// and so do characters that change how others are shown: they could turn `gpj.exe` into `exe.jpg`.
+///
+/// `visible` of `page.js` does the same.
 pub(super) fn visible(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
-    if text.chars().any(char::is_control) {
+    if text.chars().any(|character| picture(character) != character) {
         Cow::Owned(text.chars().map(picture).collect())
     } else {
         text
@@ -79,12 +81,20 @@ pub(super) fn autoindex_time(modified: Timespec) -> Option<String> {
     Some(time.strftime("%d-%b-%Y %H:%M").to_string())
 }
 
-/// Returns the picture of a control character, and any other character unchanged.
+/// Returns what is shown for a character that controls something, and any other character unchanged.
 fn picture(character: char) -> char {
-    match u32::from(character) {
-        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(char::REPLACEMENT_CHARACTER),
-        0x7f => '\u{2421}',
-        0x80..0xa0 => char::REPLACEMENT_CHARACTER,
+    match character {
+        '\0'..'\x20' => {
+            char::from_u32(0x2400 + u32::from(character)).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+        '\x7f' => '\u{2421}',
+        '\u{80}'..'\u{a0}'
+        | '\u{61c}' // Arabic letter mark
+        | '\u{200e}' | '\u{200f}' // left-to-right and right-to-left mark
+        | '\u{2028}'..='\u{202e}' // line and paragraph separator, embeddings, overrides
+        | '\u{2066}'..='\u{2069}' // isolates
+        | '\u{feff}' // byte order mark
+        | '\u{fff9}'..='\u{fffb}' => char::REPLACEMENT_CHARACTER, // annotations
         _ => character,
     }
 }
@@ -140,5 +150,15 @@ mod tests {
     #[test]
     fn control_characters_are_seen() {
         assert_eq!(visible(b"a\nb\x7f\xff"), "a␊b␡\u{fffd}");
+    }
+
+    #[test]
+    fn nothing_turns_a_name_around() {
+        assert_eq!(visible("\u{202e}gpj.exe".as_bytes()), "\u{fffd}gpj.exe");
+        let controls = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
+        assert_eq!(visible(controls.as_bytes()), "\u{fffd}".repeat(7));
+        // Joiners are a part of words and of emoji.
+        let plain = "\u{5e9}\u{5dc}\u{5d5}\u{5dd}.txt \u{1f469}\u{200d}\u{1f52c}";
+        assert!(matches!(visible(plain.as_bytes()), Cow::Borrowed(same) if same == plain));
     }
 }

@@ -94,7 +94,7 @@ fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
 #[test]
 fn a_name_that_is_confirmed_without_a_change_stays() {
     let Some((site, browser)) = site(&["-A"]) else { return };
-    let odd: [&[u8]; 2] = [b"line\nbreak.txt", b"\xff\xfe.bin"];
+    let odd: [&[u8]; 3] = [b"line\nbreak.txt", b"\xff\xfe.bin", "\u{202e}gpj.exe".as_bytes()];
     let plain = "it's (not) 100% a*b!.txt";
     for file in odd.into_iter().chain([plain.as_bytes()]) {
         fs::write(site.source(name(file)), "contents").unwrap();
@@ -123,6 +123,44 @@ fn a_name_that_is_confirmed_without_a_change_stays() {
     drop(browser);
     let moves = site.end().into_iter().filter(|line| line["method"] == "MOVE").count();
     assert_eq!(moves, 1);
+}
+
+#[test]
+fn names_do_not_turn_around_what_is_shown() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let trick = "\u{202e}gpj.exe";
+    fs::create_dir_all(site.source("fdp.\u{2067}\u{61c}x/inner")).unwrap();
+    fs::write(site.source(trick), "contents").unwrap();
+    browser.open(&site.url(""));
+    assert_eq!(shown(&browser), "fdp.\u{fffd}\u{fffd}x,\u{fffd}gpj.exe");
+    let link = "page.link(page.rows()[1]).getAttribute('href')";
+    assert_eq!(browser.text(link), "%E2%80%AEgpj.exe");
+    // What the scripts say of files that are uploaded, and of folders to move to.
+    fs::write(site.target(trick), "new").unwrap();
+    browser.enter("#files", site.target(trick).to_str().unwrap());
+    browser.wait("document.querySelector('dialog p')");
+    let told = browser.text("document.querySelector('dialog').textContent");
+    assert!(told.contains("\u{fffd}gpj.exe is there already"), "{told}");
+    browser.click("dialog button[value=replace]");
+    wait_for_uploads(&browser, 1);
+    assert_eq!(fs::read(site.source(trick)).unwrap(), b"new");
+    let line = "document.querySelector('#uploads li')";
+    assert_eq!(
+        browser.text(&format!("{line}.querySelector('bdi').textContent")),
+        "\u{fffd}gpj.exe"
+    );
+    assert!(!browser.text(&format!("{line}.outerHTML")).contains('\u{202e}'));
+    browser.run("page.rows()[1].querySelector('.pick').click()");
+    browser.click("[data-select=Move]");
+    browser.wait("document.querySelector('.folders button')");
+    browser.run("document.querySelector('.folders button').click()");
+    browser.wait("document.querySelectorAll('.folders button').length === 2");
+    assert_eq!(
+        browser.text("document.querySelector('.where').textContent"),
+        "/fdp.\u{fffd}\u{fffd}x/"
+    );
+    browser.click("dialog button[value=move]");
+    until("it was moved", || names(&site.source("fdp.\u{2067}\u{61c}x")).len() == 2);
 }
 
 #[test]

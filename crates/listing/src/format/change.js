@@ -1,7 +1,7 @@
 // Removes, renames and moves what is in the folder, and makes folders.
 (() => {
   'use strict';
-  const { address, ask, element, folder, isFolder, main, place, refresh, request, rows, shown } = page;
+  const { address, ask, element, folder, isFolder, main, place, refresh, request, rows, shown, visible } = page;
   const may = new Set(main.dataset.may.split(' '));
 
   // A typed name, which has to be that of one entry.
@@ -96,7 +96,7 @@
     const picked = { at: folder, element: element('div', { className: 'picker' }, where, list) };
     const enter = async (at) => {
       picked.at = at;
-      where.textContent = '/' + readable(at.pathname.slice(root.pathname.length));
+      where.textContent = '/' + visible(readable(at.pathname.slice(root.pathname.length)));
       const button = (text, to, kind) => {
         const made = element('button', { type: 'button', textContent: text, className: kind });
         made.addEventListener('click', () => enter(to));
@@ -109,7 +109,7 @@
         const response = await request('GET', new URL('?json&limit=2000', at));
         const found = (await response.json()).filter((entry) => entry.is_dir);
         const inside = found.map((entry) =>
-          button(entry.name, new URL(entry.url, at), 'dir'));
+          button(visible(entry.name), new URL(entry.url, at), 'dir'));
         if (picked.at === at) list.replaceChildren(...up, ...inside);
       } catch (error) {
         list.append(error.message);

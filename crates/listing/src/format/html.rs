@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-3QwPKoS1OI5Y4UEZM4MwTlcUxFf2UrCROVJ4+8gBowc=' \
-     'sha256-BcqWS2drUTZdRSc6nLCRp33yQTa/Z8JZ3zCJCdePSPQ=' \
-     'sha256-LoDmVeMRiQKL65TfOBd7vZkjnz/zCfcK4SzStbjfeWk='; \
+     script-src 'sha256-e40Udww0RsE3wXCl/GPfYReXE1iH9NPOpuZHgT9ZdCo=' \
+     'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
+     'sha256-vQzavxxV8L1YgvHSOyOZJ2oQYP4knhnrrGrEvxC4+oQ='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 
@@ -120,7 +120,7 @@ impl<'l> HtmlForm<'l> {
                     (total_of(tally))
                 }
                 @if let Some(word) = &self.listing.query.search {
-                    " with \u{201c}" bdi { (word) } "\u{201d}"
+                    " with \u{201c}" bdi { (visible(word.as_bytes())) } "\u{201d}"
                     @if self.listing.query.is_deep { " in this folder and below" }
                     ". "
                     @match self.outline.incomplete {

@@ -13,6 +13,13 @@ const page = (() => {
   // The address of a path in this folder. Of a name nothing means anything in it.
   const address = (path) => new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
 
+  // A name in which every character is visible, as the server writes it in the rows: controls have
+  // their pictures, and what would change how others are shown is replaced.
+  const visible = (name) => name
+    .replace(/[\x00-\x1f]/g, (control) => String.fromCharCode(0x2400 + control.charCodeAt(0)))
+    .replace(/\x7f/g, '\u2421')
+    .replace(/[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
+
   const PHRASES = {
     400: 'Bad Request', 401: 'Unauthorized', 403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
     408: 'Request Timeout', 409: 'Conflict', 411: 'Length Required', 412: 'Precondition Failed',
@@ -139,6 +146,6 @@ const page = (() => {
   document.documentElement.classList.add('js');
   return {
     address, ask, copy, digest, element, folder, isFolder, link, main, place, reason, refresh, refusal, request,
-    rows, shown, size,
+    rows, shown, size, visible,
   };
 })();

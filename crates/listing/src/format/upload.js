@@ -3,7 +3,7 @@
 // costs nothing that the server has already.
 (() => {
   'use strict';
-  const { address, ask, element, folder, main, reason, refresh, request, size } = page;
+  const { address, ask, element, folder, main, reason, refresh, request, size, visible } = page;
   const AT_ONCE = 3;
   const SMALL = 1 << 20; // goes in one request, or anew
   const SLICE = 64 << 20; // of a request, for proxies that take no longer ones
@@ -75,7 +75,7 @@
     if (forAll) return forAll === 'replace';
     const answer = await ask({
       title: 'Replace this file?',
-      text: `${path} is there already.`,
+      text: `${visible(path)} is there already.`,
       isOpen: true,
       all: 'The same for all others',
       choices: [['skip', 'Keep the old one'], ['replace', 'Replace', 'danger']],
@@ -90,7 +90,8 @@
 
   class Upload {
     constructor(file, path) {
-      Object.assign(this, { file, path, sent: 0, samples: [], replaces: false, state: 'waiting' });
+      Object.assign(this, { file, path, name: visible(path) });
+      Object.assign(this, { sent: 0, samples: [], replaces: false, state: 'waiting' });
       this.url = address(path);
       this.key = KEY + JSON.stringify([this.url.pathname, file.size, file.lastModified]);
       count.all += 1;
@@ -101,14 +102,14 @@
     show() {
       if (this.line) return;
       this.bar = element('progress', { max: Math.max(1, this.file.size), value: 0 });
-      this.bar.setAttribute('aria-label', `Upload of ${this.path}`);
+      this.bar.setAttribute('aria-label', `Upload of ${this.name}`);
       this.text = element('span', { className: 'state' });
       this.toggle = element('button', { type: 'button' });
       this.toggle.addEventListener('click', () => this.state === 'running' ? this.pause() : this.resume());
       this.drop = element('button', { type: 'button', textContent: '\u00d7', title: 'Cancel' });
-      this.drop.setAttribute('aria-label', `Cancel ${this.path}`);
+      this.drop.setAttribute('aria-label', `Cancel ${this.name}`);
       this.drop.addEventListener('click', () => this.cancel());
-      this.line = element('li', {}, element('bdi', { textContent: this.path }), this.bar,
+      this.line = element('li', {}, element('bdi', { textContent: this.name }), this.bar,
         this.text, this.toggle, this.drop);
       list.append(this.line);
     }
@@ -122,7 +123,7 @@
       const label = { running: 'Pause', paused: 'Resume', failed: 'Retry' }[state];
       this.toggle.hidden = !label;
       this.toggle.textContent = label ?? '';
-      this.toggle.setAttribute('aria-label', `${label} ${this.path}`);
+      this.toggle.setAttribute('aria-label', `${label} ${this.name}`);
       this.drop.hidden = state === 'done' || state === 'skipped';
       if (state === 'done') this.bar.value = this.bar.max;
       summarize();
@@ -469,7 +470,7 @@
       const offset = await offsetOf(url).catch(() => undefined);
       if (offset === null) memory.remove(key);
       if (offset === null || offset === undefined) continue;
-      const name = decodeURIComponent(path.slice(folder.pathname.length));
+      const name = visible(decodeURIComponent(path.slice(folder.pathname.length)));
       const drop = element('button', { type: 'button', textContent: '\u00d7', title: 'Discard' });
       drop.setAttribute('aria-label', `Discard ${name}`);
       const bar = element('progress', { max: bytes, value: offset });
