@@ -1,5 +1,5 @@
 //! The page of a folder when things go wrong around it: answers that are lost, errors of proxies,
-//! and names that cannot be shown as they are.
+//! names that cannot be shown as they are, and little room.
 
 use std::fs;
 
@@ -186,4 +186,54 @@ fn pages_of_proxies_are_not_shown_as_reasons() {
     let told = browser.text("document.querySelector('#uploads .state').textContent");
     assert_eq!(told, "413 Content Too Large");
     proxies::stop(nginx);
+}
+
+/// The parts of rows that cover each other or are not within the window.
+const OVERLAPS: &str = r"
+    const faults = [];
+    if (document.documentElement.scrollWidth > innerWidth) faults.push('it is too wide');
+    for (const row of page.rows()) {
+        const name = row.querySelector('bdi');
+        const text = document.createRange();
+        text.selectNodeContents(name);
+        const parts = [name, ...row.querySelectorAll('time, data, .zip button, .act button, .pick')];
+        const boxes = parts.flatMap((part, at) =>
+            [...(at ? part : text).getClientRects()].map((box) => [part.textContent || part.className, box]));
+        for (const [at, [said, box]] of boxes.entries()) {
+            if (box.left < 0 || box.right > innerWidth) faults.push(`${said} is cut off`);
+            for (const [others, other] of boxes.slice(at + 1)) {
+                const wide = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+                const high = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+                if (wide > 1 && high > 1) faults.push(`${others} is over ${said}`);
+            }
+        }
+    }
+    return faults.slice(0, 20);
+";
+
+#[test]
+fn nothing_in_a_row_covers_anything_else_on_any_phone() {
+    for args in [&[][..], &["-A"], &["--allow-delete"], &["--allow-upload"]] {
+        let Some((site, browser)) = site(args) else { return };
+        let long = "a folder with a long name of many words, and more than fit on a line";
+        for folder in ["short", long, "andwithonewordthatisfarlongerthanthelineofatelephonecouldbe"]
+        {
+            fs::create_dir(site.source(folder)).unwrap();
+            fs::write(site.source(format!("{folder}.txt")), noise(1_234_567)).unwrap();
+        }
+        for (loaded, turned) in
+            [(320, 320), (800, 360), (800, 320), (390, 390), (480, 600), (700, 700)]
+        {
+            browser.look(loaded, "light");
+            browser.open(&site.url(""));
+            browser.wait("!document.querySelector('.utc')");
+            browser.look(turned, "light");
+            let when = format!("{args:?}, {turned} wide, loaded at {loaded}");
+            assert_eq!(browser.run(OVERLAPS), serde_json::json!([]), "{when}");
+            // The sizes of folders are shown on demand.
+            browser.click(".sizes");
+            browser.wait("document.querySelectorAll('.sum').length === 3");
+            assert_eq!(browser.run(OVERLAPS), serde_json::json!([]), "{when}, with sizes");
+        }
+    }
 }

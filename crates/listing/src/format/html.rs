@@ -28,7 +28,7 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-a/VXYuHuCLc/AiIRbgHIS/GUs2y3jhfNR9/CbWjPgZ4=' \
+     style-src 'sha256-TGe4yHG4uHn7eI7P4EVgMp0gzqpsnQ3kXQZYOreDkJw=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-e40Udww0RsE3wXCl/GPfYReXE1iH9NPOpuZHgT9ZdCo=' \
