@@ -47,7 +47,11 @@ impl Server {
         let role = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };
         let mut listeners = Vec::new();
         for address in addresses {
-            listeners.push(Listener::new(address, role, workers)?);
+            let listener = match address {
+                Address::Tcp(address) => Listener::tcp(*address, role, workers),
+                Address::Unix(path) => Listener::unix(path, settings.socket_mode, workers),
+            };
+            listeners.push(listener?);
         }
         if let Some(port) = settings.redirect_http {
             let redirects = listen::redirects(&listeners, port, workers)?;

@@ -31,6 +31,9 @@ pub struct Settings {
     /// The port at which clients without TLS are redirected to the port of TLS, at each address
     /// except unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
+    /// The permissions of unix sockets at a path that the server makes; if there are none, those that
+    /// the umask leaves. Who may write to a socket may connect to it.
+    pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with a runtime and a listener of its own; at least
     /// one.
     pub workers: usize,
@@ -72,6 +75,7 @@ impl Settings {
             trusted_proxies: TrustedProxies::default(),
             proxy_protocol: false,
             redirect_http: None,
+            socket_mode: None,
             workers: 1,
             max_connections: 1024,
             max_connections_per_address: None,

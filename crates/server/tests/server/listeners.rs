@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -40,6 +41,15 @@ fn a_unix_socket_serves_as_a_port_does() {
     site.control.drain();
     wait_until("it has ended", || site.has_ended());
     assert!(!site.path("socket").exists(), "its socket goes with it");
+}
+
+#[test]
+fn a_unix_socket_has_the_permissions_that_it_is_to_have() {
+    for mode in [0o600, 0o666] {
+        let site = site().with(|settings| settings.socket_mode = Some(mode)).start();
+        let found = std::fs::metadata(site.path("socket")).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode);
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 pub(crate) mod kind;
 
+use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -33,17 +35,22 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on an address. Traffic over a unix socket cannot be overheard, so it has no TLS.
-    pub(crate) fn new(
-        address: &Address,
+    /// Listens on a port.
+    pub(crate) fn tcp(
+        address: SocketAddr,
         role: ListenerKind,
         workers: usize,
     ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: address.to_string(), source };
-        match address {
-            Address::Tcp(address) => tcp(*address, role, workers).map_err(fail),
-            Address::Unix(path) => unix(path, workers).map_err(fail),
-        }
+        tcp(address, role, workers).map_err(fail)
+    }
+
+    /// Listens at a path, with these permissions if there are any. Traffic over a unix socket cannot be
+    /// overheard, so it has no TLS.
+    pub(crate) fn unix(path: &Path, mode: Option<u32>, workers: usize) -> Result<Self, ServeError> {
+        let address = || Address::Unix(path.to_owned()).to_string();
+        unix(path, mode, workers)
+            .map_err(|source| ServeError::Listen { address: address(), source })
     }
 
     /// Takes over a socket that another program has opened for listening, as systemd does.
@@ -79,8 +86,7 @@ pub(crate) fn redirects(
         if !known.contains(&to.ip()) {
             known.push(to.ip());
             let role = ListenerKind::Redirect { port: to.port() };
-            let address = Address::Tcp(SocketAddr::new(to.ip(), port));
-            redirects.push(Listener::new(&address, role, workers)?);
+            redirects.push(Listener::tcp(SocketAddr::new(to.ip(), port), role, workers)?);
         }
     }
     Ok(redirects)
@@ -122,7 +128,7 @@ fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Li
 }
 
 /// Opens a socket at a path. A socket that was left there by a killed program is replaced.
-fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
+fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> {
     let socket = stream(AddressFamily::UNIX)?;
     let address = SocketAddrUnix::new(path)?;
     if let Err(errno) = bind(&socket, &address) {
@@ -132,8 +138,12 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
         std::fs::remove_file(path)?;
         bind(&socket, &address)?;
     }
-    listen(&socket, BACKLOG)?;
     let made = SocketPath(path.to_owned());
+    if let Some(mode) = mode {
+        // Nobody can connect before it listens.
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    listen(&socket, BACKLOG)?;
     let address = format!("unix:{}", path.display());
     let sockets = copies(socket, workers)?;
     Ok(Listener { sockets, address, role: ListenerKind::Plain, _path: Some(made) })

@@ -20,7 +20,7 @@ use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
 use underpass_engine::Size;
 use underpass_sandbox::User;
-use values::{cache_control, header, host, min_free, on_or_off, path_prefix, varying};
+use values::{cache_control, header, host, min_free, on_or_off, path_prefix, socket_mode, varying};
 
 pub(super) use usage::OptionsError;
 pub(super) use values::Header;
@@ -181,6 +181,11 @@ pub(super) struct PlaceArgs {
     /// network (10.0.0.0/8), or at unix sockets (unix); can be repeated
     #[arg(long, value_name = "CIDR")]
     pub(super) trusted_proxy: Vec<String>,
+
+    /// Make unix sockets with these permissions, in octal: who may write may connect [default: those
+    /// that the umask leaves]
+    #[arg(long, value_name = "MODE", value_parser = socket_mode)]
+    pub(super) socket_mode: Option<u32>,
 
     /// Require each connection of a trusted proxy to begin with a PROXY protocol header, version 1
     /// or 2

@@ -25,6 +25,12 @@ pub(super) fn min_free(text: &str) -> Result<MinFree, String> {
     }
 }
 
+/// Parses permissions in octal.
+pub(super) fn socket_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write permissions in octal, such as 660 or 666".to_owned())
+}
+
 /// Parses a value of `Cache-Control`.
 pub(super) fn cache_control(text: &str) -> Result<String, String> {
     // RFC 9110, section 5.5: a line end would begin another header.

@@ -37,6 +37,7 @@ pub(super) fn settings(
         trusted_proxies: trusted_proxies(place)?,
         proxy_protocol: place.proxy_protocol,
         redirect_http: args.redirect_http(),
+        socket_mode: place.socket_mode,
         workers,
         max_connections,
         max_connections_per_address: limits::per_address(limits.max_per_address, max_connections),

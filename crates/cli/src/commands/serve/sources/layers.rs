@@ -353,7 +353,7 @@ const CERTIFICATES: [&[&str]; 3] = [
 ];
 
 /// The options that the whole server has.
-const OF_SERVER: [&str; 29] = [
+const OF_SERVER: [&str; 30] = [
     "acme-ca",
     "acme-directory",
     "acme-email",
@@ -376,6 +376,7 @@ const OF_SERVER: [&str; 29] = [
     "quiet",
     "rate",
     "redirect-http",
+    "socket-mode",
     "step",
     "timeout",
     "tls",
