@@ -17,6 +17,8 @@ pub struct Lock {
     pub token: Arc<str>,
     /// The locked path.
     pub root: Arc<[u8]>,
+    /// A second path that is locked by it: of the link by which the client named the first.
+    pub link: Option<Arc<[u8]>>,
     /// Whether a folder was there when it was locked.
     pub is_folder: bool,
     /// Whether everything below the path is locked, too.
@@ -86,6 +88,27 @@ impl LockTable {
     ///
     /// See [`LockError`].
     pub fn add(&mut self, lock: Lock, now: Instant) -> Result<(), LockError> {
+        let at_link = lock.link.clone().map(|link| {
+            let target = Some(Arc::clone(&lock.root));
+            Lock { root: link, link: target, ..lock.clone() }
+        });
+        let added: Vec<_> = [Some(lock), at_link].into_iter().flatten().collect();
+        added.iter().try_for_each(|lock| self.check_new(lock, now))?;
+        if !self.has_room(&added) {
+            self.retain(|lock| lock.expires > now);
+            if !self.has_room(&added) {
+                return Err(LockError::TooMany);
+            }
+        }
+        self.count += added.len();
+        for lock in added {
+            self.by_path.entry(Arc::clone(&lock.root)).or_default().push(lock);
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing at a path or below it stands in the way of a lock.
+    fn check_new(&self, lock: &Lock, now: Instant) -> Result<(), LockError> {
         if self.changing.iter().any(|path| is_beneath(&lock.root, path)) {
             return Err(LockError::Changing);
         }
@@ -97,14 +120,6 @@ impl LockTable {
         if self.covering(&lock.root, now).count() >= MAX_COVERING {
             return Err(LockError::TooMany);
         }
-        if !self.has_room(&lock.client) {
-            self.retain(|lock| lock.expires > now);
-            if !self.has_room(&lock.client) {
-                return Err(LockError::TooMany);
-            }
-        }
-        self.count += 1;
-        self.by_path.entry(Arc::clone(&lock.root)).or_default().push(lock);
         Ok(())
     }
 
@@ -176,10 +191,13 @@ impl LockTable {
         now: Instant,
     ) -> Option<Lock> {
         let found = self.covering(path, now).find(|lock| submitted.opens(lock))?.clone();
-        let locks = self.by_path.get_mut(&found.root)?;
-        let lock = locks.iter_mut().find(|lock| lock.token == found.token)?;
-        lock.expires = now + timeout;
-        Some(lock.clone())
+        let expires = now + timeout;
+        for path in [Some(&found.root), found.link.as_ref()].into_iter().flatten() {
+            let locks = self.by_path.get_mut(path).into_iter().flatten();
+            let same = locks.filter(|lock| lock.token == found.token);
+            same.for_each(|lock| lock.expires = expires);
+        }
+        Some(Lock { expires, ..found })
     }
 
     /// Ends a lock that holds for a path; returns whether there was one that the client may use.
@@ -203,12 +221,13 @@ impl LockTable {
 
     /// Ends all locks at a path and below it, because nothing is there any more.
     pub fn forget(&mut self, path: &[u8]) {
-        self.retain(|lock| !is_beneath(&lock.root, path));
+        self.retain(|lock| !lock.paths().any(|locked| is_beneath(locked, path)));
     }
 
     /// Ends all locks below a path, but not those at the path itself.
     pub fn forget_below(&mut self, path: &[u8]) {
-        self.retain(|lock| *lock.root == *path || !is_beneath(&lock.root, path));
+        let is_below = |locked: &[u8]| locked != path && is_beneath(locked, path);
+        self.retain(|lock| !lock.paths().any(is_below));
     }
 
     fn retain(&mut self, keeps: impl Fn(&Lock) -> bool) {
@@ -219,12 +238,13 @@ impl LockTable {
         }
     }
 
-    /// Returns whether one more lock of a client can be kept.
-    fn has_room(&self, client: &str) -> bool {
-        let own = self.by_path.values().flatten().filter(|lock| &*lock.client == client);
+    /// Returns whether more locks of one client can be kept.
+    fn has_room(&self, added: &[Lock]) -> bool {
+        let is_own = |lock: &&Lock| added.iter().any(|new| new.client == lock.client);
+        let own = self.by_path.values().flatten().filter(is_own);
         // A few clients cannot fill the table: its second half takes a smaller number of each.
         let max = if self.count < MAX_LOCKS / 2 { MAX_OWN_LOCKS } else { OWNER_SHARE };
-        self.count < MAX_LOCKS && own.count() < max
+        self.count + added.len() <= MAX_LOCKS && own.count() + added.len() <= max
     }
 
     /// Returns the locks at paths below this one.
@@ -238,6 +258,11 @@ impl LockTable {
 }
 
 impl Lock {
+    /// Returns the paths that are locked by it.
+    fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        [Some(&*self.root), self.link.as_deref()].into_iter().flatten()
+    }
+
     /// Writes it as an `activelock` (RFC 4918 14.1).
     pub(crate) fn write(&self, root: &str, seconds: u64, out: &mut Vec<u8>) {
         let scope = if self.is_exclusive { "exclusive" } else { "shared" };

@@ -14,6 +14,7 @@ fn lock(token: &str, root: &str, is_deep: bool, is_exclusive: bool, now: Instant
     Lock {
         token: token.into(),
         root: root.as_bytes().into(),
+        link: None,
         is_folder: is_deep,
         is_deep,
         is_exclusive,
@@ -219,4 +220,35 @@ fn an_if_field_is_read_as_it_is_written() {
         assert_eq!(IfField::parse(bad.as_bytes()), None, "{bad}");
     }
     assert!(IfField::parse(&b"(<a>)".repeat(65)).is_none());
+}
+
+#[test]
+fn a_lock_holds_at_its_link_and_ends_at_both_paths() {
+    let now = Instant::now();
+    let through = |root: &str, link: &str| {
+        let link = Some(link.as_bytes().into());
+        Lock { link, ..lock("a", root, true, true, now) }
+    };
+    let is_held = |table: &LockTable, path: &str| table.covering(path.as_bytes(), now).count() == 1;
+    let ends: [fn(&mut LockTable); 4] = [
+        |table| table.end("a"),
+        |table| table.forget(b"link"),
+        |table| table.forget(b"folder"),
+        |table| assert!(table.remove(b"folder/x", with(&["a"]), Instant::now())),
+    ];
+    for end in ends {
+        let mut table = LockTable::default();
+        table.add(through("folder", "link"), now).unwrap();
+        assert!(is_held(&table, "folder/x") && is_held(&table, "link"));
+        assert!(table.add(lock("b", "link", false, true, now), now).is_err());
+        table.refresh(b"link", with(&["a"]), Duration::from_secs(600), now).unwrap();
+        let later = now + Duration::from_secs(300);
+        assert_eq!(table.covering(b"folder", later).count(), 1, "refreshed at the other path");
+        end(&mut table);
+        assert!(table.is_empty() && !is_held(&table, "folder") && !is_held(&table, "link"));
+    }
+    let mut table = LockTable::default();
+    // The link lies in the folder that it leads to.
+    table.add(through("folder", "folder/link"), now).unwrap();
+    assert!(is_held(&table, "folder"));
 }

@@ -9,6 +9,7 @@ use underpass_engine::Version;
 use crate::auth::Right;
 use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::guard::{ChangingPaths, Conditions};
+use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -240,8 +241,11 @@ async fn begin(
         return Err(refusal);
     }
     let old_path = what.leaves().then_some(path);
-    let paths: Vec<_> = old_path.into_iter().chain(new_path).collect();
-    let begun = ChangingPaths::begin(ctx, tokens, &paths);
+    let mut paths = Vec::new();
+    for path in old_path.into_iter().chain(new_path) {
+        paths.push(LockPaths::find(ctx, path).await);
+    }
+    let begun = ChangingPaths::begin(ctx, tokens, paths);
     begun.map_err(|lock| guard::locked(ctx, &lock, "lock-token-submitted"))
 }
 

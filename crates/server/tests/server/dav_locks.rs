@@ -1,6 +1,7 @@
 //! Locks of WebDAV: who holds one may change a file, and others may not.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Barrier;
 
 use super::changes_delete::{open_site, statuses};
@@ -267,4 +268,76 @@ fn a_lock_that_is_granted_beside_a_change_holds() {
             }
         }
     }
+}
+
+#[test]
+fn a_lock_of_a_link_is_that_of_what_it_leads_to() {
+    let site = open_site(&[("d/x", b"x"), ("file", b"f"), ("e/f", b"e")]).start();
+    symlink("d", site.path("ln")).unwrap();
+    symlink("d/x", site.path("lf")).unwrap();
+    let empty = "Content-Length: 0";
+    let deep = token(&site, "/ln/", &["Depth: infinity"]);
+    let own = |at: &str| format!("If: <{at}> ({deep})");
+    let (to_link, to_folder) = ("Destination: /ln/new", "Destination: /d/new");
+    statuses(
+        &site,
+        &[
+            ("PUT", "/ln/x", &[empty], 423),
+            ("PUT", "/d/x", &[empty], 423),
+            ("DELETE", "/ln/x", &[], 423),
+            ("DELETE", "/d", &[], 423),
+            ("DELETE", "/ln", &[], 423),
+            ("PUT", "/lf", &[empty], 423),
+            ("PUT", "/d/new", &[empty], 423),
+            ("MKCOL", "/ln/new", &[], 423),
+            ("COPY", "/file", &[to_link], 423),
+            ("MOVE", "/file", &[to_folder], 423),
+            ("PROPPATCH", "/ln/x", &[empty], 423),
+            ("PUT", "/ln/x", &[&own("/ln/"), empty], 204),
+            ("PUT", "/d/x", &[&own("/ln"), empty], 204),
+            ("PUT", "/ln/x", &[&own("/d/"), empty], 204),
+            ("PUT", "/ln/x", &[&format!("If: ({deep})"), empty], 204),
+        ],
+    );
+    for path in ["/ln/y", "/d/y", "/d/", "/ln/", "/lf"] {
+        assert_eq!(lock(&site, path, "exclusive", &[]).status, 423, "{path}");
+    }
+    for path in ["/ln/", "/d/", "/d/x", "/ln/x", "/lf"] {
+        let found = site.ask("PROPFIND", path, &["Depth: 0"]).text();
+        assert_eq!(found.matches(&deep[1..deep.len() - 1]).count(), 1, "{path}: {found}");
+    }
+    let again = site.ask("LOCK", "/d/", &[&format!("If: ({deep})"), "Timeout: Second-60"]);
+    assert_eq!(again.status, 200, "{}", again.text());
+    let unlock = format!("Lock-Token: {deep}");
+    statuses(&site, &[("UNLOCK", "/d/", &[&unlock], 204), ("PUT", "/ln/x", &[empty], 204)]);
+    assert_eq!(site.ask("UNLOCK", "/ln/", &[&unlock]).status, 409);
+    // A lock of a link holds for the link, too, also once a file has replaced it.
+    let file = token(&site, "/lf", &[]);
+    let (own, unlock) = (format!("If: ({file})"), format!("Lock-Token: {file}"));
+    statuses(
+        &site,
+        &[
+            ("PUT", "/d/x", &[empty], 423),
+            ("DELETE", "/d/x", &[], 423),
+            ("PUT", "/lf", &[empty], 423),
+            ("PUT", "/lf", &[&own, empty], 204),
+            ("PUT", "/lf", &[empty], 423),
+            ("UNLOCK", "/lf", &[&unlock], 204),
+            ("PUT", "/d/x", &[empty], 204),
+            ("PUT", "/lf", &[empty], 204),
+        ],
+    );
+}
+
+#[test]
+fn a_link_locks_nothing_that_its_user_may_not_change() {
+    let site = open_site(&[("in/file", b"x"), ("kept/file", b"y")]);
+    let rules = ["alice:secret1@/in:rw,/kept", "bob:secret2@/:rw"];
+    let site = site.auth(&rules).start();
+    symlink("../kept", site.path("in/link")).unwrap();
+    symlink("../kept/file", site.path("in/file2")).unwrap();
+    for path in ["/in/link/", "/in/file2", "/in/link/file"] {
+        assert_eq!(lock(&site, path, "exclusive", &[ALICE]).status, 403, "{path}");
+    }
+    statuses(&site, &[("PUT", "/kept/file", &[BOB, "Content-Length: 0"], 204)]);
 }

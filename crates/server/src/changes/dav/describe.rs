@@ -80,7 +80,7 @@ impl Describer<'_> {
             media_type: if is_folder { Cow::default() } else { root.media_type(name) },
             is_lockable: self.site.settings.changes.upload
                 && access.can(self.user, path, Right::Write),
-            locks: if wants(Live::LockDiscovery) { self.locks(path) } else { Vec::new() },
+            locks: if wants(Live::LockDiscovery) { self.locks(path, &file) } else { Vec::new() },
             quota: (is_folder && (wants(Live::QuotaAvailable) || wants(Live::QuotaUsed)))
                 .then(|| quota(&file))
                 .flatten(),
@@ -91,12 +91,26 @@ impl Describer<'_> {
         })
     }
 
-    /// Returns the locks that hold for a path, its own first.
-    fn locks(&self, path: &[u8]) -> Vec<HeldLock> {
+    /// Returns the locks that hold for a path or for the file that was reached by it, its own first.
+    fn locks(&self, path: &[u8], file: &OwnedFd) -> Vec<HeldLock> {
+        if locks(self.site).is_empty() {
+            return Vec::new();
+        }
+        let reached = self.site.root.reached(file).ok().flatten();
+        let reached = reached.as_deref().filter(|reached| *reached != path);
         let now = Instant::now();
+        let mut covering: Vec<Lock> = Vec::new();
         // Changes wait for the table, and links are long.
-        let covering: Vec<_> =
-            locks(self.site).covering(path, now).take(MAX_COVERING).cloned().collect();
+        let table = locks(self.site);
+        for lock in
+            [Some(path), reached].into_iter().flatten().flat_map(|at| table.covering(at, now))
+        {
+            if !covering.iter().any(|known| known.token == lock.token) {
+                covering.push(lock.clone());
+            }
+        }
+        drop(table);
+        covering.truncate(MAX_COVERING);
         covering.into_iter().map(|lock| held(self.site, lock, now)).collect()
     }
 }

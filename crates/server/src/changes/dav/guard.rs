@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_dav::condition::{IfField, List, State};
-use underpass_dav::locks::{Lock, Reach, Submitted, parent};
+use underpass_dav::locks::{Lock, LockTable, Reach, Submitted, parent};
 
 use crate::auth::Right;
 use crate::changes::dav::describe::{link, locks};
+use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::rule;
 use crate::changes::dav::tags::{TagCondition, TagConditions};
 use crate::files::lookup::{ServedEntry, find_current};
@@ -43,24 +44,15 @@ pub(crate) async fn conditions<'r>(
     }
     let field = ctx.request.single("if").and_then(IfField::parse);
     let Some(field) = field else { return Err(ctx.error(400, "the If field is malformed")) };
-    let mut resources = HashMap::new();
-    for list in field.lists() {
-        let path = path_of(ctx, target, list.resource);
-        let has_etag = list.conditions.iter().any(|one| matches!(one.state, State::Etag(_)));
-        let etag = match &path {
-            Some(path) if has_etag && ctx.can(path, Right::Read) => etag(ctx, path).await,
-            _ => None,
-        };
-        let known = resources.entry(list.resource).or_insert((path, None));
-        known.1 = known.1.take().or(etag);
-    }
+    let resources = resources(ctx, target, &field).await;
     let now = Instant::now();
     let table = locks(ctx.site());
     let is_in = |resource: Option<&str>, state: State<'_>| {
-        let Some((Some(path), etag)) = resources.get(&resource) else { return false };
+        let Some(Some(resource)) = resources.get(&resource) else { return false };
+        let mut covering = resource.locks.iter().flat_map(|path| table.covering(path, now));
         match state {
-            State::Locked(token) => table.covering(path, now).any(|lock| &*lock.token == token),
-            State::Etag(expected) => etag.as_deref() == Some(expected),
+            State::Locked(token) => covering.any(|lock| &*lock.token == token),
+            State::Etag(expected) => resource.etag.as_deref() == Some(expected),
         }
     };
     if !field.holds(is_in) {
@@ -68,7 +60,8 @@ pub(crate) async fn conditions<'r>(
         return Err(ctx.error(412, "the conditions of If do not hold"));
     }
     let lists = field.lists().iter().filter_map(|list| {
-        let path = resources.get(&list.resource).and_then(|(path, _)| path.as_deref());
+        let resource = resources.get(&list.resource).and_then(Option::as_ref);
+        let path = resource.map(|resource| &*resource.path);
         tags_of(list, path, |token| is_in(list.resource, State::Locked(token)))
     });
     let mut lists: Vec<_> = lists.collect();
@@ -78,6 +71,43 @@ pub(crate) async fn conditions<'r>(
     }
     let tags = TagConditions { lists, user: ctx.user.clone() };
     Ok(Conditions { tokens: field.tokens(), tags })
+}
+
+/// A file or folder of this server that an `If` field names.
+struct NamedResource {
+    path: Vec<u8>,
+    locks: LockPaths,
+    etag: Option<String>,
+}
+
+/// Looks up all resources that an `If` field names; those of other servers are `None`.
+async fn resources<'r>(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    field: &IfField<'r>,
+) -> HashMap<Option<&'r str>, Option<NamedResource>> {
+    let mut resources = HashMap::new();
+    for list in field.lists() {
+        if !resources.contains_key(&list.resource) {
+            let resource = match path_of(ctx, target, list.resource) {
+                Some(path) => {
+                    let locks = LockPaths::find(ctx, &path).await;
+                    Some(NamedResource { path, locks, etag: None })
+                }
+                None => None,
+            };
+            resources.insert(list.resource, resource);
+        }
+        let has_etag = list.conditions.iter().any(|one| matches!(one.state, State::Etag(_)));
+        if let Some(Some(resource)) = resources.get_mut(&list.resource)
+            && has_etag
+            && resource.etag.is_none()
+            && ctx.can(&resource.path, Right::Read)
+        {
+            resource.etag = etag(ctx, &resource.path).await;
+        }
+    }
+    resources
 }
 
 /// Returns the conditions on entity tags of a list; `None` if its conditions on locks do not hold.
@@ -122,12 +152,27 @@ async fn etag(ctx: &RequestContext<'_>, path: &[u8]) -> Option<String> {
 pub(crate) fn check(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
-    path: &[u8],
+    paths: &LockPaths,
     reach: Reach,
 ) -> Option<Response> {
     let submitted = Submitted { tokens, user: ctx.user.as_deref() };
-    let checked = locks(ctx.site()).check(path, reach, submitted, Instant::now());
+    let checked = check_paths(&locks(ctx.site()), paths, reach, submitted);
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
+}
+
+/// Checks the locks that a change meets. A link shows the locks of its target as its own, so that they
+/// hold for a change of the link, too.
+fn check_paths(
+    table: &LockTable,
+    paths: &LockPaths,
+    reach: Reach,
+    submitted: Submitted<'_>,
+) -> Result<(), Lock> {
+    let now = Instant::now();
+    table.check(&paths.own, reach, submitted, now)?;
+    let stays = Reach { names: false, is_deep: false };
+    let target = paths.target.as_deref();
+    target.map_or(Ok(()), |target| table.check(target, stays, submitted, now))
 }
 
 /// The paths of a change that has begun. No lock is given at or below them until this is dropped.
@@ -145,16 +190,16 @@ impl ChangingPaths {
     pub(crate) fn begin(
         ctx: &RequestContext<'_>,
         tokens: &[&str],
-        paths: &[&[u8]],
+        paths: Vec<LockPaths>,
     ) -> Result<Self, Lock> {
         let submitted = Submitted { tokens, user: ctx.user.as_deref() };
-        let (whole, now) = (Reach { names: true, is_deep: true }, Instant::now());
+        let whole = Reach { names: true, is_deep: true };
         // A lock is either seen here, or not given.
         let mut table = locks(ctx.site());
-        paths.iter().try_for_each(|path| table.check(path, whole, submitted, now))?;
-        paths.iter().for_each(|path| table.begin_change(path));
+        paths.iter().try_for_each(|paths| check_paths(&table, paths, whole, submitted))?;
+        paths.iter().for_each(|paths| table.begin_change(&paths.own));
         drop(table);
-        let paths = paths.iter().map(|path| path.to_vec()).collect();
+        let paths = paths.into_iter().map(|paths| paths.own).collect();
         Ok(Self { site: Arc::clone(ctx.site()), paths })
     }
 }
@@ -176,7 +221,8 @@ pub(crate) async fn check_write(
         return None;
     }
     let names = ctx.request.method != Method::Proppatch && find_current(ctx, path).await.is_err();
-    let refusal = check(ctx, tokens, path, Reach { names, is_deep: false });
+    let paths = LockPaths::find(ctx, path).await;
+    let refusal = check(ctx, tokens, &paths, Reach { names, is_deep: false });
     if refusal.is_some() || ctx.request.method != Method::Put {
         return refusal;
     }
@@ -197,7 +243,8 @@ pub(crate) async fn check_parents(
         highest = Some(above);
         above = parent(above)?;
     }
-    check(ctx, tokens, highest?, Reach { names: true, is_deep: false })
+    let paths = LockPaths::find(ctx, highest?).await;
+    check(ctx, tokens, &paths, Reach { names: true, is_deep: false })
 }
 
 /// Returns the response to a request that meets the lock of another client.

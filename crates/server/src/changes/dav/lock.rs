@@ -16,6 +16,7 @@ use crate::auth::Right;
 use crate::changes::body;
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked};
+use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::{rule, xml};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::lookup::{ServedEntry, find_current};
@@ -39,7 +40,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Err(refusal) => return refusal,
     };
     if body.is_empty() {
-        return refresh(ctx, target, &tokens);
+        return refresh(ctx, target, &tokens).await;
     }
     match LockInfo::parse(&body) {
         Ok(info) => create(ctx, target, &tokens, info).await.unwrap_or_else(|refusal| refusal),
@@ -48,10 +49,13 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// Lets a lock last longer.
-fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
+async fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
     let submitted = Submitted { tokens, user: ctx.user.as_deref() };
     let wanted = timeout(ctx.request.field("timeout"));
-    let lock = locks(ctx.site()).refresh(&target.path, submitted, wanted, Instant::now());
+    let paths = LockPaths::find(ctx, &target.path).await;
+    let mut table = locks(ctx.site());
+    let lock = paths.iter().find_map(|path| table.refresh(path, submitted, wanted, Instant::now()));
+    drop(table);
     match lock {
         Some(lock) => granted(ctx, 200, lock),
         None => ctx.error(412, "If must name a lock of this path; it may have ended"),
@@ -71,28 +75,23 @@ async fn create(
     if site.root.is_file() {
         return Err(ctx.error(403, "only one file is served, and it cannot be changed"));
     }
-    if site.root.hides(path) {
-        return Err(ctx.error(403, "such names are hidden here"));
-    }
-    let is_deep = depth == Depth::Infinity;
-    if is_deep && !ctx.settings().access.can_all(ctx.user.as_deref(), path, Right::Write) {
-        return Err(ctx.error(403, "there is something in it that you may not change"));
-    }
     for _ in 0..MAX_ATTEMPTS {
+        let paths = LockPaths::find(ctx, path).await;
+        check_rights(ctx, &paths, depth)?;
         let present = find(ctx, target).await?;
         let names = Reach { names: true, is_deep: false };
         let is_new = present == Present::Nothing;
-        if let Some(refusal) = is_new.then(|| check(ctx, tokens, path, names)).flatten() {
+        if let Some(refusal) = is_new.then(|| check(ctx, tokens, &paths, names)).flatten() {
             return Err(refusal);
         }
-        let lock = lock(ctx, path, depth, present, &info).map_err(|_| ctx.error(500, ""))?;
+        let lock = lock(ctx, &paths, depth, present, &info).map_err(|_| ctx.error(500, ""))?;
         let added = AddedLock::add(site, lock).map_err(|error| match error {
             LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
             LockError::TooMany => ctx.busy(503, "too many locks are held"),
             LockError::Changing => ctx.error(423, "this is being deleted, moved or replaced"),
         })?;
         // From here on no change begins that has not named the lock. One may have ended before.
-        if find(ctx, target).await? != present {
+        if find(ctx, target).await? != present || LockPaths::find(ctx, path).await != paths {
             continue;
         }
         if is_new {
@@ -102,6 +101,23 @@ async fn create(
         return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
     }
     Err(ctx.busy(503, "it is changing all the time"))
+}
+
+/// Refuses a lock of what the client may not change, at the path itself or where a link leads.
+fn check_rights(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Result<(), Response> {
+    let (access, user) = (&ctx.settings().access, ctx.user.as_deref());
+    for path in paths.iter() {
+        if ctx.site().root.hides(path) {
+            return Err(ctx.error(403, "such names are hidden here"));
+        }
+        if !ctx.can(path, Right::Write) {
+            return Err(ctx.error(403, "a link leads to a place where you may not do this"));
+        }
+        if depth == Depth::Infinity && !access.can_all(user, path, Right::Write) {
+            return Err(ctx.error(403, "there is something in it that you may not change"));
+        }
+    }
+    Ok(())
 }
 
 /// What is at a path that is to be locked.
@@ -159,7 +175,7 @@ impl Drop for AddedLock<'_> {
 /// Returns a new lock.
 fn lock(
     ctx: &RequestContext<'_>,
-    path: &[u8],
+    paths: &LockPaths,
     depth: Depth,
     present: Present,
     info: &LockInfo,
@@ -170,7 +186,8 @@ fn lock(
     };
     Ok(Lock {
         token: token(random_bytes()?).into(),
-        root: path.into(),
+        root: paths.reached().into(),
+        link: paths.target.as_ref().map(|_| (*paths.own).into()),
         is_folder: present == Present::Folder,
         is_deep: depth == Depth::Infinity,
         is_exclusive: info.is_exclusive,
@@ -222,13 +239,15 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
         return ctx.error(400, "Lock-Token must name the lock in angle brackets");
     };
     let submitted = Submitted { tokens: &[token], user: ctx.user.as_deref() };
-    let mut table = locks(ctx.site());
-    if table.remove(&target.path, submitted, Instant::now()) {
+    let paths = LockPaths::find(ctx, &target.path).await;
+    let (mut table, now) = (locks(ctx.site()), Instant::now());
+    if paths.iter().any(|path| table.remove(path, submitted, now)) {
         return Response::empty(204);
     }
     // RFC 4918 9.11.1.
-    let is_anothers =
-        table.covering(&target.path, Instant::now()).any(|lock| &*lock.token == token);
+    let mut covering = paths.iter().flat_map(|path| table.covering(path, now));
+    let is_anothers = covering.any(|lock| &*lock.token == token);
+    drop(covering);
     drop(table);
     match is_anothers {
         true => ctx.error(403, "this is the lock of another user"),

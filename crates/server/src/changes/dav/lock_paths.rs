@@ -1,0 +1,43 @@
+//! The paths at which locks are looked for: that of a file, and that of the target of a link.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::files::root::Root;
+use crate::routing::context::RequestContext;
+
+/// The paths at which a lock of a file or folder may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LockPaths {
+    /// The path of the name itself, without links on the way.
+    pub(crate) own: Vec<u8>,
+    /// The path that is reached, if the name is that of a link.
+    pub(crate) target: Option<Vec<u8>>,
+}
+
+impl LockPaths {
+    /// Follows the links of a path.
+    pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Self {
+        let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
+        let found = spawn_blocking(move || Self::follow(&site.root, &helper_path)).await;
+        found.unwrap_or_else(|_| Self { own: path.to_vec(), target: None })
+    }
+
+    /// Follows the links of a path. It may wait for the disk.
+    fn follow(root: &Root, path: &[u8]) -> Self {
+        let own = root.real_path(path).ok().flatten().unwrap_or_else(|| path.to_vec());
+        let target = root.link_target(path).filter(|target| *target != own);
+        Self { own, target }
+    }
+
+    /// Returns the paths, that of the name itself first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        [Some(&*self.own), self.target.as_deref()].into_iter().flatten()
+    }
+
+    /// Returns the path that is reached.
+    pub(crate) fn reached(&self) -> &[u8] {
+        self.target.as_deref().unwrap_or(&self.own)
+    }
+}
