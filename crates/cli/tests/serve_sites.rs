@@ -805,6 +805,34 @@ fn a_lock_stays_when_its_site_gets_another_name() {
 }
 
 #[test]
+fn a_lock_holds_at_another_site_and_stays_that_of_its_user() {
+    let site = |name: &str, root: &str| format!("[[site]]\nnames = ['{name}']\nroot = '{root}'\n");
+    let one = site("one.test", "DIR/a");
+    let users = "allow-upload = true\nauth = ['alice:pw@/:rw']\n";
+    let sites = Sites::new(&format!("{users}{one}"), two_roots);
+    let auth = format!("Authorization: Basic {}\r\n", base64("alice:pw"));
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/>\
+                </locktype></lockinfo>";
+    let ask = |verb: &str, host: &str, path: &str, fields: &str, body: &str| {
+        let length = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
+        let head = format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n{auth}{fields}{length}");
+        sites.raw(&format!("{head}\r\n{body}"))
+    };
+    let locked = ask("LOCK", "one.test", "/folder/new", "", lock);
+    assert_eq!(locked.status, 201, "{locked:?}");
+    let own = format!("If: ({})\r\n", locked.field("lock-token").unwrap());
+    let two = site("two.test", "DIR/a/folder");
+    sites.reload(&format!("{users}{two}{one}"));
+    until("another site", || ask("GET", "two.test", "/inner", "", "").status == 200);
+    for (host, path) in [("one.test", "/folder/new"), ("two.test", "/new")] {
+        assert_eq!(ask("PUT", host, path, "", "x").status, 423, "{host}");
+        assert_eq!(ask("LOCK", host, path, "", lock).status, 423, "{host}");
+        assert_eq!(ask("PUT", host, path, &own, "x").status, 204, "{host}");
+    }
+    assert_eq!(ask("PUT", "two.test", "/other", "", "x").status, 201);
+}
+
+#[test]
 fn the_metrics_are_at_the_default_site_or_at_the_first() {
     let status = |sites: &Sites, host: &str| sites.get(host, "/.underpass/metrics").status;
     let sites = Sites::new(TWO, two_roots);

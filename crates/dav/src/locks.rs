@@ -29,6 +29,8 @@ pub struct Lock {
     pub owner: Arc<str>,
     /// The user that holds it; for `None`, everyone who knows the token can use it.
     pub user: Option<Arc<str>>,
+    /// A number that differs for users of the same name whose passwords differ.
+    pub realm: u64,
     /// Whose share of the table it takes.
     pub client: Arc<str>,
     /// The time at which it ends.
@@ -39,7 +41,7 @@ pub struct Lock {
 #[derive(Clone, Debug)]
 pub enum LockError {
     /// Another lock is there.
-    Conflict(Lock),
+    Conflict(Box<Lock>),
     /// The client has too many locks, or all clients together have, or the path has.
     TooMany,
     /// A change that may take the path away has begun and not ended.
@@ -62,11 +64,14 @@ pub struct Submitted<'a> {
     pub tokens: &'a [&'a str],
     /// The user.
     pub user: Option<&'a str>,
+    /// The number of the passwords by which it is known.
+    pub realm: u64,
 }
 
 impl Submitted<'_> {
     fn opens(&self, lock: &Lock) -> bool {
-        let is_user = lock.user.is_none() || lock.user.as_deref() == self.user;
+        let is_same = lock.user.as_deref() == self.user && lock.realm == self.realm;
+        let is_user = lock.user.is_none() || is_same;
         is_user && self.tokens.contains(&&*lock.token)
     }
 }
@@ -115,7 +120,7 @@ impl LockTable {
         let conflicts = |other: &&Lock| lock.is_exclusive || other.is_exclusive;
         let below = self.below(&lock.root, now).filter(|_| lock.is_deep);
         if let Some(other) = self.covering(&lock.root, now).chain(below).find(conflicts) {
-            return Err(LockError::Conflict(other.clone()));
+            return Err(LockError::Conflict(Box::new(other.clone())));
         }
         if self.covering(&lock.root, now).count() >= MAX_COVERING {
             return Err(LockError::TooMany);
@@ -147,12 +152,14 @@ impl LockTable {
         reach: Reach,
         submitted: Submitted<'_>,
         now: Instant,
-    ) -> Result<(), Lock> {
+    ) -> Result<(), Box<Lock>> {
         if self.count == 0 {
             return Ok(());
         }
         let open = |locks: Vec<&Lock>| match locks.first() {
-            Some(first) if !locks.iter().any(|lock| submitted.opens(lock)) => Err((*first).clone()),
+            Some(first) if !locks.iter().any(|lock| submitted.opens(lock)) => {
+                Err(Box::new((*first).clone()))
+            }
             _ => Ok(()),
         };
         open(self.covering(path, now).collect())?;

@@ -20,6 +20,7 @@ fn lock(token: &str, root: &str, is_deep: bool, is_exclusive: bool, now: Instant
         is_exclusive,
         owner: "".into(),
         user: None,
+        realm: 0,
         client: "one".into(),
         expires: now + Duration::from_secs(60),
     }
@@ -30,7 +31,7 @@ const CREATE: Reach = Reach { names: true, is_deep: false };
 const REMOVE: Reach = Reach { names: true, is_deep: true };
 
 fn with<'a>(tokens: &'a [&'a str]) -> Submitted<'a> {
-    Submitted { tokens, user: None }
+    Submitted { tokens, user: None, realm: 0 }
 }
 
 #[test]
@@ -113,8 +114,8 @@ fn locks_belong_to_their_user_and_end() {
     let mut table = LockTable::default();
     let own = Lock { user: Some("alice".into()), ..lock("t", "a", false, true, now) };
     table.add(own, now).unwrap();
-    let alice = Submitted { tokens: &["t"], user: Some("alice") };
-    let bob = Submitted { tokens: &["t"], user: Some("bob") };
+    let alice = Submitted { tokens: &["t"], user: Some("alice"), realm: 0 };
+    let bob = Submitted { tokens: &["t"], user: Some("bob"), realm: 0 };
     assert!(table.check(b"a", WRITE, alice, now).is_ok());
     assert!(table.check(b"a", WRITE, bob, now).is_err());
     assert!(table.check(b"a", WRITE, with(&["t"]), now).is_err());

@@ -198,11 +198,11 @@ fn forget_locks(site: &Site, change: &Change) {
     let mut table = describe::locks(site);
     if change.what.leaves() {
         // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
-        table.forget(&change.path);
+        table.forget(&site.root.disk_path(&change.path));
     }
     if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what {
         // A folder that was there is gone, with all that was in it.
-        table.forget_below(&to.path);
+        table.forget_below(&site.root.disk_path(&to.path));
     }
 }
 

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::server::limits::change_slots::ChangeSlots;
 use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
+use underpass_dav::locks::LockTable;
 use underpass_engine::wait::unpoison;
 
 use crate::archive::Checksums;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     names: RwLock<()>,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
+    /// The locks of WebDAV, by paths on the disk: sites may share folders.
+    pub(crate) dav_locks: Mutex<LockTable>,
     /// Limits the changes to files and folders under way.
     pub(crate) changing: Arc<ChangeSlots>,
     /// Limits the connections.
@@ -111,6 +114,7 @@ impl Shared {
             uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
+            dav_locks: Mutex::default(),
             changing: Arc::default(),
             admission: Admission::new(&settings, has_health),
             evictions: Evictions::new(settings.workers),

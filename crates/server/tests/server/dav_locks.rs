@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Barrier;
 
+use underpass_server::auth::Access;
+use underpass_server::server::SiteSettings;
+
 use super::changes_delete::{open_site, statuses};
 use super::dav::send;
 use super::rig::{Reply, Running};
@@ -340,4 +343,68 @@ fn a_link_locks_nothing_that_its_user_may_not_change() {
         assert_eq!(lock(&site, path, "exclusive", &[ALICE]).status, 403, "{path}");
     }
     statuses(&site, &[("PUT", "/kept/file", &[BOB, "Content-Length: 0"], 204)]);
+}
+
+#[test]
+fn a_lock_holds_at_all_sites_that_serve_the_file() {
+    let site = open_site(&[("file", b"x"), ("sub/file", b"y"), ("sub/.kept/file", b"z")]);
+    let (sub, root) = (site.path("sub"), site.path("."));
+    symlink("sub", site.path("link")).unwrap();
+    let site = site.with(|settings| {
+        settings.sites[0].shows_hidden = true;
+        let rules = ["alice:other@/:rw".to_owned(), "bob:secret2@/:rw".to_owned()];
+        let (open, theirs) = (Access::default(), Access::parse(&rules).unwrap());
+        let others = [("sub.test", sub, open.clone()), ("same.test", root, open)];
+        let mut others = others.to_vec();
+        others.push(("users.test", others[0].1.clone(), theirs));
+        for (name, folder, access) in others {
+            let names = vec![name.parse().unwrap()];
+            let (is_default, root) = (false, Some(folder));
+            let site =
+                SiteSettings { names, root, is_default, access, ..settings.sites[0].clone() };
+            settings.sites.push(SiteSettings { shows_hidden: false, ..site });
+        }
+    });
+    let site = site.start();
+    let empty = "Content-Length: 0";
+    let token = token(&site, "/sub/", &["Depth: infinity"]);
+    let own = format!("If: ({token})");
+    statuses(
+        &site,
+        &[
+            ("PUT", "http://sub.test/file", &[empty], 423),
+            ("PUT", "http://same.test/sub/file", &[empty], 423),
+            ("PUT", "http://same.test/link/file", &[empty], 423),
+            ("DELETE", "http://same.test/sub", &[], 423),
+            ("PUT", "http://sub.test/new", &[empty], 423),
+            ("PUT", "http://users.test/new", &[BOB, empty], 423),
+            ("PUT", "http://same.test/file", &[empty], 204),
+            ("PUT", "http://sub.test/file", &[&own, empty], 204),
+        ],
+    );
+    let refused = lock(&site, "http://sub.test/file", "exclusive", &[]);
+    assert_eq!(refused.status, 423);
+    assert!(refused.text().contains("<D:href>/</D:href>"), "{}", refused.text());
+    let found = site.ask("PROPFIND", "http://sub.test/file", &["Depth: 0"]).text();
+    assert!(found.contains(&token[1..token.len() - 1]), "{found}");
+    assert!(found.contains("<D:lockroot><D:href>/</D:href>"), "{found}");
+    let unlock = format!("Lock-Token: {token}");
+    statuses(&site, &[("UNLOCK", "http://sub.test/", &[&unlock], 204)]);
+    // Of what is hidden at the other site, that one tells nothing.
+    let hidden = self::token(&site, "/sub/.kept/file", &[]);
+    let refused = site.ask("DELETE", "http://same.test/sub", &[]);
+    assert!(refused.status == 423 && !refused.text().contains(".kept"), "{}", refused.text());
+    let unlock = format!("Lock-Token: {hidden}");
+    statuses(&site, &[("UNLOCK", "/sub/.kept/file", &[&unlock], 204)]);
+    // Users of the same name at sites with other passwords are others.
+    let theirs = self::token(&site, "http://users.test/file", &[BOB]);
+    let own = format!("If: ({theirs})");
+    statuses(
+        &site,
+        &[
+            ("PUT", "http://sub.test/file", &[&own, empty], 423),
+            ("PUT", "/sub/file", &[&own, empty], 423),
+            ("PUT", "http://users.test/file", &[BOB, &own, empty], 204),
+        ],
+    );
 }

@@ -47,7 +47,7 @@ fn a_unix_socket_serves_as_a_port_does() {
 fn a_unix_socket_has_the_permissions_that_it_is_to_have() {
     for mode in [0o600, 0o666] {
         let site = site().with(|settings| settings.socket_mode = Some(mode)).start();
-        let found = std::fs::metadata(site.path("socket")).unwrap().permissions().mode();
+        let found = fs::metadata(site.path("socket")).unwrap().permissions().mode();
         assert_eq!(found & 0o777, mode);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
-use underpass_dav::locks::{Lock, LockTable, MAX_COVERING};
+use underpass_dav::locks::{Lock, LockTable, MAX_COVERING, parent};
 use underpass_dav::multistatus;
 use underpass_dav::property::{HeldLock, Live, Quota, Resource};
 use underpass_dav::request::Propfind;
@@ -96,14 +96,18 @@ impl Describer<'_> {
         if locks(self.site).is_empty() {
             return Vec::new();
         }
-        let reached = self.site.root.reached(file).ok().flatten();
-        let reached = reached.as_deref().filter(|reached| *reached != path);
+        let root = &self.site.root;
+        let reached = root.reached(file).ok().flatten().filter(|reached| *reached != path);
+        let path = root.disk_path(path);
+        let reached = reached.map(|reached| root.disk_path(&reached));
         let now = Instant::now();
         let mut covering: Vec<Lock> = Vec::new();
         // Changes wait for the table, and links are long.
         let table = locks(self.site);
-        for lock in
-            [Some(path), reached].into_iter().flatten().flat_map(|at| table.covering(at, now))
+        for lock in [Some(&path), reached.as_ref()]
+            .into_iter()
+            .flatten()
+            .flat_map(|at| table.covering(at, now))
         {
             if !covering.iter().any(|known| known.token == lock.token) {
                 covering.push(lock.clone());
@@ -117,16 +121,27 @@ impl Describer<'_> {
 
 /// Locks the table of locks, also if another thread has panicked: nothing in it is half-written.
 pub(crate) fn locks(site: &Site) -> MutexGuard<'_, LockTable> {
-    lock(&site.locks)
+    lock(&site.shared.dav_locks)
 }
 
 /// Returns a lock as it is described.
 pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
-    let root = link(site, &lock.root, lock.is_folder);
+    let root = lock_link(site, &lock);
     let left = lock.expires.saturating_duration_since(now);
     // A lock that was just given has all of its time.
     let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
     HeldLock { lock, root, seconds }
+}
+
+/// Returns the link to what is locked. A lock of another site may hold for more than this one serves, or
+/// for what is hidden here: of that the client learns no more than the folder in which it is.
+pub(super) fn lock_link(site: &Site, lock: &Lock) -> String {
+    let locked = site.root.served_path(&lock.root);
+    let mut shown = locked.unwrap_or_default();
+    while site.root.hides(shown) {
+        shown = parent(shown).unwrap_or_default();
+    }
+    link(site, shown, lock.is_folder || locked != Some(shown))
 }
 
 /// Returns the link to a path.

@@ -1,6 +1,7 @@
 //! Checks that a change meets no lock of others, and the conditions of `If` (RFC 4918 10.4).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use underpass_dav::condition::{IfField, List, State};
 use underpass_dav::locks::{Lock, LockTable, Reach, Submitted, parent};
 
 use crate::auth::Right;
-use crate::changes::dav::describe::{link, locks};
+use crate::changes::dav::describe::{lock_link, locks};
 use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::rule;
 use crate::changes::dav::tags::{TagCondition, TagConditions};
@@ -88,7 +89,7 @@ async fn resources<'r>(
 ) -> HashMap<Option<&'r str>, Option<NamedResource>> {
     let mut resources = HashMap::new();
     for list in field.lists() {
-        if !resources.contains_key(&list.resource) {
+        if let Entry::Vacant(entry) = resources.entry(list.resource) {
             let resource = match path_of(ctx, target, list.resource) {
                 Some(path) => {
                     let locks = LockPaths::find(ctx, &path).await;
@@ -96,7 +97,7 @@ async fn resources<'r>(
                 }
                 None => None,
             };
-            resources.insert(list.resource, resource);
+            entry.insert(resource);
         }
         let has_etag = list.conditions.iter().any(|one| matches!(one.state, State::Etag(_)));
         if let Some(Some(resource)) = resources.get_mut(&list.resource)
@@ -148,6 +149,11 @@ async fn etag(ctx: &RequestContext<'_>, path: &[u8]) -> Option<String> {
     }
 }
 
+/// Returns the tokens that a client has named, with its user.
+pub(super) fn submitted<'s>(ctx: &'s RequestContext<'_>, tokens: &'s [&'s str]) -> Submitted<'s> {
+    Submitted { tokens, user: ctx.user.as_deref(), realm: ctx.site().realm }
+}
+
 /// Refuses a change at a path, if the client has not named the tokens of all locks that it meets.
 pub(crate) fn check(
     ctx: &RequestContext<'_>,
@@ -155,7 +161,7 @@ pub(crate) fn check(
     paths: &LockPaths,
     reach: Reach,
 ) -> Option<Response> {
-    let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+    let submitted = submitted(ctx, tokens);
     let checked = check_paths(&locks(ctx.site()), paths, reach, submitted);
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
 }
@@ -167,7 +173,7 @@ fn check_paths(
     paths: &LockPaths,
     reach: Reach,
     submitted: Submitted<'_>,
-) -> Result<(), Lock> {
+) -> Result<(), Box<Lock>> {
     let now = Instant::now();
     table.check(&paths.own, reach, submitted, now)?;
     let stays = Reach { names: false, is_deep: false };
@@ -191,8 +197,8 @@ impl ChangingPaths {
         ctx: &RequestContext<'_>,
         tokens: &[&str],
         paths: Vec<LockPaths>,
-    ) -> Result<Self, Lock> {
-        let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+    ) -> Result<Self, Box<Lock>> {
+        let submitted = submitted(ctx, tokens);
         let whole = Reach { names: true, is_deep: true };
         // A lock is either seen here, or not given.
         let mut table = locks(ctx.site());
@@ -249,5 +255,5 @@ pub(crate) async fn check_parents(
 
 /// Returns the response to a request that meets the lock of another client.
 pub(crate) fn locked(ctx: &RequestContext<'_>, lock: &Lock, broken: &str) -> Response {
-    rule(423, broken, &[&link(ctx.site(), &lock.root, lock.is_folder)])
+    rule(423, broken, &[&lock_link(ctx.site(), lock)])
 }

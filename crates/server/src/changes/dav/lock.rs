@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::fs::{Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
-use underpass_dav::locks::{Lock, LockError, Reach, Submitted, timeout, token};
+use underpass_dav::locks::{Lock, LockError, Reach, timeout, token};
 use underpass_dav::multistatus;
 use underpass_dav::property::Resource as Properties;
 use underpass_dav::request::LockInfo;
@@ -15,7 +15,7 @@ use underpass_engine::atomic_file::sync_folder;
 use crate::auth::Right;
 use crate::changes::body;
 use crate::changes::dav::describe::{held, locks};
-use crate::changes::dav::guard::{check, conditions, locked};
+use crate::changes::dav::guard::{check, conditions, locked, submitted};
 use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::{rule, xml};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -50,7 +50,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 
 /// Lets a lock last longer.
 async fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
-    let submitted = Submitted { tokens, user: ctx.user.as_deref() };
+    let submitted = submitted(ctx, tokens);
     let wanted = timeout(ctx.request.field("timeout"));
     let paths = LockPaths::find(ctx, &target.path).await;
     let mut table = locks(ctx.site());
@@ -77,7 +77,9 @@ async fn create(
     }
     for _ in 0..MAX_ATTEMPTS {
         let paths = LockPaths::find(ctx, path).await;
-        check_rights(ctx, &paths, depth)?;
+        if let Some(refusal) = refuse(ctx, &paths, depth) {
+            return Err(refusal);
+        }
         let present = find(ctx, target).await?;
         let names = Reach { names: true, is_deep: false };
         let is_new = present == Present::Nothing;
@@ -104,20 +106,20 @@ async fn create(
 }
 
 /// Refuses a lock of what the client may not change, at the path itself or where a link leads.
-fn check_rights(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Result<(), Response> {
+fn refuse(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Option<Response> {
     let (access, user) = (&ctx.settings().access, ctx.user.as_deref());
-    for path in paths.iter() {
+    for path in paths.served(ctx.site()) {
         if ctx.site().root.hides(path) {
-            return Err(ctx.error(403, "such names are hidden here"));
+            return Some(ctx.error(403, "such names are hidden here"));
         }
         if !ctx.can(path, Right::Write) {
-            return Err(ctx.error(403, "a link leads to a place where you may not do this"));
+            return Some(ctx.error(403, "a link leads to a place where you may not do this"));
         }
         if depth == Depth::Infinity && !access.can_all(user, path, Right::Write) {
-            return Err(ctx.error(403, "there is something in it that you may not change"));
+            return Some(ctx.error(403, "there is something in it that you may not change"));
         }
     }
-    Ok(())
+    None
 }
 
 /// What is at a path that is to be locked.
@@ -181,7 +183,7 @@ fn lock(
     info: &LockInfo,
 ) -> Result<Lock, Errno> {
     let client = match &ctx.user {
-        Some(user) => format!("user {user}"),
+        Some(user) => format!("user {user} {:x}", ctx.site().realm),
         None => format!("{:?}", ClientNet::of(ctx.peer.address()).address()),
     };
     Ok(Lock {
@@ -193,6 +195,7 @@ fn lock(
         is_exclusive: info.is_exclusive,
         owner: info.owner.as_str().into(),
         user: ctx.user.clone(),
+        realm: ctx.site().realm,
         client: client.into(),
         expires: Instant::now() + timeout(ctx.request.field("timeout")),
     })
@@ -238,7 +241,8 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     let Some(token) = token else {
         return ctx.error(400, "Lock-Token must name the lock in angle brackets");
     };
-    let submitted = Submitted { tokens: &[token], user: ctx.user.as_deref() };
+    let named = [token];
+    let submitted = submitted(ctx, &named);
     let paths = LockPaths::find(ctx, &target.path).await;
     let (mut table, now) = (locks(ctx.site()), Instant::now());
     if paths.iter().any(|path| table.remove(path, submitted, now)) {

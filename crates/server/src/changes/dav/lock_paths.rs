@@ -1,4 +1,5 @@
-//! The paths at which locks are looked for: that of a file, and that of the target of a link.
+//! The paths at which locks are looked for: that of a file, and that of the target of a link. They are
+//! those of the disk, as several sites can serve the same folder.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use tokio::task::spawn_blocking;
 
 use crate::files::root::Root;
 use crate::routing::context::RequestContext;
+use crate::server::sites::site::Site;
 
 /// The paths at which a lock of a file or folder may be.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,19 +23,25 @@ impl LockPaths {
     pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Self {
         let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
         let found = spawn_blocking(move || Self::follow(&site.root, &helper_path)).await;
-        found.unwrap_or_else(|_| Self { own: path.to_vec(), target: None })
+        found.unwrap_or_else(|_| Self { own: ctx.site().root.disk_path(path), target: None })
     }
 
     /// Follows the links of a path. It may wait for the disk.
     fn follow(root: &Root, path: &[u8]) -> Self {
-        let own = root.real_path(path).ok().flatten().unwrap_or_else(|| path.to_vec());
-        let target = root.link_target(path).filter(|target| *target != own);
-        Self { own, target }
+        let real = root.real_path(path).ok().flatten();
+        let own = root.disk_path(real.as_deref().unwrap_or(path));
+        let target = root.link_target(path).map(|target| root.disk_path(&target));
+        Self { target: target.filter(|target| *target != own), own }
     }
 
     /// Returns the paths, that of the name itself first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         [Some(&*self.own), self.target.as_deref()].into_iter().flatten()
+    }
+
+    /// Returns the paths as the site has them.
+    pub(crate) fn served<'p>(&'p self, site: &'p Site) -> impl Iterator<Item = &'p [u8]> {
+        self.iter().filter_map(|path| site.root.served_path(path))
     }
 
     /// Returns the path that is reached.

@@ -25,6 +25,8 @@ use underpass_protocol::response::media_types::MediaTypes;
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
+    /// The path of the folder on the disk when it was opened, without a slash at either end.
+    place: Vec<u8>,
     /// The name of the file, if a single file is served.
     only: Option<Vec<u8>>,
     hidden: HiddenNames,
@@ -62,7 +64,8 @@ impl Root {
         let types = settings.media_types.clone();
         if kind == FileType::Directory || settings.root.is_none() {
             let is_open = settings.allows_symlinks_outside;
-            return Ok(Self { folder: opened, only: None, hidden, is_open, types });
+            let place = place(&opened, path);
+            return Ok(Self { folder: opened, place, only: None, hidden, is_open, types });
         }
         if kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
@@ -70,7 +73,8 @@ impl Root {
         let folder = open_path(atomic_file::folder_of(path)).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
         // The path was given by the operator, so its links are followed anywhere.
-        Ok(Self { folder, only, hidden, is_open: true, types })
+        let place = place(&folder, path);
+        Ok(Self { folder, place, only, hidden, is_open: true, types })
     }
 
     /// Returns the media type of a file of this name.
@@ -158,10 +162,6 @@ impl Root {
     ///
     /// The errors of readlink(2), if there is no procfs.
     pub(crate) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
-        let path_of = |file: &dyn AsFd| {
-            let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-            readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
-        };
         let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
         let inside = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root));
         Ok(match inside {
@@ -169,6 +169,24 @@ impl Root {
             Some([b'/', inside @ ..]) => Some(inside.to_vec()),
             _ => None,
         })
+    }
+
+    /// Returns the path on the disk of a path below the root, without a slash at its start.
+    pub(crate) fn disk_path(&self, path: &[u8]) -> Vec<u8> {
+        match (&*self.place, path) {
+            (place, []) => place.to_vec(),
+            ([], path) => path.to_vec(),
+            (place, path) => [place, b"/", path].concat(),
+        }
+    }
+
+    /// Returns the path below the root of a path on the disk; `None` if it is not there.
+    pub(crate) fn served_path<'p>(&self, disk_path: &'p [u8]) -> Option<&'p [u8]> {
+        match disk_path.strip_prefix(&*self.place)? {
+            inside if self.place.is_empty() => Some(inside),
+            [] => Some(&[]),
+            inside => inside.strip_prefix(b"/"),
+        }
     }
 
     /// Returns the path at which a change would be made, if links lead from this one to another:
@@ -365,6 +383,18 @@ impl Root {
         let beneath = if self.is_open { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
         beneath | ResolveFlags::NO_MAGICLINKS
     }
+}
+
+/// Returns the path of an open file or folder from the root of the file system.
+fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
+}
+
+/// Returns the same without the slash at its start; without procfs, the path that was given.
+fn place(folder: &OwnedFd, given: &Path) -> Vec<u8> {
+    let path = path_of(folder).unwrap_or_else(|_| given.as_os_str().as_bytes().to_vec());
+    path.strip_prefix(b"/").map_or_else(|| path.clone(), <[u8]>::to_vec)
 }
 
 /// Opens a folder below another one, for the names in it.

@@ -54,13 +54,35 @@ impl Sites {
             let counts = (!by_name.is_empty()).then(|| counts(&settings, before));
             let site = Site::new(shared, number, settings)?;
             let same = left.iter().position(|old| is_continued(&old.settings, &site.settings));
-            let (locks, scope) = match same.map(|same| left.swap_remove(same)) {
-                Some(old) => (Arc::clone(&old.locks), old.scope),
-                None => (site.locks, site.scope),
-            };
-            Ok(Arc::new(Site { counts, locks, scope, ..site }))
+            let old = same.map(|same| left.swap_remove(same));
+            let scope = old.map_or(site.scope, |old| old.scope);
+            Ok((Site { counts, scope, ..site }, old.map(|old| old.realm)))
         });
-        Ok(Self { all: all.collect::<Result<_, ServeError>>()?, by_name, default })
+        let all = all.collect::<Result<Vec<_>, ServeError>>()?;
+        let (mut all, realms): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        set_realms(&mut all, &realms);
+        Ok(Self { all: all.into_iter().map(Arc::new).collect(), by_name, default })
+    }
+}
+
+/// Gives sites with the same users the same realm: the one that a site among them had before, unless
+/// other users have it by now.
+fn set_realms(sites: &mut [Site], before: &[Option<u64>]) {
+    let mut taken = Vec::new();
+    for place in 0..sites.len() {
+        let access = &sites[place].settings.access;
+        let mut same = (0..sites.len()).filter(|at| sites[*at].settings.access.is_same(access));
+        let realm = match same.next() {
+            Some(first) if first < place => sites[first].realm,
+            first => {
+                let mut known = first.into_iter().chain(same).filter_map(|at| before[at]);
+                let known = known.find(|realm| !taken.contains(realm));
+                let realm = known.unwrap_or(sites[place].number);
+                taken.push(realm);
+                realm
+            }
+        };
+        sites[place].realm = realm;
     }
 }
 

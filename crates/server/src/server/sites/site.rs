@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
-
-use underpass_dav::locks::LockTable;
+use std::sync::Arc;
 
 use crate::auth::hosts::Hosts;
 use crate::files::root::Root;
@@ -38,8 +36,8 @@ pub(crate) struct Site {
     pub(crate) counts: Option<Arc<SiteCounts>>,
     /// The host names that requests without a password may have, if it is the default site.
     pub(crate) hosts: Option<Hosts>,
-    /// The locks of WebDAV.
-    pub(crate) locks: Arc<Mutex<LockTable>>,
+    /// A number that is the same for sites with the same users.
+    pub(crate) realm: u64,
     /// Parts of uploads that wait for their rest.
     pub(crate) unfinished: UnfinishedParts,
 }
@@ -65,9 +63,9 @@ impl Site {
             sandboxes: !settings.allows_scripts
                 && (changes.upload || changes.delete || settings.access.has_users()),
             scope: scope(&settings),
+            realm: number,
             counts: None,
             hosts: settings.is_default.then(|| Hosts::new(&settings.allowed_hosts)),
-            locks: Arc::default(),
             unfinished: UnfinishedParts::default(),
             settings,
         })
