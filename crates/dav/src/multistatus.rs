@@ -121,6 +121,18 @@ pub fn patched(link: &str, patches: &[Patch], faults: &[Option<u16>]) -> Vec<u8>
     out
 }
 
+/// Writes that something could not be done with a resource, and why.
+pub fn push_failure(link: &str, status: u16, reason: &str, out: &mut Vec<u8>) {
+    open(out, "response");
+    push_link(link, out);
+    push_status(status, out);
+    open(out, "responsedescription");
+    escape(out, reason);
+    close(out, "responsedescription");
+    close(out, "response");
+    out.push(b'\n');
+}
+
 /// Returns the body of an error that names the broken rule (RFC 4918 16), with links to resources.
 #[must_use]
 pub fn error(rule: &str, links: &[&str]) -> Vec<u8> {
@@ -152,6 +164,12 @@ fn begin_status(out: &mut Vec<u8>) {
 }
 
 fn end_status(status: u16, out: &mut Vec<u8>) {
+    close(out, "prop");
+    push_status(status, out);
+    close(out, "propstat");
+}
+
+fn push_status(status: u16, out: &mut Vec<u8>) {
     let reason = match status {
         200 => "OK",
         403 => "Forbidden",
@@ -161,6 +179,7 @@ fn end_status(status: u16, out: &mut Vec<u8>) {
         507 => "Insufficient Storage",
         _ => "Error",
     };
-    let rest = format!("</D:prop><D:status>HTTP/1.1 {status} {reason}</D:status></D:propstat>");
-    out.extend_from_slice(rest.as_bytes());
+    open(out, "status");
+    out.extend_from_slice(format!("HTTP/1.1 {status} {reason}").as_bytes());
+    close(out, "status");
 }

@@ -31,7 +31,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-TGe4yHG4uHn7eI7P4EVgMp0gzqpsnQ3kXQZYOreDkJw=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-e40Udww0RsE3wXCl/GPfYReXE1iH9NPOpuZHgT9ZdCo=' \
+     script-src 'sha256-MlFvpFoq5YsGb3uKSGawkdJgNEG6Bz5Kja0WfAYD3Z8=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
      'sha256-vQzavxxV8L1YgvHSOyOZJ2oQYP4knhnrrGrEvxC4+oQ='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

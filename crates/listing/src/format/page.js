@@ -31,8 +31,9 @@ const page = (() => {
   // What the server says is wrong, without the number in front; of what is not plain text, such as
   // the page of a proxy, only the status.
   const reason = (status, type, text) => {
+    const part = status === 207 ? text.match(/<D:responsedescription>([^<]*)/) : null;
     const isPlain = /^text\/plain *(;|$)/i.test(type ?? '');
-    const said = isPlain ? text.trim().split('\n')[0].replace(/^\d+ /, '') : '';
+    const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d+ /, '') : '';
     return said || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
   };
   const refusal = async (response) =>
@@ -41,7 +42,8 @@ const page = (() => {
   // Sends a request without a body; what is refused becomes an error with the status.
   const request = async (method, url, headers = {}, signal) => {
     const response = await fetch(url, { method, headers, signal, cache: 'no-store' });
-    if (!response.ok) {
+    // 207: a part of a folder stays as it was.
+    if (!response.ok || response.status === 207) {
       const error = new Error(await refusal(response));
       throw Object.assign(error, { status: response.status });
     }

@@ -16,6 +16,7 @@ use crate::auth::Right;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
 use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::removal;
 use crate::changes::tree;
 use crate::changes::tree::{TreeCheck, TreeCopy};
 use crate::digest::settle::TICKS;
@@ -87,7 +88,8 @@ impl Change {
         self.check_hidden(site, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
         if tree::kind(&stat) == FileType::Directory {
-            remove_folder((&folder, &name), &stat, || site.shared.names_changed())?;
+            let removed = remove_folder((&folder, &name), &stat, || site.shared.names_changed());
+            removed.map_err(|refusal| refusal.beneath(&self.path))?;
         } else {
             let _names = self.hold_names(site, false)?;
             self.check_again(&folder, &name)?;
@@ -142,7 +144,8 @@ impl Change {
     }
 
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
-        let (from, reached) = site.root.open_reached(&self.path, DiskWait::Allowed)?;
+        let opened = site.root.open_reached(&self.path, DiskWait::Allowed);
+        let (from, reached) = opened.map_err(ChangeRefusal::of_reading)?;
         // What is at the path may be another link than when the request was checked.
         let source = reached.as_deref().unwrap_or(&self.path);
         if !site.settings.access.can_all(self.user.as_deref(), source, Right::Read) {
@@ -178,7 +181,8 @@ impl Change {
                 new_file.commit(Existing::Keep)?;
             } else {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                copying.folder(&from, contents, dest.folder.as_fd(), &copy.name)?;
+                let copied = copying.folder(&from, contents, dest.folder.as_fd(), &copy.name);
+                copied.map_err(|refusal| refusal.beneath(&self.path))?;
             }
             dest.remove(copy.publish(self, site, is_folder)?)?
         };
@@ -375,14 +379,16 @@ fn move_across(
     if is_folder {
         // Whatever is changed from now on has a later time than what was changed before.
         thread::sleep(TICKS);
-        let from = tree::open_folder(folder.as_fd(), name)?;
-        copying.folder(&from, Some(b""), to, new_name)?;
+        let from = tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
+        let copied = copying.folder(&from, Some(b""), to, new_name);
+        copied.map_err(|refusal| refusal.beneath(&change.path))?;
     } else {
         copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
     }
     let aside = copy.publish(change, site, is_folder)?;
     if is_folder {
-        tree::remove_copied(folder.as_fd(), name, began)?;
+        let removed = removal::remove_copied(folder.as_fd(), name, began);
+        removed.map_err(|refusal| refusal.beneath(&change.path))?;
         return Ok((aside, copying.report));
     }
     let _names = site.shared.hold_names(true);
@@ -393,7 +399,7 @@ fn move_across(
             "the file was replaced while it was copied; both are there",
         ));
     }
-    tree::remove(folder.as_fd(), name)?;
+    removal::remove(folder.as_fd(), name)?;
     Ok((aside, copying.report))
 }
 
@@ -441,7 +447,7 @@ impl<'a> UnnamedCopy<'a> {
 impl Drop for UnnamedCopy<'_> {
     fn drop(&mut self) {
         // It has its name, or cannot be removed now and is removed later.
-        let _ = tree::remove(self.dest.folder.as_fd(), &self.name);
+        let _ = removal::remove(self.dest.folder.as_fd(), &self.name);
     }
 }
 

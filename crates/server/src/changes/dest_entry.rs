@@ -12,6 +12,7 @@ use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::removal;
 use crate::changes::tree;
 
 /// A name in a folder, and the entry that has it now.
@@ -74,7 +75,7 @@ impl DestEntry {
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
     pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool> {
-        let removed = aside.map_or(Ok(()), |aside| tree::remove(self.folder.as_fd(), &aside));
+        let removed = aside.map_or(Ok(()), |aside| removal::remove(self.folder.as_fd(), &aside));
         // The new entry has the name by now. Parts of the old one may be gone.
         removed.map_err(|refusal| {
             let reason = refusal.detail;
@@ -99,14 +100,14 @@ pub(crate) fn remove_folder(
     match rename_new(parent, name, parent, &*aside) {
         Ok(()) => {}
         // A folder of a lower layer of overlayfs cannot be renamed, but removed.
-        Err(Errno::XDEV | Errno::OPNOTSUPP) => return tree::remove(parent.as_fd(), name),
+        Err(Errno::XDEV | Errno::OPNOTSUPP) => return removal::remove(parent.as_fd(), name),
         Err(errno) => return Err(errno.into()),
     }
     let now = tree::stat_entry(parent, &aside)?;
     let is_same = now.is_some_and(|now| FileId::of(&now) == FileId::of(checked));
     let removed = if is_same {
         on_gone();
-        tree::remove(parent.as_fd(), &aside)
+        removal::remove(parent.as_fd(), &aside)
     } else {
         Err(ChangeRefusal::replaced())
     };

@@ -5,5 +5,6 @@ pub(crate) mod change;
 pub(crate) mod dav;
 pub(crate) mod dest_entry;
 pub(crate) mod refusal;
+pub(crate) mod removal;
 pub(crate) mod respond;
 pub(crate) mod tree;

@@ -10,6 +10,22 @@ use underpass_engine::Error;
 
 pub(super) type Result<T, E = ChangeRefusal> = std::result::Result<T, E>;
 
+/// A file or folder because of which a change of all in a folder was not made, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedEntry {
+    pub(crate) path: Vec<u8>,
+    pub(crate) is_folder: bool,
+    pub(crate) status: u16,
+    pub(crate) detail: Cow<'static, str>,
+}
+
+impl FailedEntry {
+    pub(crate) fn new(path: &[u8], is_folder: bool, refusal: ChangeRefusal) -> Self {
+        let ChangeRefusal { status, detail, .. } = refusal;
+        Self { path: path.to_vec(), is_folder, status, detail }
+    }
+}
+
 /// The reason why a change was not made, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRefusal {
@@ -17,16 +33,42 @@ pub(crate) struct ChangeRefusal {
     pub(crate) detail: Cow<'static, str>,
     /// Whether the names have changed all the same, and only what follows failed.
     pub(crate) is_made: bool,
+    /// The entries that failed, if it was some in a folder (RFC 4918 9.6.1, 9.8.3).
+    pub(crate) failed: Vec<FailedEntry>,
 }
 
 impl ChangeRefusal {
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), is_made: false }
+        Self { status, detail: detail.into(), is_made: false, failed: Vec::new() }
     }
 
     /// Creates the response to a change that was made, but not without this flaw.
     pub(crate) fn made(flaw: impl Display) -> Self {
         Self { is_made: true, ..Self::new(500, format!("it is done, but {flaw}")) }
+    }
+
+    /// Creates the response to a change that failed because of these entries, of which there is at least
+    /// one.
+    pub(crate) fn of_entries(failed: Vec<FailedEntry>) -> Self {
+        let first = failed.first().map(|first| (first.status, first.detail.clone()));
+        let (status, detail) = first.unwrap_or((500, Cow::Borrowed("")));
+        Self { failed, ..Self::new(status, detail) }
+    }
+
+    /// Returns it with the path of the folder before those of entries in it.
+    pub(crate) fn beneath(mut self, folder: &[u8]) -> Self {
+        for entry in &mut self.failed {
+            entry.path = [folder, b"/", &*entry.path].concat();
+        }
+        self
+    }
+
+    /// Creates the refusal for an error of reading.
+    pub(crate) fn of_reading(errno: Errno) -> Self {
+        match errno {
+            Errno::ACCESS | Errno::PERM => Self::new(403, "the server may not read this"),
+            errno => errno.into(),
+        }
     }
 
     /// Creates the response to a change that was made, but of which the disk may know nothing.

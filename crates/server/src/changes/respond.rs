@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use rustix::fs::fstat;
 use tokio::task::spawn_blocking;
+use underpass_dav::multistatus;
 use underpass_engine::Version;
 
 use crate::auth::Right;
 use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::guard::{ChangingPaths, Conditions};
 use crate::changes::dav::lock_paths::LockPaths;
+use crate::changes::dav::propfind::xml;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -334,6 +336,16 @@ fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
 
 /// Returns the response to a change that was refused.
 fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
+    if !refusal.failed.is_empty() {
+        let mut out = Vec::new();
+        multistatus::begin(&mut out);
+        for entry in &refusal.failed {
+            let link = describe::link(ctx.site(), &entry.path, entry.is_folder);
+            multistatus::push_failure(&link, entry.status, &entry.detail, &mut out);
+        }
+        multistatus::end(&mut out);
+        return xml(207, out);
+    }
     let mut response = ctx.error(refusal.status, &refusal.detail);
     match refusal.status {
         405 => {

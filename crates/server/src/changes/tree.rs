@@ -1,16 +1,15 @@
 //! Works on whole folder trees through descriptors: no link is followed on the way down, so a name
 //! that is replaced by a link at any moment leads nowhere.
 
-use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, fchmod, fstat, futimens, mkdirat,
-    openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, futimens, mkdirat, openat,
+    readlinkat, statat, statx, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
@@ -19,11 +18,11 @@ use underpass_copy::{
 };
 use underpass_engine::atomic_file;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{FileId, Integrity, Options, Report, Sink, Source, Transfer, Version};
+use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
-use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result};
 use underpass_protocol::upload::is_partial_name;
 
 /// Checks a folder for entries that prevent its removal or move.
@@ -41,7 +40,7 @@ impl TreeCheck<'_> {
     ///
     /// If an entry must be kept, or cannot be checked.
     pub(crate) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<()> {
-        let folder = open_folder(parent.as_fd(), name)?;
+        let folder = open_folder(parent.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
         let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
         walk.folder(mount_of(parent)?, &mut Vec::new(), 0)
     }
@@ -58,7 +57,10 @@ struct CheckWalk<'c> {
 impl CheckWalk<'_> {
     /// Checks the folder `inside` the top one, whose parent is in the mount `above`.
     fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<()> {
-        let folder = open_inside(self.top, inside)?;
+        let folder = open_inside(self.top, inside).map_err(|errno| {
+            let refusal = ChangeRefusal::of_reading(errno);
+            ChangeRefusal::of_entries(vec![FailedEntry::new(&self.path, true, refusal)])
+        })?;
         let mount = mount_of(&folder)?;
         if !self.check.crosses_mounts && mount != above {
             // A mount point is refused before anything is removed from it.
@@ -99,100 +101,6 @@ impl CheckWalk<'_> {
 /// Returns the mount of a folder; 0 on kernels before 5.8, which do not report it.
 fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
     Ok(statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
-}
-
-/// Removes the entry of a name, a folder with everything in it.
-///
-/// # Errors
-///
-/// `ENOENT` if there is none; otherwise the errors of the system.
-///
-/// # On failure
-///
-/// A part of it may be gone; entries that the system refused to remove, and the folders above them,
-/// remain.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    remove_unless(parent, name, &mut |_| false)
-}
-
-/// Removes the original of a copy that was begun at this time. What was changed since then, or came
-/// since then, may not be in the copy: it remains, and so do the folders above it.
-pub(crate) fn remove_copied(parent: BorrowedFd<'_>, name: &CStr, began: SystemTime) -> Result<()> {
-    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let began = Timespec::try_from(began).unwrap_or_default();
-    let mut linked = HashSet::new();
-    let mut is_changed = |stat: &Stat| {
-        let version = Version::from_stat(stat);
-        // Removing one name of a file changes the ctime of the others.
-        let is_known = linked.contains(&FileId::of(stat));
-        if version.links() > 1 {
-            linked.insert(FileId::of(stat));
-        }
-        (if is_known { version.modified() } else { version.changed() }) > began
-    };
-    remove_unless(parent, name, &mut is_changed)
-}
-
-/// Removes an entry, in a folder all but the files and links that `keeps` returns true for.
-fn remove_unless(
-    parent: BorrowedFd<'_>,
-    name: &CStr,
-    keeps: &mut dyn FnMut(&Stat) -> bool,
-) -> Result<()> {
-    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if kind(&stat) != FileType::Directory {
-        return Ok(unlinkat(parent, name, AtFlags::empty())?);
-    }
-    let folder = open_folder(parent, name)?;
-    empty(folder.as_fd(), &mut Vec::new(), 0, keeps)?;
-    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
-}
-
-/// Removes everything in the folder `inside` the top one that is not kept.
-fn empty(
-    top: BorrowedFd<'_>,
-    inside: &mut Vec<u8>,
-    depth: usize,
-    keeps: &mut dyn FnMut(&Stat) -> bool,
-) -> Result<()> {
-    let folder = open_inside(top, inside)?;
-    let mut folders = Vec::new();
-    // An abandoned copy may be one level deeper than its original.
-    for name in names(&folder, depth.saturating_sub(1))? {
-        match stat_entry(&folder, &name)? {
-            Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
-            Some(stat) if keeps(&stat) => {}
-            Some(_) => ignore_missing(unlinkat(&folder, &name, AtFlags::empty()))?,
-            None => {}
-        }
-    }
-    drop(folder);
-    if folders.is_empty() {
-        return Ok(());
-    }
-    let len = inside.len();
-    for name in &folders {
-        push_inside(inside, name);
-        let emptied = empty(top, inside, depth + 1, keeps);
-        inside.truncate(len);
-        match emptied {
-            Err(refusal) if refusal == Errno::NOENT.into() => {}
-            outcome => outcome?,
-        }
-    }
-    let folder = open_inside(top, inside)?;
-    for name in &folders {
-        ignore_missing(unlinkat(&folder, name, AtFlags::REMOVEDIR))?;
-    }
-    Ok(())
-}
-
-/// Treats an entry that is gone already as removed.
-fn ignore_missing(removed: Result<(), Errno>) -> Result<(), Errno> {
-    match removed {
-        Err(Errno::NOENT) => Ok(()),
-        outcome => outcome,
-    }
 }
 
 /// Copies folders and files.
@@ -254,7 +162,7 @@ impl<'a> TreeCopy<'a> {
             matches!(error, CopyError::Refused(copy::CopyRefusal::IsTarget { .. }))
         };
         let failed = outcome.problems.into_iter().find(|error| !is_target(error));
-        refusal.or(failed.map(ChangeRefusal::from)).map_or(Ok(()), Err)
+        refusal.or(failed.map(|error| not_copied(error, from.as_fd(), name))).map_or(Ok(()), Err)
     }
 
     /// Copies a file, or a link as it is, to a name that is free.
@@ -272,7 +180,7 @@ impl<'a> TreeCopy<'a> {
         }
         // This keeps a pipe that was put there meanwhile from waiting for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let source = openat(from, name, flags, Mode::empty())?;
+        let source = openat(from, name, flags, Mode::empty()).map_err(ChangeRefusal::of_reading)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
         self.file(&source, &target)
@@ -292,6 +200,31 @@ impl<'a> TreeCopy<'a> {
         fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
         dead_properties::copy(&from, &to);
         Ok(futimens(&to, &times(&stat))?)
+    }
+}
+
+/// Creates the refusal of the copy of a folder, with the entry that could not be copied, unless it is the
+/// folder itself, or failed in the new folder of this name.
+fn not_copied(error: CopyError, from: BorrowedFd<'_>, new_name: &CStr) -> ChangeRefusal {
+    let path = match &error {
+        CopyError::Path { path, .. } | CopyError::Transfer { from: path, .. } => path,
+        _ => return error.into(),
+    };
+    let inside = path.strip_prefix(".").unwrap_or(path).as_os_str().as_bytes().to_vec();
+    let is_copy = path.as_os_str().as_bytes().starts_with(new_name.to_bytes());
+    if is_copy || inside.is_empty() {
+        return error.into();
+    }
+    let is_folder = open_beneath(from, &inside, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+    let refusal = match error {
+        CopyError::Path { source, .. } => {
+            ChangeRefusal::of_reading(Errno::from_io_error(&source).unwrap_or(Errno::IO))
+        }
+        error => error.into(),
+    };
+    match refusal.status {
+        403..=409 => ChangeRefusal::of_entries(vec![FailedEntry::new(&inside, is_folder, refusal)]),
+        _ => refusal,
     }
 }
 
@@ -351,7 +284,7 @@ fn finish(to: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
 
 /// Opens a folder below another one without following links. Folders are opened again by their path
 /// instead of being kept open, so that a deep tree does not take a descriptor for each level.
-fn open_inside(top: BorrowedFd<'_>, inside: &[u8]) -> Result<OwnedFd, Errno> {
+pub(super) fn open_inside(top: BorrowedFd<'_>, inside: &[u8]) -> Result<OwnedFd, Errno> {
     open_beneath(top, inside, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
@@ -362,7 +295,7 @@ fn push(path: &mut Vec<u8>, name: &CStr) {
 }
 
 /// Appends a name to a path that is relative to the top folder and may be empty.
-fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
+pub(super) fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
     if !inside.is_empty() {
         inside.push(b'/');
     }
@@ -389,7 +322,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
 }
 
 /// Returns the names in a folder at this depth; fails if it is too deep.
-fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
+pub(super) fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
@@ -403,34 +336,3 @@ const TOO_DEEP: &str = "the folders are nested too deeply";
 
 /// The maximum number of descriptors that the copy of a tree may take.
 const MAX_OPEN_FILES: u64 = 64;
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn what_came_after_a_copy_was_begun_is_not_removed_with_the_original() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir_all(at("original/inner")).unwrap();
-        fs::write(at("original/file"), "x").unwrap();
-        fs::hard_link(at("original/file"), at("original/link")).unwrap();
-        fs::write(at("original/inner/file"), "y").unwrap();
-        let parent = fs::File::open(folder.path()).unwrap();
-        let began = SystemTime::now();
-        // Files get the time of the last tick of the clock.
-        std::thread::sleep(Duration::from_millis(25));
-        fs::write(at("original/inner/new"), "z").unwrap();
-        let outcome = remove_copied(parent.as_fd(), c"original", began);
-        assert_eq!(outcome, Err(Errno::NOTEMPTY.into()));
-        assert_eq!(fs::read(at("original/inner/new")).unwrap(), b"z");
-        assert!(!at("original/file").exists() && !at("original/link").exists());
-        assert!(!at("original/inner/file").exists());
-        let now = SystemTime::now() + Duration::from_secs(1);
-        remove_copied(parent.as_fd(), c"original", now).unwrap();
-        assert!(!at("original").exists());
-    }
-}

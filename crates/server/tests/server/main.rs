@@ -11,6 +11,7 @@ mod changes_copy;
 mod changes_delete;
 mod changes_headers;
 mod changes_move;
+mod changes_partial;
 mod changes_rights;
 mod conditions;
 mod connections;

@@ -141,7 +141,7 @@ async fn entries(
 }
 
 /// Returns a response whose body is XML.
-pub(super) fn xml(status: u16, body: Vec<u8>) -> Response {
+pub(crate) fn xml(status: u16, body: Vec<u8>) -> Response {
     let mut response = Response::memory(status, multistatus::MEDIA_TYPE, body, false);
     response.add_field("Cache-Control", "no-cache");
     response

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
 use underpass_engine::{Version, since_1970};
 
-use crate::changes::tree;
+use crate::changes::removal;
 use crate::files::open_files;
 use crate::server::limits::priority::step_back;
 use crate::server::sites::published::Published;
@@ -103,7 +103,7 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
         }
         match part_state(site, &folder, name) {
             PartState::Stale => {
-                let _ = tree::remove(folder.as_fd(), entry.file_name());
+                let _ = removal::remove(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.

@@ -1,0 +1,136 @@
+//! Changes of folders with something in them that the server may not change or read: the response names
+//! it, and what was not changed stays whole.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::{FileSystem, Mounted, Running, Site};
+
+/// Starts a server to whose user permissions apply, as they do not to root.
+fn start(site: Site) -> Running {
+    let starting = thread::spawn(|| {
+        // The threads of the server inherit it.
+        let mut own = capabilities(None).unwrap();
+        own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        set_capabilities(None, own).unwrap();
+        site.start()
+    });
+    starting.join().unwrap()
+}
+
+fn permit(site: &Running, path: &str, mode: u32) {
+    fs::set_permissions(site.path(path), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The entries that a response names, with the status and the reason of each.
+fn failed(site: &Running, verb: &str, path: &str, fields: &[&str]) -> Vec<(String, String)> {
+    let reply = site.ask(verb, path, fields);
+    let text = reply.text();
+    assert_eq!(reply.status, 207, "{verb} {path}: {text}");
+    let entries = text.split("<D:response><D:href>").skip(1);
+    let entries = entries.map(|entry| {
+        let (link, rest) = entry.split_once("</D:href>").unwrap();
+        let rest = rest.replace("</D:status><D:responsedescription>", " ");
+        let status = rest.strip_prefix("<D:status>HTTP/1.1 ").unwrap().split_once('<').unwrap().0;
+        (link.to_owned(), status.to_owned())
+    });
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort();
+    entries
+}
+
+const UNCHANGEABLE: &str = "403 Forbidden the server may not change this";
+
+const UNREADABLE: &str = "403 Forbidden the server may not read this";
+
+fn named(found: &[(String, String)]) -> Vec<(&str, &str)> {
+    found.iter().map(|(link, status)| (link.as_str(), status.as_str())).collect()
+}
+
+#[test]
+fn what_cannot_be_removed_is_named_and_the_rest_is_removed() {
+    let files: &[(&str, &[u8])] = &[
+        ("top/a", b"a"),
+        ("top/ro/k 1", b"k"),
+        ("top/ro/sub/x", b"x"),
+        ("top/b/c", b"c"),
+        ("locked/in/x", b"x"),
+    ];
+    let site = start(open_site(files));
+    permit(&site, "top/ro", 0o555);
+    let found = failed(&site, "DELETE", "/top/", &[]);
+    assert_eq!(named(&found), [("/top/ro/k%201", UNCHANGEABLE), ("/top/ro/sub/", UNCHANGEABLE)]);
+    assert!(!site.path("top/a").exists() && !site.path("top/b").exists());
+    assert_eq!(fs::read(site.path("top/ro/k 1")).unwrap(), b"k");
+    permit(&site, "top/ro", 0o755);
+    statuses(&site, &[("DELETE", "/top", &[], 204)]);
+    // Nothing is removed from a folder if one in it cannot be looked through.
+    permit(&site, "locked/in", 0o000);
+    assert_eq!(named(&failed(&site, "DELETE", "/locked", &[])), [("/locked/in/", UNREADABLE)]);
+    permit(&site, "locked/in", 0o755);
+    assert!(site.path("locked/in/x").exists());
+}
+
+#[test]
+fn a_list_of_what_cannot_be_removed_has_a_bound() {
+    let site = open_site(&[("top/ro/0", b"x")]);
+    (1..300).for_each(|i| site.write(&format!("top/ro/{i}"), b""));
+    let site = start(site);
+    permit(&site, "top/ro", 0o555);
+    assert_eq!(failed(&site, "DELETE", "/top", &[]).len(), 100);
+    permit(&site, "top/ro", 0o755);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_nothing_is_copied() {
+    let files: &[(&str, &[u8])] =
+        &[("from/a", b"a"), ("from/in/secret", b"s"), ("from/dir/x", b"x"), ("file", b"f")];
+    let site = start(open_site(files));
+    let to = "Destination: /to";
+    permit(&site, "from/in/secret", 0o000);
+    assert_eq!(named(&failed(&site, "COPY", "/from", &[to])), [("/from/in/secret", UNREADABLE)]);
+    permit(&site, "from/in/secret", 0o644);
+    permit(&site, "from/dir", 0o000);
+    assert_eq!(named(&failed(&site, "COPY", "/from", &[to])), [("/from/dir/", UNREADABLE)]);
+    permit(&site, "from/dir", 0o755);
+    permit(&site, "file", 0o000);
+    let reply = site.ask("COPY", "/file", &[to]);
+    assert_eq!((reply.status, reply.text().contains("may not read")), (403, true));
+    assert!(!site.path("to").exists());
+    assert_eq!(fs::read_dir(site.path(".")).unwrap().count(), 2, "nothing else is left");
+    statuses(&site, &[("COPY", "/from", &[to], 201)]);
+}
+
+#[test]
+fn what_cannot_move_to_another_file_system_is_named() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    // The mount point has a name in the folder that is served.
+    let folder = mounted.root().parent().unwrap().to_owned();
+    for path in ["unread/secret", "fixed/a", "fixed/ro/k"] {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), path).unwrap();
+    }
+    let permit = |path: &str, mode: u32| {
+        fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    permit("unread/secret", 0o000);
+    permit("fixed/ro", 0o555);
+    let site = start(Site::new().with(|settings| {
+        settings.sites[0].root = Some(folder.clone());
+        settings.sites[0].changes.upload = true;
+        settings.sites[0].changes.delete = true;
+    }));
+    let found = failed(&site, "MOVE", "/unread", &["Destination: /root/unread"]);
+    assert_eq!(named(&found), [("/unread/secret", UNREADABLE)]);
+    assert!(folder.join("unread/secret").exists() && !folder.join("root/unread").exists());
+    // The copy is whole, and what could not be removed is still there.
+    let found = failed(&site, "MOVE", "/fixed", &["Destination: /root/fixed"]);
+    assert_eq!(named(&found), [("/fixed/ro/k", UNCHANGEABLE)]);
+    assert!(!folder.join("fixed/a").exists());
+    assert_eq!(fs::read(folder.join("root/fixed/ro/k")).unwrap(), b"fixed/ro/k");
+    permit("fixed/ro", 0o755);
+}
