@@ -72,10 +72,14 @@ impl DestEntry {
         self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)
     }
 
-    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
-    /// was free before.
+    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
+    /// free before.
     pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool> {
-        let removed = aside.map_or(Ok(()), |aside| removal::remove(self.folder.as_fd(), &aside));
+        let removed = match aside.map(|aside| removal::remove(self.folder.as_fd(), &aside)) {
+            // An upload into it has not ended. What is left goes with stale uploads.
+            Some(Err(refusal)) if refusal == Errno::NOTEMPTY.into() => Ok(()),
+            removed => removed.unwrap_or(Ok(())),
+        };
         // The new entry has the name by now. Parts of the old one may be gone.
         removed.map_err(|refusal| {
             let reason = refusal.detail;
@@ -138,7 +142,43 @@ const SUFFIX_LEN: usize = 1 + 32 + 7;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+
     use super::*;
+
+    #[test]
+    fn a_replaced_folder_into_which_uploads_write_is_no_failure() {
+        let parent = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            openat(CWD, parent.path().join(name), flags, Mode::empty()).unwrap()
+        };
+        for round in 0..20 {
+            let old = format!(".old{round}.upload");
+            fs::create_dir(parent.path().join(&old)).unwrap();
+            let (folder, is_over) = (open(&old), AtomicBool::new(false));
+            let existing = Some(rustix::fs::fstat(&folder).unwrap());
+            let dest = DestEntry { folder: open("."), name: c"new".into(), existing };
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for number in 0_u64.. {
+                        let flags = OFlags::WRONLY | OFlags::CREATE;
+                        let made = openat(&folder, number.to_string(), flags, Mode::RUSR);
+                        if made.is_err() || is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+                let removed = dest.remove(Some(CString::new(old).unwrap()));
+                is_over.store(true, Ordering::Relaxed);
+                assert_eq!(removed, Ok(false));
+            });
+        }
+    }
 
     #[test]
     fn hidden_names_fit_and_differ() {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Stat, Timespec, statat, unlinkat};
 use rustix::io::Errno;
@@ -56,11 +57,21 @@ fn remove_unless(
         return Ok(unlinkat(parent, name, AtFlags::empty())?);
     }
     let folder = open_folder(parent, name).map_err(ChangeRefusal::of_reading)?;
-    let mut removal = Removal { top: folder.as_fd(), keeps, failed: Vec::new() };
-    if removal.empty(&mut Vec::new(), 0)? {
-        return Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?);
+    for attempt in 0..MAX_ATTEMPTS {
+        let (top, keeps) = (folder.as_fd(), &mut *keeps);
+        let mut removal = Removal { top, keeps, failed: Vec::new(), filled: 0 };
+        if removal.empty(&mut Vec::new(), 0)? {
+            match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTEMPTY) => {}
+                removed => return Ok(removed?),
+            }
+        } else if removal.filled < removal.failed.len() {
+            return Err(ChangeRefusal::of_entries(removal.failed));
+        }
+        // An upload that had begun before has put a file into it.
+        thread::sleep(PAUSE * attempt);
     }
-    Err(ChangeRefusal::of_entries(removal.failed))
+    Err(Errno::NOTEMPTY.into())
 }
 
 /// The state of removing all in a folder.
@@ -70,6 +81,8 @@ struct Removal<'r> {
     keeps: &'r mut dyn FnMut(&Stat) -> bool,
     /// The entries that could not be removed, and not the folders above them.
     failed: Vec<FailedEntry>,
+    /// The number of those that are folders into which something was put meanwhile.
+    filled: usize,
 }
 
 impl Removal<'_> {
@@ -117,6 +130,9 @@ impl Removal<'_> {
         let name = inside[parent_len..].strip_prefix(b"/").unwrap_or(&inside[parent_len..]);
         let removed = open_inside(self.top, &inside[..parent_len])
             .and_then(|parent| unlinkat(parent, name, AtFlags::REMOVEDIR));
+        if removed == Err(Errno::NOTEMPTY) && self.failed.len() < MAX_FAILED {
+            self.filled += 1;
+        }
         match ignore_missing(removed) {
             Ok(()) => true,
             Err(refusal) => self.fail(inside, true, refusal),
@@ -140,6 +156,12 @@ fn ignore_missing(removed: Result<(), Errno>) -> Result<()> {
     }
 }
 
+/// How often a folder is emptied into which other requests write.
+const MAX_ATTEMPTS: u32 = 6;
+
+/// The pause after the second attempt; each further one is longer by it.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// The maximum number of failed entries that a response lists.
 const MAX_FAILED: usize = 100;
 
@@ -148,9 +170,28 @@ const CHANGED: &str = "it was changed while it was copied, and is still there";
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_folder_is_removed_although_uploads_put_files_into_it_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("old/inner")).unwrap();
+        fs::write(at("old/inner/file"), "x").unwrap();
+        let parent = fs::File::open(folder.path()).unwrap();
+        let mut count = 0;
+        let mut uploads = |_: &Stat| {
+            count += 1;
+            let name = if count % 2 == 0 { "old" } else { "old/inner" };
+            if count < 3 {
+                fs::write(at(name).join(count.to_string()), "y").unwrap();
+            }
+            false
+        };
+        remove_unless(parent.as_fd(), c"old", &mut uploads).unwrap();
+        assert!(!at("old").exists() && count == 3, "{count}");
+    }
 
     #[test]
     fn what_came_after_a_copy_was_begun_is_not_removed_with_the_original() {
@@ -163,7 +204,7 @@ mod tests {
         let parent = fs::File::open(folder.path()).unwrap();
         let began = SystemTime::now();
         // Files get the time of the last tick of the clock.
-        std::thread::sleep(Duration::from_millis(25));
+        thread::sleep(Duration::from_millis(25));
         fs::write(at("original/inner/new"), "z").unwrap();
         let outcome = remove_copied(parent.as_fd(), c"original", began);
         let failed = outcome.unwrap_err().failed;
