@@ -1,5 +1,7 @@
 //! Small XML documents as trees: the bodies of requests, and stored properties.
 
+use std::borrow::Cow;
+
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{PrefixDeclaration, ResolveResult};
@@ -43,8 +45,8 @@ enum Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadXml {
-    /// It is not well-formed, or not in UTF-8.
-    #[error("the XML of the request is not well-formed UTF-8")]
+    /// It is not well-formed, or neither in UTF-8 nor, with a byte order mark, in UTF-16.
+    #[error("the XML of the request is not well-formed UTF-8 or UTF-16")]
     Malformed,
     /// A namespace prefix is not declared, is declared as nothing, or is reserved.
     #[error("the XML of the request has an undeclared or reserved namespace")]
@@ -101,8 +103,8 @@ impl Element {
     ///
     /// See [`BadXml`].
     pub fn parse(document: &[u8]) -> Result<Self, BadXml> {
-        let document = str::from_utf8(document).map_err(|_| BadXml::Malformed)?;
-        let mut reader = NsReader::from_str(document.strip_prefix('\u{feff}').unwrap_or(document));
+        let document = decode(document)?;
+        let mut reader = NsReader::from_str(&document);
         reader.config_mut().expand_empty_elements = true;
         let (mut open, mut root, mut count) = (Vec::<Self>::new(), None, 0);
         loop {
@@ -209,6 +211,25 @@ impl Element {
         push_tag(out, &self.name, "x");
         out.push(b'>');
     }
+}
+
+/// Returns the text of a document, without a byte order mark. It has at most three bytes for each two of
+/// the document.
+fn decode(document: &[u8]) -> Result<Cow<'_, str>, BadXml> {
+    let (units, to_unit): (_, fn([u8; 2]) -> u16) = match document {
+        [0xfe, 0xff, units @ ..] => (units, u16::from_be_bytes),
+        [0xff, 0xfe, units @ ..] => (units, u16::from_le_bytes),
+        _ => {
+            let text = str::from_utf8(document).map_err(|_| BadXml::Malformed)?;
+            return Ok(Cow::Borrowed(text.strip_prefix('\u{feff}').unwrap_or(text)));
+        }
+    };
+    let pairs = units.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err(BadXml::Malformed);
+    }
+    let text = char::decode_utf16(pairs.map(|pair| to_unit([pair[0], pair[1]])));
+    text.collect::<Result<String, _>>().map(Cow::Owned).map_err(|_| BadXml::Malformed)
 }
 
 /// Writes an element of this name with nothing in it.

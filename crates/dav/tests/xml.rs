@@ -154,3 +154,19 @@ fn what_is_stored_is_read_again() {
     let again: Vec<_> = Element::parse(&stored).unwrap().into_elements().collect();
     assert_eq!(again, elements, "{}", String::from_utf8_lossy(&stored));
 }
+
+#[test]
+fn a_document_in_utf_16_is_read() {
+    let text = "<?xml version='1.0' encoding='UTF-16'?><a><b>\u{e9}\u{20ac}\u{1f600}</b></a>";
+    let encode = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(to_bytes).collect()
+    };
+    let expected = Element::parse(text.as_bytes()).unwrap();
+    for document in [encode(u16::to_be_bytes), encode(u16::to_le_bytes)] {
+        assert_eq!(Element::parse(&document).unwrap(), expected);
+        let odd = &document[..document.len() - 1];
+        assert_eq!(Element::parse(odd), Err(BadXml::Malformed));
+    }
+    let half_of_a_pair = b"\xfe\xff\0<\0a\0>\xd8\x3d\0<\0/\0a\0>";
+    assert_eq!(Element::parse(half_of_a_pair), Err(BadXml::Malformed));
+}

@@ -2,7 +2,7 @@
 
 use super::authority::{is_same_authority, split_absolute};
 use super::parse::Request;
-use super::target::{Target, TargetError};
+use super::target::{Target, TargetError, TargetFault};
 
 /// The destination of a move or copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +32,12 @@ pub enum BadDestination {
     /// The field is missing or repeated.
     #[error("exactly one Destination is needed")]
     Missing,
-    /// The destination is neither a whole URL nor a path that begins with a slash, or no file can
-    /// have it.
+    /// The destination is neither a whole URL nor a path that begins with a slash.
     #[error("the Destination is neither a URL nor a path that begins with a slash")]
     Malformed,
+    /// No file can have the path.
+    #[error("the Destination is not a path that a file can have: {0}")]
+    Path(TargetError),
     /// The destination is on another server, or outside of the served tree.
     #[error("the Destination is not on this server")]
     Elsewhere,
@@ -61,7 +63,8 @@ impl Destination {
         }
         let target = Target::parse(value, prefix).map_err(|error| match error {
             TargetError::Outside => BadDestination::Elsewhere,
-            TargetError::Malformed(_) | TargetError::SlashInName => BadDestination::Malformed,
+            TargetError::Malformed(TargetFault::Form) => BadDestination::Malformed,
+            error => BadDestination::Path(error),
         })?;
         // Dropping the part after the mark would name another file than the client meant.
         if value.contains(&b'?') {
@@ -91,7 +94,7 @@ impl BadDestination {
     pub fn status(self) -> u16 {
         match self {
             Self::Elsewhere => 502, // 9.8.5, 9.9.4
-            Self::Missing | Self::Malformed | Self::Query | Self::Overwrite => 400,
+            Self::Missing | Self::Malformed | Self::Path(_) | Self::Query | Self::Overwrite => 400,
         }
     }
 }

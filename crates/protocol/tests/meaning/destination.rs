@@ -1,14 +1,15 @@
 //! Where MOVE and COPY go.
 
 use underpass_protocol::request::destination::{BadDestination, Depth, Destination, Overwrite};
+use underpass_protocol::request::target::{TargetError, TargetFault};
 
 use crate::rig::with_fields;
 
 #[test]
 fn a_destination_is_a_path_or_an_address_of_this_server() {
-    use BadDestination::{Elsewhere, Malformed, Missing, Query};
+    use BadDestination::{Elsewhere, Malformed, Missing, Path, Query};
     type Row = (&'static str, Result<(&'static [u8], bool), BadDestination>);
-    let table: [Row; 14] = [
+    let table: [Row; 15] = [
         ("/files/a", Ok((b"a", false))),
         ("/files/a%20b/c/", Ok((b"a b/c", true))),
         ("/files/a?query", Err(Query)),
@@ -21,7 +22,8 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
         ("//example.org/files/a", Err(Elsewhere)), // a path, outside of the prefix
         ("/a", Err(Elsewhere)),
         ("a", Err(Malformed)),
-        ("/files/a%2Fb", Err(Malformed)),
+        ("/files/a%2Fb", Err(Path(TargetError::SlashInName))),
+        ("/files/../../a", Err(Path(TargetError::Malformed(TargetFault::AboveRoot)))),
         ("", Err(Malformed)),
     ];
     for (value, expected) in table {

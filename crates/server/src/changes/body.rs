@@ -21,6 +21,9 @@ pub(crate) struct BodyKind {
 pub(crate) const XML: BodyKind =
     BodyKind { max_len: 64 << 10, weight: 2, too_long: "the XML of a request has at most 64 KiB" };
 
+/// A body that a method has no use for.
+const UNUSED: BodyKind = BodyKind { max_len: 4 << 10, weight: 1, too_long: "" };
+
 /// The names of entries.
 pub(crate) const NAMES: BodyKind = BodyKind {
     // 2,000 names of 255 bytes, each of which is escaped, are less.
@@ -56,6 +59,24 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Ve
     ctx.received.set(Some(received));
     ctx.peer.set_activity(Activity::Waiting, Instant::now());
     outcome
+}
+
+/// Refuses a body of a method that takes none (RFC 4918 8.4). An empty one is none, but requests of
+/// uploads read their bodies on their own.
+pub(crate) async fn refuse(ctx: &RequestContext<'_>, is_of_upload: bool) -> Option<Response> {
+    let is_empty = match ctx.request.body() {
+        Ok(BodyLength::None | BodyLength::Length(0)) => true,
+        // Whether there is anything is not known before it is read.
+        Ok(BodyLength::Chunked) if !is_of_upload && !ctx.request.expects_continue() => {
+            match read(ctx, &UNUSED).await {
+                Ok(body) => body.is_empty(),
+                Err(refusal) if refusal.status != 413 => return Some(refusal),
+                Err(_) => false,
+            }
+        }
+        _ => false,
+    };
+    (!is_empty).then(|| ctx.error(415, "this method takes no body"))
 }
 
 /// Sends `100 Continue`, if the client waits for it.

@@ -8,6 +8,7 @@ use underpass_dav::multistatus;
 use underpass_engine::Version;
 
 use crate::auth::Right;
+use crate::changes::body;
 use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::guard::{ChangingPaths, Conditions};
 use crate::changes::dav::lock_paths::LockPaths;
@@ -24,10 +25,10 @@ use crate::routing::response::{Body, RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
 use crate::uploads;
+use underpass_protocol::request::Method;
 use underpass_protocol::request::destination::{Depth, Destination};
 use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;
-use underpass_protocol::request::{BodyLength, Method};
 use underpass_protocol::response::conditional::{
     PreconditionResult, Validators, evaluate, is_conditional,
 };
@@ -62,9 +63,8 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         ctx.request.method,
         Method::Put | Method::Patch | Method::Proppatch | Method::Lock
     );
-    // RFC 4918 8.4: a body that would be ignored must be refused.
-    if !takes_body && !matches!(ctx.request.body(), Ok(BodyLength::None | BodyLength::Length(0))) {
-        return ctx.error(415, "this method takes no body");
+    if !takes_body && let Some(refusal) = body::refuse(ctx, should_continue).await {
+        return refusal;
     }
     run(ctx, target, should_continue).await.unwrap_or_else(|refusal| refusal)
 }

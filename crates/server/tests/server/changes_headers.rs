@@ -37,6 +37,49 @@ fn a_body_that_would_be_ignored_is_refused() {
 }
 
 #[test]
+fn an_empty_body_is_none() {
+    let site = open_site(&[("file", b"x")]).start();
+    let to = "Destination: /new";
+    for (verb, path, status) in [
+        ("MKCOL", "/made", 201),
+        ("COPY", "/file", 201),
+        ("MOVE", "/file", 204),
+        ("DELETE", "/new", 204),
+    ] {
+        let mut client = site.connect();
+        client.send(request(verb, path, &[to, "Transfer-Encoding: chunked"]) + "0\r\n\r\n");
+        let reply = client.reply();
+        assert_eq!(reply.status, status, "{verb}: {}", reply.text());
+        assert_eq!(client.get("/made/").status, 200, "{verb}");
+    }
+}
+
+#[test]
+fn a_wrong_destination_is_told_what_is_wrong() {
+    let site = open_site(&[("file", b"x")]).start();
+    for (to, expected) in [
+        ("/a/../../z", "the path leads above the root"),
+        ("/a%2fb", "a file name cannot contain a slash"),
+        ("/a%00b", "the path contains a NUL"),
+        ("/%zz", "a % in the path is not followed by two hexadecimal digits"),
+        ("/a#b", "a # in the path must be written %23"),
+        ("new", "neither a URL nor a path that begins with a slash"),
+    ] {
+        let reply = site.ask("COPY", "/file", &[&format!("Destination: {to}")]);
+        let text = reply.text();
+        assert!(reply.status == 400 && text.contains(expected), "{to}: {} {text}", reply.status);
+    }
+    let put = |path: &str| {
+        let reply = site.ask("PUT", path, &["Content-Length: 0"]);
+        assert_eq!(reply.status, 405);
+        reply.text()
+    };
+    assert!(put("/new/").contains("MKCOL"), "{}", put("/new/"));
+    statuses(&site, &[("MKCOL", "/new/", &[], 201)]);
+    assert!(put("/new/").contains("cannot replace a folder"), "{}", put("/new/"));
+}
+
+#[test]
 fn depth_is_that_of_folders() {
     let files: &[(&str, &[u8])] =
         &[("a", b"x"), ("b", b"x"), ("c", b"x"), ("folder/file", b"x"), ("other/file", b"x")];
