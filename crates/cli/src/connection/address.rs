@@ -18,6 +18,7 @@ use underpass_engine::wait::{Limits, WaitError};
 
 use underpass_transport::tls::Pin;
 
+use super::unix_marks;
 use crate::failure::{Failure, Result, UsageError};
 use crate::output;
 use crate::signals::interruptible;
@@ -99,7 +100,7 @@ impl StreamAddress {
         let stream = match self.clone() {
             // A listener that accepts no connection makes it wait.
             Self::Unix(path) => {
-                interruptible(cancel, move || UnixStream::connect(path).map(Stream::Unix))
+                interruptible(cancel, move || unix_marks::connect(&path).map(Stream::Unix))
             }
             Self::Tcp { host, .. } if host.is_empty() => {
                 return Err(StreamError::NoHost(self.clone()).into());
@@ -267,11 +268,11 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 /// Binds the path; the socket of a killed program is replaced.
 fn listen_unix(path: &Path) -> io::Result<BoundListener> {
     let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+        && unix_marks::is_stale(path);
     if is_stale {
         fs::remove_file(path)?;
     }
-    Ok(BoundListener::Unix(UnixListener::bind(path)?, path.to_owned()))
+    Ok(BoundListener::Unix(unix_marks::listen(path)?, path.to_owned()))
 }
 
 /// Enough for three lost SYNs: the kernel sends the next ones after 1, 3 and 7 seconds.

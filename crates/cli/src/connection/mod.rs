@@ -6,6 +6,7 @@ mod http_client;
 mod store;
 mod stream_tls;
 mod tls_trust;
+mod unix_marks;
 pub(crate) mod unix_reset;
 
 pub(crate) use address::{Stream, StreamAddress, meet};

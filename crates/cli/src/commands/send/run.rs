@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
+use underpass_engine::wait::Limits;
 use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
 use underpass_transport::tls::Session;
 
@@ -138,7 +139,8 @@ impl Line<'_> {
         if let Some(session) = self.session {
             let _ = session.peek(stream.as_fd());
         }
-        unix_reset::confirm(stream, report.bytes());
+        let limits = Limits::since(Instant::now(), timeout, Some(cancel));
+        unix_reset::confirm(stream, limits).map_err(|errno| failed(errno.into()))?;
         let _ = socket::disarm_reset(stream);
         Ok(report)
     }

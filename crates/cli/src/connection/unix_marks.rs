@@ -1,0 +1,109 @@
+//! Unix sockets that show their peer that this end is underpass, also after the process has ended.
+//!
+//! The mark is the address of the socket: the kernel keeps it for the other end as long as that lives, and a
+//! connection never exists without it. Other programs do not look at it. A socket that connects gets a name in the
+//! abstract namespace. One that listens has its path spelled with components that lead nowhere.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{bind, socket_with};
+
+/// Connects to the path by a marked socket.
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Names are unique in a network namespace, which processes of several PID namespaces may share.
+    let random = RandomState::new().hash_one(process::id());
+    let name = format!("{NAME}{}-{random:016x}", process::id());
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+/// Listens at the path by a marked socket.
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
+    UnixListener::bind(marked(path))
+}
+
+/// Returns whether a socket at the path exists and no process listens there.
+pub(super) fn is_stale(path: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC;
+    let connected = SocketAddrUnix::new(path).and_then(|address| {
+        // A stream socket refuses datagrams as such, so a process that listens gets no connection.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        rustix::net::connect(socket, &address)
+    });
+    connected == Err(rustix::io::Errno::CONNREFUSED)
+}
+
+/// Returns whether the peer marked its socket.
+pub(super) fn has_marked_peer(socket: &UnixStream) -> bool {
+    socket.peer_addr().is_ok_and(|address| is_marked(&address))
+}
+
+fn is_marked(address: &SocketAddr) -> bool {
+    let is_name = address.as_abstract_name().is_some_and(|name| name.starts_with(NAME.as_bytes()));
+    is_name || address.as_pathname().is_some_and(|path| split(path).0.ends_with(DETOUR))
+}
+
+/// Returns another spelling of the path.
+fn marked(path: &Path) -> PathBuf {
+    let (folder, name) = split(path);
+    OsString::from_vec([folder, DETOUR, name].concat()).into()
+}
+
+/// Returns what the path has up to its last slash, and after it.
+fn split(path: &Path) -> (&[u8], &[u8]) {
+    let path = path.as_os_str().as_bytes();
+    path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1))
+}
+
+/// What names of sockets that connect begin with.
+const NAME: &str = "underpass-";
+
+/// What stands before the last component of a path: it leads nowhere, and is not typed by chance.
+const DETOUR: &[u8] = b".//.//";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_paths_lead_to_the_same_file() {
+        for (path, expected) in [
+            ("socket", ".//.//socket"),
+            ("./socket", "././/.//socket"),
+            ("/socket", "/.//.//socket"),
+            ("/run/a/socket", "/run/a/.//.//socket"),
+        ] {
+            assert_eq!(marked(Path::new(path)), Path::new(expected));
+            assert_eq!(marked(Path::new(path)).as_os_str(), expected);
+        }
+    }
+
+    #[test]
+    fn only_marked_addresses_are_taken_for_marked() {
+        let path = |path: &str| SocketAddr::from_pathname(path).unwrap();
+        let name = |name: &str| SocketAddr::from_abstract_name(name).unwrap();
+        for (address, expected) in [
+            (path(".//.//socket"), true),
+            (path("/run/.//.//socket"), true),
+            (path("/run/socket"), false),
+            (path("./socket"), false),
+            (path("underpass-1"), false),
+            (name("underpass-1-0"), true),
+            (name("00001"), false),
+            (UnixStream::pair().unwrap().0.local_addr().unwrap(), false),
+        ] {
+            assert_eq!(is_marked(&address), expected, "{address:?}");
+        }
+    }
+}
