@@ -197,3 +197,32 @@ fn a_second_receiver_at_the_same_socket_leaves_the_first_alone() {
     receiver.finish().succeeded();
     assert!(fs::read(&place.target).unwrap() == noise(LEN));
 }
+
+#[test]
+fn a_sender_that_ends_while_it_connects_is_no_success_over_tcp() {
+    if !has("strace") {
+        return skip("strace is missing");
+    }
+    for (call, delay, signal) in [
+        ("connect", "delay_exit", "TERM"),
+        ("connect", "delay_exit", "KILL"),
+        ("setsockopt", "delay_enter", "KILL"),
+    ] {
+        let place = Place::new(LEN);
+        let receiver = place.receiver("127.0.0.1:0");
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{delay}=2000000"));
+        let log = folder();
+        let log = log.path().join("log");
+        let options = ["-e", &trace, "-e", &inject];
+        let sender = place.send(traced(&log, &options), &receiver.address);
+        // Long enough for a connection, and not for what follows it.
+        std::thread::sleep(Duration::from_millis(1200));
+        sender.signal(signal);
+        drop(sender);
+        wait_a_moment();
+        // It has failed, or has no connection and waits for one.
+        receiver.signal("TERM");
+        receiver.finish().failed(1, &[]);
+        place.has_lost_nothing();
+    }
+}

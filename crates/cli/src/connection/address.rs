@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,12 +13,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 use underpass_engine::wait::{Limits, WaitError};
 
 use underpass_transport::tls::Pin;
 
-use super::unix_marks;
+use super::{tcp, unix_marks};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output;
 use crate::signals::interruptible;
@@ -106,7 +105,7 @@ impl StreamAddress {
                 return Err(StreamError::NoHost(self.clone()).into());
             }
             Self::Tcp { host, port } => {
-                interruptible(cancel, move || connect_tcp(&host, port).map(Stream::Tcp))
+                interruptible(cancel, move || tcp::connect_armed(&host, port).map(Stream::Tcp))
             }
         };
         stream.map_err(|source| self.failure("connecting to", source))
@@ -116,12 +115,7 @@ impl StreamAddress {
     pub(crate) fn listen(&self) -> Result<BoundListener> {
         let listener = match self {
             Self::Unix(path) => listen_unix(path),
-            Self::Tcp { host, port } if host.is_empty() => TcpListener::bind(("::", *port))
-                .or_else(|_| TcpListener::bind(("0.0.0.0", *port)))
-                .map(BoundListener::Tcp),
-            Self::Tcp { host, port } => {
-                TcpListener::bind((host.as_str(), *port)).map(BoundListener::Tcp)
-            }
+            Self::Tcp { host, port } => tcp::listen_armed(host, *port).map(BoundListener::Tcp),
         };
         listener.map_err(|source| self.failure("listening on", source))
     }
@@ -132,7 +126,8 @@ impl StreamAddress {
 }
 
 /// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that
-/// address on standard error, with what the peer needs to know of us.
+/// address on standard error, with what the peer needs to know of us. Closing the stream resets it, even by a
+/// SIGKILL, until [`disarm_reset`](underpass_engine::socket::disarm_reset).
 pub(crate) fn meet(
     to: Option<&StreamAddress>,
     listen: Option<&StreamAddress>,
@@ -254,17 +249,6 @@ impl Drop for BoundListener {
     }
 }
 
-fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(Errno::HOSTUNREACH);
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 /// Binds the path; the socket of a killed program is replaced.
 fn listen_unix(path: &Path) -> io::Result<BoundListener> {
     let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
@@ -274,9 +258,6 @@ fn listen_unix(path: &Path) -> io::Result<BoundListener> {
     }
     Ok(BoundListener::Unix(unix_marks::listen(path)?, path.to_owned()))
 }
-
-/// Enough for three lost SYNs: the kernel sends the next ones after 1, 3 and 7 seconds.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

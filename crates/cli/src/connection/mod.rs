@@ -5,6 +5,7 @@ mod congestion;
 mod http_client;
 mod store;
 mod stream_tls;
+mod tcp;
 mod tls_trust;
 mod unix_marks;
 pub(crate) mod unix_reset;

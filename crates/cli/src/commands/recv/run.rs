@@ -37,9 +37,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     };
     target.reserve(args.size.map_or(0, |Size(bytes)| bytes))?;
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
+    // If receiving fails, the sender sees a reset.
     let stream = meet(from.as_ref(), listen, pin, timeout, &cancel)?;
-    // If receiving fails, the sender must see an error.
-    let _ = socket::arm_reset(&stream);
     unix_reset::expect_confirmation(&stream).map_err(|errno| Failure::Network {
         action: "receiving from",
         address: stream.peer(),

@@ -36,9 +36,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let source = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
+    // From its beginning until all is sent, even a SIGKILL resets the connection.
     let stream = meet(to, listen, pin, timeout, &cancel)?;
-    // From here on until all is sent, even a SIGKILL resets the connection.
-    let _ = socket::arm_reset(&stream);
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
     let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
     let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
