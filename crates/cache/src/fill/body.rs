@@ -92,16 +92,18 @@ pub(crate) fn relay(
             return;
         }
         fill.run(Some(received));
-        // The bytes that the response did not have are requested next.
-        fill.rest.end = if fill.error.is_some() { fill.rest.start } else { range.end };
+        if range.end == u64::MAX {
+            return;
+        }
     }
-    if fill.rest.is_empty() || range.end == u64::MAX {
-        return;
-    }
-    match generation.version() {
-        Some(_) => fill.run(None),
-        // No other response is known to have the same version.
-        None => fill.error = Some(CacheErrorKind::NoRoom.into()),
+    // An origin may send less than was requested: the rest is requested next.
+    while fill.error.is_none() && !fill.has_left() && fill.rest.start < range.end {
+        fill.rest.end = range.end;
+        match generation.version() {
+            Some(_) if range.end != u64::MAX => fill.run(None),
+            // No other response is known to have the same version.
+            _ => fill.error = Some(CacheErrorKind::NoRoom.into()),
+        }
     }
 }
 

@@ -137,10 +137,15 @@ impl RelayWriter {
         self.ranges.recv().ok()
     }
 
-    /// Ends the relay.
+    /// Ends the relay. It fails if bytes are missing that the client reads, whatever the outcome.
     pub(super) fn end(&self, outcome: Result<(), CacheError>) {
         self.shared.change(|state| {
-            state.ended.get_or_insert(outcome);
+            let is_whole = state.wanted.as_ref().is_none_or(|wanted| {
+                // Without a length, the outcome alone tells.
+                wanted.end == u64::MAX || state.at >= wanted.end
+            });
+            let cut_off = if is_whole { Ok(()) } else { Err(CacheErrorKind::CutOff.into()) };
+            state.ended.get_or_insert(outcome.and(cut_off));
         });
     }
 }
@@ -192,6 +197,22 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_relay_that_ends_early_has_failed() {
+        for (end, len, is_whole) in [(10, 10, true), (9, 10, false), (9, u64::MAX, true)] {
+            let (client, writer) = Relay::new().unwrap();
+            assert!(client.poll(0..len, Waker::noop()).unwrap().is_pending());
+            writer.shared.arrived(end);
+            writer.end(Ok(()));
+            let Some(Poll::Ready(polled)) = client.poll(end..len.max(end + 1), Waker::noop())
+            else {
+                assert_eq!(end, len);
+                continue;
+            };
+            assert_eq!(polled.is_ok(), is_whole);
+        }
+    }
 
     #[test]
     fn an_origin_that_answers_after_the_client_has_left_is_not_waited_for() {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::node::{Node, Reply, until_stored};
+use crate::node::{End, Node, Reply, until_stored};
 use crate::rig::noise;
 use crate::scripted_origin::{Gate, Object, Origin};
 
@@ -187,4 +187,42 @@ fn a_digest_of_the_whole_or_of_a_part_is_not_sent_with_another_part() {
     assert_eq!(is_named(&node.range("/whole", "5-9")), [false, false, true]);
     assert_eq!(is_named(&node.range("/part", "0-9")), [false, false, true]);
     assert_eq!(is_named(&node.get("/part")), [false, false, true]);
+}
+
+/// An origin may send less than was requested, with and without a disk in between.
+#[test]
+fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
+    let object = Object::new(noise(3 << 20), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let (tag, bytes, len) = (&object.tag, &object.bytes, object.bytes.len());
+        let Some((start, end)) = asked.range(len) else { return object.send(asked, sending) };
+        let end = start + (end - start).div_ceil(2).max(1 << 18).min(end - start);
+        let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
+        let head = format!("HTTP/1.1 206 Partial\nETag: {tag}\n{}\n{range}", object.lines);
+        sending.answer(&head, &bytes[start..end]);
+    });
+    for size in ["1K", "100M"] {
+        let node = Node::new(&origin.url(), &["--cache-size", size]);
+        node.range("/a", "1000000-1999999").is(206, &bytes[1_000_000..2_000_000]);
+        node.range("/a", "100-").is(206, &bytes[100..]);
+        assert!(node.log().iter().all(|line| line["complete"] == true));
+    }
+}
+
+#[test]
+fn a_relay_whose_origin_stops_in_the_middle_is_reset() {
+    let object = Object::new(noise(3 << 20), "a");
+    let origin = Origin::new(move |asked, sending| {
+        if asked.range(object.bytes.len()).is_some_and(|(start, _)| start > 0) {
+            return sending.answer("HTTP/1.1 500 No", b"");
+        }
+        let (tag, range) = (&object.tag, "Content-Range: bytes 0-1499999/3145728");
+        let head = format!("HTTP/1.1 206 Partial\nETag: {tag}\n{}\n{range}", object.lines);
+        sending.answer(&head, &object.bytes[..1_500_000]);
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "1K"]);
+    let reply = node.range("/a", "1000000-1999999");
+    assert_eq!((reply.status, reply.body.len(), reply.end), (206, 500_000, End::Reset));
+    assert!(node.log().iter().all(|line| line["complete"] == false));
 }

@@ -149,13 +149,22 @@ impl Exchange {
         peer.set_activity(Activity::Sending, started);
         resume::begin(worker, peer, response.download);
         let facts = || access_entry::transfer_facts(&entry, peer, started);
+        let body_len = if let Body::Nothing = response.body { Some(0) } else { response.len };
+        let promised = body_len.map(|len| head_len as u64 + len);
         let sending =
             Sending::begin((worker, peer), integrity, (head, started), response.body, facts);
         let is_logged = response.is_logged;
-        (
-            SentResponse { entry, started, now, head_len, is_logged, keeps_alive, max_discarded },
-            sending,
-        )
+        let sent = SentResponse {
+            entry,
+            started,
+            now,
+            head_len,
+            promised,
+            is_logged,
+            keeps_alive,
+            max_discarded,
+        };
+        (sent, sending)
     }
 }
 
@@ -165,6 +174,8 @@ pub(crate) struct SentResponse {
     pub(crate) started: Instant,
     pub(crate) now: SystemTime,
     pub(crate) head_len: usize,
+    /// The number of bytes of head and body; `None` if the body shows its end itself.
+    pub(crate) promised: Option<u64>,
     pub(crate) is_logged: bool,
     pub(crate) keeps_alive: bool,
     pub(crate) max_discarded: u64,

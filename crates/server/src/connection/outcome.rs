@@ -35,6 +35,8 @@ pub(crate) enum SendFailure {
     Left,
     /// The rest will not come from the origin.
     Origin(underpass_cache::CacheError),
+    /// The body had fewer bytes than the head promised.
+    Short,
     /// The client took nothing for too long.
     Stalled,
     /// The helper that makes the body failed.
@@ -50,7 +52,7 @@ impl SendFailure {
             }
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
             Self::Engine(Error::Io { source, .. }) if is_client_error(source) => "reset",
-            Self::Engine(_) | Self::Stream => "failed",
+            Self::Engine(_) | Self::Short | Self::Stream => "failed",
             Self::Left => "reset",
             Self::Origin(failure) => failure.kind().label(),
             Self::Stalled => "timeout",
@@ -66,6 +68,7 @@ impl SendFailure {
             Self::Engine(error) => Some(error.to_string()),
             Self::Origin(failure) => Some(failure.detail()),
             Self::Left | Self::Stalled => None,
+            Self::Short => Some("the body ended before its length".to_owned()),
             Self::Stream => Some("the folder could not be read to its end".to_owned()),
         }
     }
@@ -77,11 +80,32 @@ fn is_client_error(error: &std::io::Error) -> bool {
 }
 
 impl SendOutcome {
+    /// Returns whether fewer bytes than promised were sent for no known reason.
+    pub(crate) fn is_short(&self, promised: Option<u64>) -> bool {
+        self.failure.is_none() && promised.is_some_and(|promised| self.report.bytes() < promised)
+    }
+
     /// Returns whether the file was found changed before the first byte was sent, so that another
     /// response is still possible.
     pub(crate) fn is_unsent_change(&self) -> bool {
         let is_change =
             matches!(&self.failure, Some(SendFailure::Engine(Error::SourceChanged { .. })));
         is_change && self.report.bytes() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_with_fewer_bytes_than_promised_is_short() {
+        let mut outcome = SendOutcome::default();
+        for (promised, is_short) in [(Some(1), true), (Some(0), false), (None, false)] {
+            assert_eq!(outcome.is_short(promised), is_short, "{promised:?}");
+        }
+        // It has failed already, and says why.
+        outcome.failure = Some(SendFailure::Left);
+        assert!(!outcome.is_short(Some(1)));
     }
 }

@@ -11,7 +11,7 @@ use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
 use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
-use crate::connection::outcome::SendOutcome;
+use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::proxy_header::RefusedHeader;
 use crate::connection::send::{Sending, SlowSend};
@@ -278,7 +278,7 @@ impl<'a> Connection<'a> {
                 self.forget_changed();
                 None
             }
-            (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, &outcome))),
+            (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, outcome))),
             (ending, Sending::Slow(sending)) => {
                 let body = BodyLength::None;
                 let again = || PendingRequest::new(&ctx.request, selection.clone(), body, started);
@@ -313,7 +313,7 @@ impl<'a> Connection<'a> {
                 // This response announces the end of the connection itself.
                 outcome = SendOutcome { failure, ..self.send_being_written(&ending).await };
             }
-            return self.end(ending, &outcome);
+            return self.end(ending, outcome);
         }
         After::Close
     }
@@ -353,14 +353,19 @@ impl<'a> Connection<'a> {
         (ending, sending.into_slow(), again)
     }
 
-    /// Records the outcome of a response; returns the next action.
-    fn end(&mut self, ending: SentResponse, outcome: &SendOutcome) -> After {
-        let SentResponse { mut entry, started, now, head_len, is_logged, .. } = ending;
+    /// Records the outcome of a response; returns the next action. Here ends each response: one that has fewer
+    /// bytes than promised has failed, and is reset.
+    fn end(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
+        let SentResponse { mut entry, started, now, head_len, promised, is_logged, .. } = ending;
+        if outcome.is_short(promised) {
+            let _ = socket::arm_reset(&self.peer.socket);
+            outcome.failure = Some(SendFailure::Short);
+        }
         entry.started = now;
         self.started = Instant::now();
         entry.duration = self.started.duration_since(started);
         if is_logged {
-            access_entry::finish(self.worker, self.peer, entry, outcome, head_len);
+            access_entry::finish(self.worker, self.peer, entry, &outcome, head_len);
         }
         if outcome.failure.is_some() {
             resume::end(self.worker, self.peer, false);

@@ -25,8 +25,11 @@ impl Slow<'_> {
                     let Some(more) = self.arrive(body, at, range.end).await else { return };
                     end = more;
                 }
-                if end == at {
+                if end == at && range.end == u64::MAX {
                     break;
+                }
+                if end == at {
+                    return self.fail(SendFailure::Short);
                 }
                 let Ok(source) = body.source(at..end) else {
                     return self.fail(SendFailure::Stream);
