@@ -50,7 +50,8 @@ impl Attributes {
     }
 
     /// Returns whether a request for it can be answered: it is a folder or a regular file.
-    pub(super) fn is_served(&self) -> bool {
+    #[must_use]
+    pub fn is_served(&self) -> bool {
         matches!(self.file_type, FileType::Directory | FileType::RegularFile)
     }
 }

@@ -9,6 +9,7 @@ use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
+use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
 
 /// Lays out the archive of a folder, with one walk for all requests that wait for it. A request for
@@ -53,6 +54,7 @@ fn walk_folder(
     }
     let reached = site.root.reached(&folder).ok().flatten();
     let only = key.only.as_ref().map(ChosenNames::to_vec);
+    let targets = LinkTargets { site, user: key.user.as_deref() };
     let options = WalkOptions {
         format: key.format,
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
@@ -62,6 +64,7 @@ fn walk_folder(
         hides: &|inside, is_folder| {
             site.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
         },
+        shows_link: &|inside, link| targets.may_tell(inside, link),
         max_members: site.shared.settings.max_archive_entries,
         ..WalkOptions::default()
     };

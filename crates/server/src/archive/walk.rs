@@ -37,6 +37,8 @@ pub struct WalkOptions<'a> {
     /// Returns whether to leave out a path, relative to the served root; the flag is true for a
     /// folder, whose whole content is left out too.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
+    /// Returns whether the link at a path, relative to the served root, with this target is a member.
+    pub shows_link: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// The maximum number of members.
     pub max_members: usize,
     /// The maximum depth of nested folders.
@@ -55,6 +57,7 @@ impl Default for WalkOptions<'_> {
             only: None,
             shows_hidden: false,
             hides: &|_, _| false,
+            shows_link: &|_, _| true,
             max_members: 1_000_000,
             // With names of 256 bytes each, a path has 256 KiB; libarchive refuses a PAX header of
             // more than 1 MiB.
@@ -202,7 +205,9 @@ impl ArchiveWalk<'_> {
                     Errno::INVAL => Errno::NOENT,
                     errno => errno,
                 });
-                if let Some(target) = self.some_unless_missing(name, target)? {
+                if let Some(target) = self.some_unless_missing(name, target)?
+                    && (self.options.shows_link)(&self.path_from_root(name), target.to_bytes())
+                {
                     self.push(parent, name, MemberType::Symlink(target.to_bytes()), &stat)?;
                 }
             }
@@ -246,8 +251,9 @@ impl ArchiveWalk<'_> {
             let kind = FileType::from_raw_mode(stat.st_mode);
             let is_folder = kind == FileType::Directory;
             let is_member = is_folder || matches!(kind, FileType::RegularFile | FileType::Symlink);
+            let is_secret_link = kind == FileType::Symlink && !self.shows_link(folder, name);
             // The client must not learn whether a hidden name exists.
-            if is_hidden || !is_member || self.hides(name, is_folder) {
+            if is_hidden || !is_member || is_secret_link || self.hides(name, is_folder) {
                 return Err(self.failed(name, Errno::NOENT));
             }
             self.found += 1;
@@ -294,9 +300,19 @@ impl ArchiveWalk<'_> {
     }
 
     fn hides(&self, name: &[u8], is_folder: bool) -> bool {
+        (self.options.hides)(&self.path_from_root(name), is_folder)
+    }
+
+    fn shows_link(&self, folder: &OwnedFd, name: &[u8]) -> bool {
+        let target = readlinkat(folder, name, Vec::new());
+        let shows = |target: &[u8]| (self.options.shows_link)(&self.path_from_root(name), target);
+        target.is_ok_and(|target| shows(target.to_bytes()))
+    }
+
+    fn path_from_root(&self, name: &[u8]) -> Vec<u8> {
         let base = self.options.base;
         let slash = if base.is_empty() { &b""[..] } else { b"/" };
-        (self.options.hides)(&[base, slash, &self.path, name].concat(), is_folder)
+        [base, slash, &self.path, name].concat()
     }
 
     /// Returns the result of a call; `None` if its error means that the entry is gone.

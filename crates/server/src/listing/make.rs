@@ -11,7 +11,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::{FileId, Memory};
-use underpass_listing::{Attributes, Entries, Listing, Prepared, Resolve, Unsorted};
+use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
 use crate::changes::dav::describe::Describer;
@@ -24,6 +24,7 @@ use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::client_budget::Reservation;
 use crate::server::limits::disk_queue::ClientNet;
+use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
 
 /// Requests the listing of a folder.
@@ -358,27 +359,6 @@ fn with_listing<T>(
         is_wanted,
         describe: describer.as_ref().map(|describer| describer as _),
     })
-}
-
-/// Follows links for a listing, as far as requests of its client do.
-struct LinkTargets<'a> {
-    site: &'a Site,
-    user: Option<&'a str>,
-}
-
-impl Resolve for LinkTargets<'_> {
-    fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
-        let root = &self.site.root;
-        let target = root.open_path(path)?;
-        let attributes = Attributes::from(&fstat(&target)?);
-        if let Some(reached) = root.reached(&target)? {
-            let may_read = self.site.settings.access.can(self.user, &reached, Right::Read);
-            if !may_read || root.hides_entry(&reached, attributes.is_folder()) {
-                return Err(Errno::NOENT.into());
-            }
-        }
-        Ok(attributes)
-    }
 }
 
 /// Returns the error number of a failed call.

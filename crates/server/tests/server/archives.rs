@@ -159,14 +159,18 @@ fn a_broken_download_does_not_continue_after_a_change_of_what_was_on_its_way() {
 }
 
 #[test]
-fn links_that_leave_the_root_are_members_and_nothing_behind_them_is() {
-    let site = site();
-    symlink("/etc/passwd", site.path("folder/passwd")).unwrap();
-    let site = site.start();
-    let into = folder();
-    unpack("tar", &site.get(TAR).body, into.path());
-    let link = fs::read_link(into.path().join("folder/passwd")).unwrap();
-    assert_eq!(link, Path::new("/etc/passwd"));
+fn links_that_leave_the_root_are_left_out() {
+    for follows in [false, true] {
+        let site = site();
+        symlink("/etc/passwd", site.path("folder/passwd")).unwrap();
+        symlink("../../../../../../../../../etc/passwd", site.path("folder/up")).unwrap();
+        let site =
+            site.with(|settings| settings.sites[0].allows_symlinks_outside = follows).start();
+        let tar = site.get(TAR).body;
+        assert!(!tar.windows(6).any(|window| window == b"passwd"), "{follows}");
+        assert_eq!(site.get("/folder/?archive=zip&entry=passwd").status, 404);
+        assert_eq!(site.get("/folder/?archive=zip&entry=link").status, 200);
+    }
 }
 
 #[test]

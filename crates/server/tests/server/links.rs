@@ -30,9 +30,16 @@ fn site() -> Running {
         ("in/to_h", "../hidden/h"),
         ("in/to_own", "own"),
         ("in/plain2.gz", "../private/s"),
+        ("in/to_nothing", "own/nothing"),
+        ("in/to_gone", "../private/gone"),
+        ("in/to_gone_by_link", "to_private/gone"),
+        ("in/to_gone_above", "../../gone"),
+        ("in/to_gone_hidden", "../hidden/gone"),
+        ("in/own/to_deep", "../../private/deep"),
     ] {
         symlink(target, site.path(link)).unwrap();
     }
+    symlink(site.path("in/plain"), site.path("in/to_whole_path")).unwrap();
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
     site.with(|settings| {
         settings.sites[0].changes = changes;
@@ -81,6 +88,39 @@ fn what_may_not_be_read_is_not_read_through_a_link() {
     {
         assert_eq!(site.ask("GET", path, &[BOB]).text(), contents, "{path}");
     }
+}
+
+#[test]
+fn an_archive_has_the_links_that_a_listing_has() {
+    let site = site();
+    for (user, told, untold) in [
+        (
+            BOB,
+            &["to_kept", "to_k", "to_own"][..],
+            &["private", "to_secret", "to_deep", "gz", "hidden", "gone"][..],
+        ),
+        (ALICE, &["to_private", "to_deep", "../private/s", "plain2.gz"], &[]),
+    ] {
+        let has = |archive: &[u8], text: &str| {
+            archive.windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        for format in ["tar", "zip"] {
+            let reply = site.ask("GET", &format!("/in/?archive={format}"), &[user]);
+            assert_eq!(reply.status, 200);
+            told.iter().for_each(|name| assert!(has(&reply.body, name), "{format} {name}"));
+            let never = ["../hidden/h", "to_whole_path", "gone_above", "gone_hidden"];
+            for name in untold.iter().chain(&never) {
+                assert!(!has(&reply.body, name), "{format} {name}");
+            }
+        }
+    }
+    let selected = |name: &str, user| {
+        site.ask("GET", &format!("/in/?archive=zip&entry={name}"), &[user]).status
+    };
+    for name in ["to_secret", "to_private", "to_h", "to_gone", "to_whole_path", "none"] {
+        assert_eq!(selected(name, BOB), 404, "{name}");
+    }
+    assert_eq!((selected("to_kept", BOB), selected("to_secret", ALICE)), (200, 200));
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! The targets of links, as far as a client may see them: listings and archives leave out the others.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use underpass_listing::{Attributes, Resolve};
+
+use crate::auth::Right;
+use crate::server::sites::site::Site;
+
+/// Follows links as far as requests of a client do.
+pub(crate) struct LinkTargets<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) user: Option<&'a str>,
+}
+
+impl LinkTargets<'_> {
+    /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to what the client
+    /// may see, or to nothing at a path that it may know, and tells nothing of what is outside of the root.
+    pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> bool {
+        if link.starts_with(b"/") {
+            return false;
+        }
+        match self.site.root.open_path(path) {
+            Ok(target) => self
+                .seen(&target)
+                .is_ok_and(|(attributes, is_inside)| is_inside && attributes.is_served()),
+            Err(Errno::NOENT) => self.may_name_missing(path, link).unwrap_or(false),
+            Err(_) => false,
+        }
+    }
+
+    /// Returns whether the client may know of the path to which a link leads where nothing is; `None` if that is
+    /// outside of the root.
+    fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Option<bool> {
+        let root = &self.site.root;
+        let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let folder = root.reached(root.open_path(&path[..above]).ok()?).ok()??;
+        let named = joined(&folder, link)?;
+        let real = root.real_path(&named).ok()?;
+        let may_know = |path: &[u8]| {
+            self.site.settings.access.can(self.user, path, Right::Read)
+                && !root.hides_entry(path, true)
+        };
+        Some(may_know(&named) && real.is_none_or(|real| may_know(&real)))
+    }
+
+    /// Returns the attributes of an open target, and whether it is below the root.
+    fn seen(&self, target: &OwnedFd) -> Result<(Attributes, bool), Errno> {
+        let root = &self.site.root;
+        let attributes = Attributes::from(&fstat(target)?);
+        let reached = root.reached(target)?;
+        if let Some(reached) = &reached {
+            let may_read = self.site.settings.access.can(self.user, reached, Right::Read);
+            if !may_read || root.hides_entry(reached, attributes.is_folder()) {
+                return Err(Errno::NOENT);
+            }
+        }
+        Ok((attributes, reached.is_some()))
+    }
+}
+
+/// Returns the path to which a relative link in a folder leads; `None` if that is outside of the root.
+fn joined(folder: &[u8], link: &[u8]) -> Option<Vec<u8>> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in [folder, link].into_iter().flat_map(|path| path.split(|byte| *byte == b'/')) {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop()?),
+            name => names.push(name),
+        }
+    }
+    Some(names.join(&b'/'))
+}
+
+impl Resolve for LinkTargets<'_> {
+    fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
+        let target = self.site.root.open_path(path)?;
+        Ok(self.seen(&target)?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_joined_to_their_folder_and_stay_below_the_root() {
+        for (folder, link, expected) in [
+            ("a/b", "c", Some("a/b/c")),
+            ("a/b", "../c/./d//", Some("a/c/d")),
+            ("", "c", Some("c")),
+            ("a", "..", Some("")),
+            ("a", "../..", None),
+            ("", "../a", None),
+        ] {
+            let joined = joined(folder.as_bytes(), link.as_bytes());
+            assert_eq!(joined.as_deref(), expected.map(str::as_bytes), "{folder} {link}");
+        }
+    }
+}
