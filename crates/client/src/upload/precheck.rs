@@ -9,8 +9,7 @@ use url::Url;
 use super::error::{Result, UploadError};
 use super::options::Condition;
 use super::uploader::{AttemptEnd, TargetState, Uploader, is_html};
-use crate::error::ClientError;
-use crate::http::{Request, without_credentials};
+use crate::http::{Request, Response, without_credentials};
 
 impl Uploader<'_, '_, '_> {
     /// Asks the server whether the target is as required; `Some` if the upload ends here.
@@ -20,27 +19,21 @@ impl Uploader<'_, '_, '_> {
             return Ok(None);
         }
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = match self.client.execute(self.idle.take(), &request, &self.url) {
-            Ok(answer) => answer,
-            // Where HEAD leads in circles or into the open, PUT may still be welcome.
-            Err(ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. }) => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
         self.mark_answered();
         self.seen = TargetState::Unknown;
         let response = answer.response;
         let is_there = match response.status {
-            200..=299 if is_page(&answer.url, &self.url, response.fields.text("content-type")) => {
+            // Whether it is there can be asked again later, or with another password. A redirect
+            // that leads nowhere does not tell.
+            300..=399 | 401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
+                return Err(answer.connection.refusal(&response).into());
+            }
+            _ if !is_of_target(&answer.url, &self.url, &response) => {
                 return Err(UploadError::Page { url: without_secrets(&answer.url) });
             }
             200..=299 => true,
             404 | 410 => false,
-            // Whether it is there can be asked again later, or with another password.
-            401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
-                return Err(answer.connection.refusal(&response).into());
-            }
             // Such as 403 and 405: who may write need not be allowed to read.
             _ => {
                 self.is_asked = true;
@@ -109,10 +102,13 @@ impl Uploader<'_, '_, '_> {
     }
 }
 
-/// Returns whether a redirect has led from the target to another page, such as one to log in.
-fn is_page(answered: &Url, target: &Url, media_type: Option<&str>) -> bool {
+/// Returns whether an answer tells of the target. One of another name, to which a redirect has led,
+/// does so only if it is a file: a page, such as one to log in, or a refusal is its own.
+fn is_of_target(answered: &Url, target: &Url, response: &Response) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
-    name(answered) != name(target) && is_html(media_type)
+    let media_type = response.fields.text("content-type");
+    let is_file = response.is_success() && media_type.is_some() && !is_html(media_type);
+    name(answered) == name(target) || is_file
 }
 
 /// Returns a URL without credentials, and without its query, which may say where to go back to.

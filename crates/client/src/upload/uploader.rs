@@ -380,7 +380,8 @@ const MAX_REPEATS: u32 = 10;
 
 /// Returns whether a media type is that of a page.
 pub(super) fn is_html(media_type: Option<&str>) -> bool {
-    media_type.is_some_and(|text| text.to_ascii_lowercase().starts_with("text/html"))
+    let text = media_type.unwrap_or_default().to_ascii_lowercase();
+    text.starts_with("text/html") || text.starts_with("application/xhtml")
 }
 
 /// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,

@@ -67,6 +67,43 @@ fn a_page_to_log_in_is_not_what_is_there() {
 }
 
 #[test]
+fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
+    for status in ["200 OK", "403 Forbidden", "404 Not Found", "405 Method Not Allowed", "410 Gone"]
+    {
+        for condition in [Condition::Absent, Condition::Version("\"old\"")] {
+            let server = Scripted::one(move |mut conn| {
+                told(&mut conn, "302 Found", &["Location: /login"]);
+                assert!(conn.head().starts_with("HEAD /login "));
+                conn.answer(status, &[]);
+                let (rest, _) = conn.rest();
+                assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+            });
+            let put = Sample::of(LEN)
+                .put_with(&server.url("/file"), |wishes| wishes.condition = condition);
+            let failed = put.failed();
+            assert!(matches!(failed.error, UploadError::Page { .. }), "{status}: {failed}");
+            server.finish();
+        }
+    }
+    // In circles, and to nowhere.
+    for location in [&["Location: /file"][..], &[]] {
+        let server = Scripted::one(move |mut conn| {
+            loop {
+                let head = conn.head();
+                if head.is_empty() {
+                    break;
+                }
+                assert!(head.starts_with("HEAD /file "), "{head}");
+                conn.answer("302 Found", location);
+            }
+        });
+        let error = put_new(&Sample::of(LEN), &server).failed().error;
+        assert!(matches!(error, UploadError::Client(_)), "{error}");
+        server.finish();
+    }
+}
+
+#[test]
 fn a_page_that_answers_everything_has_not_stored_the_file() {
     for (head, length, is_stored) in [
         ("404 Not Found", "0", false),
