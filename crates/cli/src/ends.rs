@@ -13,8 +13,7 @@ use rustix::fs::{
     fcntl_setfl, flock, fstat, ftruncate, openat, seek,
 };
 use rustix::io::Errno;
-use underpass_copy::permissions;
-use underpass_engine::atomic_file::{self, AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
 
@@ -287,7 +286,7 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
     match openat(CWD, path, flags, Mode::empty()) {
         // It is gone by now.
         Err(Errno::NOENT) => Ok(()),
-        old => Ok(permissions::take_over(atomic.file(), old?.as_fd())?),
+        old => Ok(take_over(atomic.file(), old?.as_fd(), KeptOwner::Own)?),
     }
 }
 

@@ -1,13 +1,13 @@
 //! `get --update`: one file.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
-use crate::rig::{Finished, Running, folder, names, noise, underpass};
+use crate::rig::{Finished, Running, folder, has, names, noise, underpass};
 
 const OLD: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -161,6 +161,39 @@ fn servers_that_people_run_send_nothing_twice() {
         assert_eq!(modified(&here.path().join("file")), time, "{name}");
         let again = get(here.path(), &["-N", &url, "--json"]).succeeded().receipt();
         assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()), "{name}");
+    }
+}
+
+#[test]
+fn a_shared_file_stays_shared() {
+    let origin = Origin::start();
+    origin.set("/file", Page::new(b"new", &[]));
+    // In a folder of its own a user of another group reaches the program.
+    let here = tempfile::tempdir().unwrap();
+    let (program, team) = (here.path().join("underpass"), here.path().join("team"));
+    fs::copy(env!("CARGO_BIN_EXE_underpass"), &program).unwrap();
+    fs::create_dir(&team).unwrap();
+    let path = team.join("file");
+    // With the bit for new files to get the group of the folder, and without it.
+    for folder_mode in [0o2775, 0o775] {
+        for mode in [0o664, 0o640, 0o644] {
+            fs::write(&path, "old").unwrap();
+            let is_root = chown(&path, Some(2001), Some(3000)).is_ok();
+            if !is_root || !has("setpriv") || chown(&team, Some(2002), Some(3000)).is_err() {
+                return;
+            }
+            for (path, mode) in [(here.path(), 0o755), (&team, folder_mode), (&path, mode)] {
+                fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            }
+            let mut command = std::process::Command::new("setpriv");
+            command.args(["--reuid", "2002", "--regid", "2002", "--groups", "3000"]).arg(&program);
+            command.args(["get", "-f", &origin.url("/file"), "-d"]).arg(&team);
+            command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");
+            Running::start(command).finish().succeeded();
+            let found = fs::metadata(&path).unwrap();
+            assert_eq!((found.mode() & 0o777, found.gid()), (mode, 3000), "{folder_mode:o}");
+            fs::remove_file(&path).unwrap();
+        }
     }
 }
 

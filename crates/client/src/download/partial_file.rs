@@ -9,11 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, fchmod, flock, futimens, openat, statat,
+    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, only_adds, shortened, take};
+use underpass_engine::atomic_file::{
+    AtomicFile, Existing, KeptOwner, MAX_NAME, only_adds, shortened, take, take_over,
+};
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
 
@@ -383,23 +385,15 @@ fn journal_name(name: &OsStr) -> OsString {
     name
 }
 
-/// Gives a file the permissions of the one of this name, if there is one, and its owner where that
-/// is allowed.
+/// Gives a file the permissions of the one of this name, if there is one, and its owner and its
+/// group where that is allowed.
 pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
-    let Ok(old) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
-    if !is_file(&old) {
-        return;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(old) = openat(folder, name, flags, Mode::empty()) else { return };
+    if fstat(&old).is_ok_and(|stat| is_file(&stat)) {
+        // It fails only on file systems without permissions.
+        let _ = take_over(file, old.as_fd(), KeptOwner::Old);
     }
-    let ids = file.metadata().map(|new| (new.uid(), new.gid()));
-    let mut mode = old.st_mode & 0o777;
-    if ids.is_ok_and(|ids| ids != (old.st_uid, old.st_gid))
-        && std::os::unix::fs::fchown(file, Some(old.st_uid), Some(old.st_gid)).is_err()
-    {
-        // The rights of its group are not for another one.
-        mode &= 0o707;
-    }
-    // It fails only on file systems without permissions.
-    let _ = fchmod(file, Mode::from_raw_mode(mode));
 }
 
 /// Sets the modification time of a file to that of the server's.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::Existing;
+use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder};
 
-use crate::attributes::{self, FileModes, permissions};
+use crate::attributes::{self, FileModes};
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::tree::dir_pair::DirPair;
@@ -99,7 +99,7 @@ impl CopyWorker<'_> {
             && !original.is_file()
             && !settings.preserve.keeps_mode()
         {
-            take_over(folder, entry, &dest).at("keeping mode of", path)?;
+            keep_mode(folder, entry, &dest).at("keeping mode of", path)?;
         }
         if !settings.attributes_only {
             let copied =
@@ -182,11 +182,11 @@ impl CopyWorker<'_> {
 }
 
 /// Gives what comes from a device or FIFO the permissions of the file that it replaces.
-fn take_over(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Result<(), Errno> {
+fn keep_mode(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&folder.target, entry.target(), flags, Mode::empty()) {
         Err(Errno::NOENT) => Ok(()),
-        old => permissions::take_over(dest.file(), old?.as_fd()),
+        old => take_over(dest.file(), old?.as_fd(), KeptOwner::Own),
     }
 }
 

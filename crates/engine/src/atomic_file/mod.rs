@@ -10,6 +10,7 @@ mod follow;
 mod hidden;
 mod name;
 mod names;
+mod permissions;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -30,6 +31,7 @@ pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
 pub use name::{MAX_NAME, fingerprint, folder_of, hidden_name, names_folder, shortened};
 pub use names::{for_each_name, names};
+pub use permissions::{KeptOwner, acl_entry, take_over, without_acl};
 
 /// What happens to a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,117 @@
+//! Permissions of new files, with regard to ACLs and to the files that they replace.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{Gid, Mode, Stat, Uid, fchmod, fchown, fgetxattr, fstat, getxattr};
+use rustix::io::Errno;
+
+/// Whose a file is that replaces another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptOwner {
+    /// That of the old one, where this user may give files away.
+    Old,
+    /// That of the process.
+    Own,
+}
+
+/// Gives a new file the permissions of the one that it replaces, as if that had been written to, and
+/// its group where that is allowed. Each is tried by itself, and of the permissions only those are
+/// lost that would be granted to another group.
+///
+/// # Errors
+///
+/// As fstat(2) of either file and fchmod(2) of the new one.
+pub fn take_over(new: &File, old: BorrowedFd<'_>, owner: KeptOwner) -> Result<(), Errno> {
+    let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
+    let mut mode = without_acl(old, had.st_mode) & 0o777;
+    if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
+        // Another group gets no more than others.
+        mode &= !0o070 | (mode & 7) << 3;
+    }
+    fchmod(new.as_fd(), Mode::from_raw_mode(mode))?;
+    if owner == KeptOwner::Old && had.st_uid != has.st_uid {
+        // At the end: only the owner may set permissions. Few users may give files away.
+        let _ = fchown(new, Some(Uid::from_raw(had.st_uid)), None);
+    }
+    Ok(())
+}
+
+/// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
+/// a mode are the ACL's mask, which may allow more than the group has.
+#[must_use]
+pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
+    // No look-up is needed if the group may do no more than others.
+    if (mode >> 3) & 7 & !(mode & 7) == 0 {
+        return mode;
+    }
+    let mut acl = [0; 4096];
+    let len = match fgetxattr(file, ACL, &mut acl) {
+        // A file opened for its name only.
+        Err(Errno::BADF) => getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl),
+        len => len,
+    };
+    match len {
+        Ok(len) => mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3),
+        // An ACL that is too long to be looked at.
+        Err(Errno::RANGE) => mode & !0o070,
+        Err(_) => mode,
+    }
+}
+
+/// Returns what an ACL lets the group of the file do.
+fn group_of(acl: &[u8]) -> u32 {
+    acl_entry(acl, GROUP_OBJ).unwrap_or(0)
+}
+
+/// Returns the permissions of the entry with this tag, if the ACL has one.
+#[must_use]
+pub fn acl_entry(acl: &[u8], tag: u32) -> Option<u32> {
+    let mut entries = acl.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY);
+    let field = |entry: &[u8], at: usize| u32::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
+    entries.find(|entry| field(entry, 0) == tag).map(|entry| field(entry, 2) & 7)
+}
+
+const ACL: &CStr = c"system.posix_acl_access";
+
+/// The layout of an ACL: a version, then tag, permissions and number of each entry (acl(5)).
+const HEADER: usize = 4;
+const ENTRY: usize = 8;
+const GROUP_OBJ: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn the_group_is_not_the_mask() {
+        let entry = |tag: u16, may: u16| {
+            [tag.to_le_bytes(), may.to_le_bytes(), [0xff; 2], [0xff; 2]].concat()
+        };
+        let acl =
+            [vec![2, 0, 0, 0], entry(1, 6), entry(2, 7), entry(4, 5), entry(16, 7), entry(32, 0)];
+        assert_eq!(group_of(&acl.concat()), 5);
+        assert_eq!(group_of(&[2, 0, 0, 0]), 0);
+        assert_eq!(group_of(&[]), 0);
+    }
+
+    #[test]
+    fn owner_and_group_are_kept_where_that_is_allowed() {
+        let [old, new] = [(); 2].map(|()| tempfile::tempfile().unwrap());
+        old.set_permissions(PermissionsExt::from_mode(0o640)).unwrap();
+        // Of another user and group, which only root can do.
+        let is_root = fchown(&old, Some(Uid::from_raw(2001)), Some(Gid::from_raw(3000))).is_ok();
+        let ids = |file: &File| file.metadata().map(|stat| (stat.uid(), stat.gid())).unwrap();
+        let own = ids(&new);
+        take_over(&new, old.as_fd(), KeptOwner::Own).unwrap();
+        let gid = if is_root { 3000 } else { own.1 };
+        assert_eq!(ids(&new), (own.0, gid));
+        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o640);
+        take_over(&new, old.as_fd(), KeptOwner::Old).unwrap();
+        assert_eq!(ids(&new), ids(&old));
+        assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o640);
+    }
+}
