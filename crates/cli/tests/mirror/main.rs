@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod file;
+mod folders;
 mod list;
 mod origin;
 mod peers;

@@ -11,12 +11,12 @@ use crate::rig::{Finished, Running, folder, names, noise, run, underpass};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// `get -r --update` of a folder into `dir`.
-fn update(url: &str, dir: &Path, args: &[&str]) -> Finished {
+pub(crate) fn update(url: &str, dir: &Path, args: &[&str]) -> Finished {
     run(["get", "-r", "--update", url, "-d", dir.to_str().unwrap()].iter().chain(args))
 }
 
 /// Writes a file whose time is this many seconds after another.
-fn put(root: &Path, path: &str, bytes: &[u8], age: u64) {
+pub(crate) fn put(root: &Path, path: &str, bytes: &[u8], age: u64) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, bytes).unwrap();
@@ -25,7 +25,7 @@ fn put(root: &Path, path: &str, bytes: &[u8], age: u64) {
 }
 
 /// The listing of a folder as JSON, as nginx has it.
-fn listing(entries: &[(&str, &[u8])]) -> Page {
+pub(crate) fn listing(entries: &[(&str, &[u8])]) -> Page {
     let entry = |(name, bytes): &(&str, &[u8])| match name.strip_suffix('/') {
         Some(name) => format!(
             r#"{{"name":"{name}","type":"directory","mtime":"Sun, 06 Nov 1994 08:49:37 GMT"}}"#

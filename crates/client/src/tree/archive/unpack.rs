@@ -15,7 +15,7 @@ use super::destination::ArchiveDest;
 use super::journal::{ArchiveId, ArchiveJournal, JournalState, LargeFile};
 use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
-use crate::tree::dest::{DestFolder, DestOutcome, FolderAttrs};
+use crate::tree::dest::{DestOutcome, FolderAttrs};
 use crate::tree::error::{Result, TreeError, explain, is_about_name, local};
 use crate::tree::options::{Reason, TreeEvent};
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
@@ -209,9 +209,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         };
         let done = &mut self.tree.done;
         match made {
-            Ok(_) if member.kind == MemberKind::Folder => {
+            Ok(made) if member.kind == MemberKind::Folder => {
                 done.folders += 1;
-                let facts = FolderAttrs { path, mode: member.mode, modified: member.modified };
+                let mode = dest.folder_mode(&path, made, member.mode);
+                let facts = FolderAttrs { path, mode, modified: member.modified };
                 self.record_folder(facts)?;
             }
             Ok(_) => done.links += 1,
@@ -344,7 +345,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             self.large = Some(large.clone());
             return Err(error);
         }
-        DestFolder::set_exact_attributes(atomic.file(), Some(large.mode), Some(large.modified))
+        let (mode, modified) = (Some(large.mode), Some(large.modified));
+        let dest = &self.destination.dest;
+        dest.set_file_attributes(&large.path, atomic.file(), mode, modified)
             .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
         match self.destination.dest.commit(&large.path, atomic) {
             Ok(()) => self.tree.done.files += 1,

@@ -22,7 +22,7 @@ use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::OpenResponse;
 use crate::s3::tag_fingerprint;
-use crate::tree::dest::{DestFolder, IfExists};
+use crate::tree::dest::IfExists;
 use crate::tree::error::{Result, TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
@@ -85,6 +85,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             IfExists::Ours | IfExists::Replaced => download::IfExists::Replace,
         };
         let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
+        let mode = if dest.replaces(path).map_err(failed)? { None } else { facts.mode };
         let options = DownloadOptions {
             // The others are at work on other files.
             connections: Some(1),
@@ -116,8 +117,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
-        dest.set_opened_attributes(path, OFlags::NONBLOCK, facts.mode, facts.modified)
-            .map_err(failed)?;
+        dest.set_opened_attributes(path, OFlags::NONBLOCK, mode, facts.modified).map_err(failed)?;
         if let Ok(file) = dest.open_file(path) {
             record_version(task, &file, done.version.as_ref());
         }
@@ -221,12 +221,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         tree.spend(bytes - reported);
-        DestFolder::set_exact_attributes(atomic.file(), facts.mode, facts.modified)
+        dest.set_file_attributes(path, atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
         record_version(task, atomic.file(), StrongValidator::of(&answer.response).as_ref());
-        if facts.mode.is_none() && dest.if_exists == IfExists::Replaced {
-            dest.keep_mode(path, atomic.file()).map_err(failed("finishing".into()))?;
-        }
         dest.commit(path, atomic).map_err(failed("naming".into()))?;
         self.done.files += 1;
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);

@@ -43,10 +43,14 @@ impl CrawlWorker<'_, '_, '_, '_> {
             lock(&crawl.seen).remove(task.entry.url.as_str());
         })?;
         let made = crawl.dest.make_folder(&task.entry.path);
-        made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
+        let made =
+            made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
         if task.depth > 0 {
             self.done.folders += 1;
-            lock(&crawl.folders).push((task.entry.path.clone(), task.entry.facts));
+            let mut facts = task.entry.facts;
+            facts.mode =
+                facts.mode.map(|mode| crawl.dest.folder_mode(&task.entry.path, made, mode));
+            lock(&crawl.folders).push((task.entry.path.clone(), facts));
         }
         for (name, refusal) in &listing.refused {
             self.leave_out(&joined(&task.entry.path, name), refusal);

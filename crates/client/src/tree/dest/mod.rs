@@ -201,8 +201,7 @@ impl DestFolder {
         let size = contents.len() as u64;
         let mut fill = |file: &File| {
             // One call has taken it off the connection.
-            buffered::write_received(file, contents, 0, 1, report)?;
-            self.set_metadata(file, mode, modified)
+            buffered::write_received(file, contents, 0, 1, report)
         };
         if self.if_exists == IfExists::Ours && self.old.is_none() {
             // The folder gets its name when it is complete, and their times show which files are:
@@ -210,6 +209,7 @@ impl DestFolder {
             let made = self.within(path, |parent, name| {
                 let file = File::from(create(parent, name, mode)?);
                 fill(&file)?;
+                self.set_metadata(&file, mode, modified)?;
                 self.placed.insert(path, &fstat(&file)?);
                 Ok(())
             });
@@ -222,6 +222,7 @@ impl DestFolder {
         }
         let atomic = self.create_temporary(path, mode)?;
         fill(atomic.file())?;
+        self.set_file_attributes(path, atomic.file(), Some(mode), Some(modified))?;
         self.commit(path, atomic)?;
         Ok(DestOutcome::New)
     }
@@ -308,6 +309,42 @@ impl DestFolder {
         futimens(file, &times_of_new(modified))
     }
 
+    /// Sets permissions and time of a complete file. One that replaces another keeps those permissions.
+    pub(super) fn set_file_attributes(
+        &self,
+        path: &[u8],
+        file: &File,
+        mode: Option<u32>,
+        modified: Option<Timespec>,
+    ) -> Result<(), Errno> {
+        if !self.replaces(path)? {
+            return Self::set_exact_attributes(file, mode, modified);
+        }
+        // Only the owner may set times, and it may have another one then.
+        Self::set_exact_attributes(file, None, modified)?;
+        self.within(path, |parent, name| {
+            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
+            Ok(())
+        })
+    }
+
+    /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that is not
+    /// of this download lets others do no more than before.
+    pub(super) fn folder_mode(&self, path: &[u8], made: DestOutcome, mode: u32) -> u32 {
+        if made == DestOutcome::New || self.if_exists == IfExists::Ours {
+            return mode;
+        }
+        let found = if path.is_empty() { fstat(&self.root).map(Some) } else { self.stat(path) };
+        // What has gone meanwhile gets no permissions.
+        found.ok().flatten().map_or(mode, |stat| mode & (stat.st_mode | 0o7700))
+    }
+
+    /// Checks whether a file of this name is here that is not of this download.
+    pub(super) fn replaces(&self, path: &[u8]) -> Result<bool, Errno> {
+        let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        Ok(self.if_exists == IfExists::Replaced && self.stat(path)?.is_some_and(is_file))
+    }
+
     /// Sets permissions and time of a file that was created with other permissions.
     pub(super) fn set_exact_attributes(
         file: &File,
@@ -386,22 +423,17 @@ impl DestFolder {
         self.trusts && self.log.as_ref().is_none_or(|log| log.is_complete(stat))
     }
 
-    /// Gives a new file the permissions of the one that it replaces.
-    pub(super) fn keep_mode(&self, path: &[u8], file: &File) -> Result<(), Errno> {
-        self.within(path, |parent, name| {
-            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
-            Ok(())
-        })
-    }
-
     /// Removes a file, a link or an empty folder.
     pub(super) fn remove(&self, path: &[u8], is_folder: bool) -> Result<(), Errno> {
         let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         self.within(path, |parent, name| unlinkat(parent, name, flags))
     }
 
-    /// Sets the permissions of a file that was here already.
+    /// Sets the permissions of a file that was here already, if it is of this download.
     pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
+        if self.if_exists != IfExists::Ours {
+            return Ok(());
+        }
         self.within(path, |parent, name| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;

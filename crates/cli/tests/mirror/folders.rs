@@ -1,0 +1,46 @@
+//! `get -r`: what is kept of folders that are here.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::peers::Peer;
+use crate::rig::{folder, noise, run};
+use crate::tree::put;
+
+#[test]
+fn what_our_server_says_of_permissions_is_for_new_files() {
+    let root = folder();
+    let all = ["replaced", "same", "large", "new", "sub/new"];
+    let len = |name: &str| if name == "large" { 17 << 20 } else { 100 };
+    for name in all {
+        put(root.path(), name, &noise(len(name)), 0);
+        fs::set_permissions(root.path().join(name), Permissions::from_mode(0o644)).unwrap();
+    }
+    let peer = Peer::ours(root.path());
+    // By listings, and as an archive.
+    for option in ["--update", "--force"] {
+        let here = folder();
+        fs::create_dir(here.path().join("sub")).unwrap();
+        for name in ["", "sub"] {
+            let private = Permissions::from_mode(0o700);
+            fs::set_permissions(here.path().join(name), private).unwrap();
+        }
+        for name in &all[..3] {
+            let bytes = if *name == "same" { noise(100) } else { b"old".to_vec() };
+            put(here.path(), name, &bytes, 0);
+            fs::set_permissions(here.path().join(name), Permissions::from_mode(0o600)).unwrap();
+        }
+        run(["get", "-r", option, &peer.url, "-d", here.path().to_str().unwrap()]).succeeded();
+        for name in all {
+            let path = here.path().join(name);
+            assert!(fs::read(&path).unwrap() == noise(len(name)), "{option} {name}");
+            let expected = if name.ends_with("new") { 0o644 } else { 0o600 };
+            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, expected, "{option} {name}");
+        }
+        for name in ["", "sub"] {
+            let mode = fs::metadata(here.path().join(name)).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o700, "{option} {name}");
+        }
+    }
+}
