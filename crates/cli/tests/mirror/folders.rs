@@ -1,11 +1,12 @@
 //! `get -r`: what is kept of folders that are here.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use crate::origin::{Origin, Page};
 use crate::peers::Peer;
-use crate::rig::{folder, noise, run};
-use crate::tree::put;
+use crate::rig::{folder, names, noise, run};
+use crate::tree::{listing, put, update};
 
 #[test]
 fn what_our_server_says_of_permissions_is_for_new_files() {
@@ -43,4 +44,20 @@ fn what_our_server_says_of_permissions_is_for_new_files() {
             assert_eq!(mode, 0o700, "{option} {name}");
         }
     }
+}
+
+#[test]
+fn two_commands_do_not_fetch_into_one_folder() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/", listing(&[("file", b"new")]));
+    origin.set("/file", Page::new(b"new", &[]));
+    let log = here.path().join(".underpass-get.log");
+    let log = File::options().create(true).truncate(false).write(true).open(log).unwrap();
+    rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    update(&origin.url("/"), here.path(), &[]).failed(1, &["another process is fetching"]);
+    assert_eq!(names(here.path()), [".underpass-get.log"]);
+    // The kernel releases it when that process dies.
+    drop(log);
+    update(&origin.url("/"), here.path(), &[]).succeeded();
+    assert_eq!(names(here.path()), ["file"]);
 }

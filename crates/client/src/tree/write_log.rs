@@ -14,7 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, fstat, futimens, openat, syncfs, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, syncfs,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::{Version, mtime, session, times_of_new};
@@ -47,15 +48,11 @@ impl WriteLog {
     ///
     /// # Errors
     ///
-    /// As openat(2), write(2) and utimensat(2). A folder in which no log can be made has none.
+    /// `EWOULDBLOCK` if another process has it open, and as openat(2), write(2) and utimensat(2). A folder
+    /// in which no log can be made has none.
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let (mut file, is_new) = match openat(&folder, WRITE_LOG, flags | OFlags::EXCL, mode) {
-            Err(Errno::EXIST) => (File::from(openat(&folder, WRITE_LOG, flags, mode)?), false),
-            made => (File::from(made?), true),
-        };
+        let (mut file, is_new) = open_locked(&folder)?;
         let boot = session::boot_id();
         let session = boot.map(|boot| session::of(&boot, &file).trim().to_owned());
         let session = session.unwrap_or_default();
@@ -122,6 +119,27 @@ impl WriteLog {
     fn save(&self, periods: &[Period]) -> io::Result<()> {
         let lines: String = periods.iter().map(line).collect();
         self.file.write_all_at(lines.as_bytes(), 0)
+    }
+}
+
+/// Opens the log for this process alone, and returns whether it was made.
+fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    loop {
+        let (file, is_new) = match openat(folder, WRITE_LOG, flags | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) => (File::from(openat(folder, WRITE_LOG, flags, mode)?), false),
+            made => (File::from(made?), true),
+        };
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        // Some file systems have no locks.
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Errno::WOULDBLOCK);
+        }
+        // The process that had it locked may have removed it meanwhile.
+        if fstat(&file)?.st_nlink > 0 {
+            return Ok((file, is_new));
+        }
     }
 }
 
@@ -221,6 +239,7 @@ mod tests {
         let log = open(dest);
         assert!(log.all_complete());
         let lost = make(dest, "lost");
+        drop(log);
         assert!(open(dest).is_complete(&lost), "it is of this session");
         another_boot(dest);
         let log = open(dest);
@@ -228,11 +247,27 @@ mod tests {
         assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, true]);
         assert!(!log.all_complete());
         // An interrupted run later on does not make it any better, and what it wrote is lost, too.
+        drop(log);
         another_boot(dest);
         let log = open(dest);
         assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, false]);
         log.remove().unwrap();
         assert!(open(dest).is_complete(&lost));
+    }
+
+    #[test]
+    fn a_folder_has_one_log_at_a_time() {
+        let dest = tempfile::tempdir().unwrap();
+        let folder = OwnedFd::from(File::open(dest.path()).unwrap());
+        let log = WriteLog::open(&folder).unwrap();
+        let other = WriteLog::open(&folder).unwrap_err();
+        assert_eq!(Errno::from_io_error(&other), Some(Errno::WOULDBLOCK));
+        // The first one has its log still.
+        log.remove().unwrap();
+        let log = WriteLog::open(&folder).unwrap();
+        assert!(log.is_new());
+        drop(log);
+        assert!(!WriteLog::open(&folder).unwrap().is_new());
     }
 
     #[test]
@@ -248,6 +283,7 @@ mod tests {
         let third = make(dest, "third");
         assert_eq!(periods.len(), 2);
         log.save(&periods).unwrap();
+        drop(log);
         another_boot(dest);
         let log = open(dest);
         assert_eq!(
@@ -278,6 +314,7 @@ mod tests {
                 "{index}"
             );
             // What is noted now can be read again, with the doubt.
+            drop(log);
             let log = open(dest);
             assert_eq!(
                 (log.is_complete(&old), log.is_complete(&lost)),

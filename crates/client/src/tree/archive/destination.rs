@@ -78,7 +78,7 @@ impl ArchiveDest {
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
         let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
-        let dest = DestFolder::with_log(root, if_exists);
+        let dest = DestFolder::with_log(root, if_exists, path)?;
         Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
 

@@ -67,7 +67,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
         Ok(Self {
             tree,
-            dest: DestFolder::with_log(root, if_exists),
+            dest: DestFolder::with_log(root, if_exists, tree.path)?,
             created,
             queue,
             seen: Mutex::default(),

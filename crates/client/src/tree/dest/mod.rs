@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Mutex;
 
 use rustix::fs::{
@@ -25,6 +26,7 @@ use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
 pub use self::placed::ignores_case;
+use super::error::TreeError;
 use super::write_log::WriteLog;
 use crate::download::keep_mode;
 
@@ -92,11 +94,20 @@ impl DestFolder {
     }
 
     /// Opens a folder that has its final name, in which files of earlier runs may have lost their
-    /// bytes.
-    pub(super) fn with_log(root: OwnedFd, if_exists: IfExists) -> Self {
-        // Where no file can be made there is none that a broken run could have left.
-        let log = WriteLog::open(&root).ok();
-        Self { log, ..Self::new(root, if_exists, None) }
+    /// bytes. `path` is for the message if another process is fetching the same folder.
+    pub(super) fn with_log(
+        root: OwnedFd,
+        if_exists: IfExists,
+        path: &Path,
+    ) -> Result<Self, TreeError> {
+        let log = match WriteLog::open(&root) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(TreeError::Busy { path: path.to_owned() });
+            }
+            // Where no file can be made there is none that a broken run could have left.
+            log => log.ok(),
+        };
+        Ok(Self { log, ..Self::new(root, if_exists, None) })
     }
 
     /// Returns the log of when files were written, if there is one.
