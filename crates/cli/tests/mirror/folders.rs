@@ -1,4 +1,4 @@
-//! `get -r`: what is kept of folders that are here.
+//! `get -r`: what is kept of folders that are here, and what is no folder.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -44,6 +44,40 @@ fn what_our_server_says_of_permissions_is_for_new_files() {
             assert_eq!(mode, 0o700, "{option} {name}");
         }
     }
+}
+
+#[test]
+fn a_page_without_links_is_no_folder() {
+    let (origin, here) = (Origin::start(), folder());
+    let html = |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]);
+    for page in ["<html><h1>Welcome</h1><a href=/>home</a></html>", "<form action=login></form>"] {
+        origin.set("/site/", html(page));
+        run(["get", "-r", &origin.url("/site/"), "-d", here.path().to_str().unwrap()])
+            .failed(1, &["/site/", "neither an archive nor a listing"]);
+        assert!(names(here.path()).is_empty());
+    }
+    // An empty folder is one.
+    for page in
+        ["<h1>Index of /site/</h1>", "<a href='?sort=name'>Name</a>", "<a href='../'>up</a>"]
+    {
+        origin.set("/site/", html(page));
+        run(["get", "-r", &origin.url("/site/"), "-d", here.path().to_str().unwrap()]).succeeded();
+    }
+}
+
+#[test]
+fn two_slashes_in_a_row_are_not_taken_for_one() {
+    let (origin, here) = (Origin::start(), folder());
+    let page = "<html><h1>Index of /</h1><a href='sub//'>sub//</a><a href='sub/'>sub/</a></html>";
+    origin.set("/", Page::new(page.as_bytes(), &["Content-Type: text/html"]));
+    let page = "<html><h1>Index of /sub/</h1><a href=n>n</a></html>";
+    origin.set("/sub/", Page::new(page.as_bytes(), &["Content-Type: text/html"]));
+    origin.set("/sub/n", Page::new(b"right", &[]));
+    origin.set("/sub//", Page::new(page.as_bytes(), &["Content-Type: text/html"]));
+    origin.set("/sub//n", Page::new(b"wrong", &[]));
+    let done = update(&origin.url("/"), here.path(), &[]).failed(1, &[]);
+    assert!(done.stderr.contains("sub// is left out: its name is empty"), "{}", done.stderr);
+    assert_eq!(fs::read(here.path().join("sub/n")).unwrap(), b"right");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn nothing_is_removed_unless_every_listing_was_read() {
         ("/", html(index, &["Connection: close"]), "may not list everything"),
         ("/", html(index, &["Link: </?page=2>; rel=\"next\""]), "may not list everything"),
         ("/", html("<h1>Welcome</h1><a href=a>a</a><a href=sub/>sub</a>", &[]), "may not list"),
-        ("/", html("<h1>Log in</h1>", &[]), "may not list everything"),
+        ("/", html("<h1>Log in</h1>", &[]), "neither an archive nor a listing"),
         ("/", listing(&[]), "lists nothing"),
         ("/sub/", refused, "nothing is removed"),
         ("/sub/", html("<p>Moved", &[]), "may not list everything"),

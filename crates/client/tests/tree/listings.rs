@@ -186,7 +186,21 @@ fn what_is_no_listing_is_none() {
         assert_eq!(read(&base(), JSON, body.as_bytes()), None, "{body}");
     }
     assert_eq!(listing(JSON, "[]"), Listing { is_whole: true, ..Listing::default() });
-    assert_eq!(listing(HTML, ""), Listing::default());
+    assert_eq!(listing(HTML, ""), Listing { is_other_page: true, ..Listing::default() });
+}
+
+#[test]
+fn a_page_without_anything_of_a_listing_is_another_page() {
+    for (page, is_other) in [
+        ("<h1>Welcome</h1><a href=/>home</a>", true),
+        ("<form action=login></form>", true),
+        ("<a href='//other/a%20b/?sort=name'>elsewhere</a>", true),
+        ("<h1>Index of /a</h1>", false),
+        ("<a href='../'>up</a>", false),
+        ("<a href='?sort=name'>Name</a>", false),
+    ] {
+        assert_eq!(listing(HTML, page).is_other_page, is_other, "{page}");
+    }
 }
 
 #[test]

@@ -103,9 +103,10 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let answered = TreeFetch::redacted(&answer.url);
         let (mut listing, idle) = listing::receive(answer)?;
         self.idle = idle;
-        // Such as a page to log in, which is not an empty folder.
+        // Such as a page to log in or to welcome, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
-        if is_elsewhere && is_empty && !listing.is_whole && !listing.is_scripted {
+        let is_page = is_elsewhere && !listing.is_whole || is_root && listing.is_other_page;
+        if is_page && is_empty && !listing.is_scripted && !listing.is_too_long {
             return Err(TreeError::NotAFolder { url: answered, media_type });
         }
         // Only that of the whole folder may be at another place.

@@ -33,6 +33,9 @@ pub struct Listing {
     pub is_too_long: bool,
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
+    /// Whether it is a page without anything that makes it a listing: a heading, or links to other orders
+    /// of the same folder or to the folder above.
+    pub is_other_page: bool,
     /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
     /// and it is whole.
     pub is_whole: bool,
@@ -45,7 +48,11 @@ impl Listing {
         let name = listed.name.strip_suffix(b"/").unwrap_or(&listed.name);
         let is_folder = name.len() < listed.name.len();
         let path = match relative(name) {
-            Ok(path) if path == name => path,
+            Ok(path) if path == name && !name.is_empty() => path,
+            // A key with two slashes in a row.
+            Ok(_) if name.is_empty() => {
+                return self.refused.push((listed.name.clone(), EntryRefusal::NoName));
+            }
             Ok(_) => return self.refused.push((name.to_vec(), EntryRefusal::NoName)),
             Err(refusal) => return self.refused.push((name.to_vec(), refusal)),
         };
@@ -118,6 +125,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
         let mut collector = LinkCollector::new(base);
+        listing.is_other_page = !links.is_listing;
         for link in links.links {
             // RFC 3986 5: relative to the page, unless that says otherwise.
             if let Ok(url) = links.base.join(&link) {
@@ -126,6 +134,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
                     && url.origin() != base.origin()
                     && url.path().strip_prefix(base.path()).is_some_and(|rest| !rest.is_empty());
                 listing.is_whole &= !is_misled;
+                listing.is_other_page &= !is_of_listings(base, &link, &url);
                 collector.take_url(&mut listing, url, false, EntryFacts::default());
             }
         }
@@ -133,6 +142,13 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         return None;
     }
     Some(listing)
+}
+
+/// Checks whether a link is one that listings have: to the folder above, or to the same in another order.
+fn is_of_listings(base: &Url, link: &str, url: &Url) -> bool {
+    let is_order =
+        url.origin() == base.origin() && url.path() == base.path() && url.query().is_some();
+    link.starts_with("..") || is_order
 }
 
 /// Collects each link once, if it leads further down.
@@ -200,6 +216,12 @@ impl<'b> LinkCollector<'b> {
 /// separator.
 fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
     let mut path = Vec::new();
+    let names = rest.strip_suffix('/').unwrap_or(rest);
+    if names.bytes().any(|byte| byte != b'/') && names.split('/').any(str::is_empty) {
+        // For the server `a//b` is another file than `a/b`.
+        let name = percent_encoding::percent_decode_str(rest).collect();
+        return Err((name, EntryRefusal::NoName));
+    }
     for part in rest.split('/').filter(|part| !part.is_empty()) {
         let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
         let checked = if name.contains(&b'/') { Err(EntryRefusal::Slash) } else { relative(&name) };
@@ -220,3 +242,20 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
 
 /// The maximum number of links of a listing.
 pub(super) const MAX_LINKS: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_with_two_slashes_in_a_row_is_refused() {
+        let base = Url::parse("http://s3/bucket/x/").expect("a URL");
+        let mut listing = Listing::default();
+        for name in ["/", "n", "sub/"] {
+            listing.take_object(&base, &ListedKey { name: name.into(), ..ListedKey::default() });
+        }
+        assert_eq!(listing.refused, [(b"/".to_vec(), EntryRefusal::NoName)]);
+        let paths: Vec<_> = listing.entries.iter().map(|entry| entry.path.as_slice()).collect();
+        assert_eq!(paths, [&b"n"[..], b"sub"]);
+    }
+}
