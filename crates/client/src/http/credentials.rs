@@ -12,7 +12,7 @@ use super::response::Response;
 use super::xml::StoreRefusal;
 use crate::error::ClientError;
 
-/// Returns a URL without a name and a password, as it may be shown and noted.
+/// Returns a URL without a name and a password, as it may be shown and written to a disk.
 #[must_use]
 pub fn without_credentials(url: &Url) -> Url {
     let mut url = url.clone();

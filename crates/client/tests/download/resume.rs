@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use underpass_client::Credentials;
 use underpass_client::download::{DownloadError, Failed, IfExists};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -303,4 +304,34 @@ fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
     assert_eq!(failed.kept, None);
     assert_eq!(fs::read(&part).unwrap(), b"of another");
     assert_eq!(client.names(), ["file.part"]);
+}
+
+#[test]
+fn no_password_reaches_the_disk() {
+    let bytes = noise(8 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        if asked.number > 0 {
+            return give(asked, stream, &body, TAG);
+        }
+        let (head, range) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        stream.write_all(&body[range][..4 << 20])?;
+        hang_up()
+    });
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    let mut url = server.url("/big");
+    url.set_username("me").unwrap();
+    url.set_password(Some("SECRET")).unwrap();
+    let failed = client.get(&url).expect_err("half of it");
+    assert!(failed.kept.is_some(), "{failed}");
+    for name in client.names() {
+        let text = fs::read(client.folder.path().join(&name)).unwrap();
+        assert!(!text.windows(6).any(|part| part == b"SECRET"), "{name}");
+    }
+    // With the same password from elsewhere it is the same file.
+    let [user, password] = ["me", "SECRET"].map(str::to_owned);
+    client.credentials = Credentials::Basic { user, password };
+    assert!(client.gets(&server.url("/big"), &bytes).resumed_at > 1 << 20);
 }

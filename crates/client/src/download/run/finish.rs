@@ -93,7 +93,7 @@ impl Download<'_, '_> {
     /// seen to it already.
     pub(super) fn forget_superseded(&self) {
         if let Some(name) = self.name().filter(|_| !self.has_partial) {
-            name.forget_superseded(self.url.as_str());
+            name.forget_superseded(self.noted_url().as_str());
         }
     }
 

@@ -35,7 +35,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let Some(name) = self.name() else { return Ok(false) };
         let Some(here) = name.existing()? else { return Ok(false) };
         let size = u64::try_from(here.st_size).unwrap_or_default();
-        let finished = name.finished(self.url.as_str(), here.st_ino, size);
+        let finished = name.finished(self.noted_url().as_str(), here.st_ino, size);
         match (if_exists, &finished) {
             (IfExists::Refuse, None) => return Err(DownloadError::Exists),
             (IfExists::Replace, None) => return Ok(false),
@@ -136,7 +136,8 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Opens the partial file of an earlier process, if there is one.
     pub(super) fn find_earlier(&mut self) -> Result<()> {
         let Some(name) = self.name() else { return Ok(()) };
-        self.partial = name.earlier(self.url.as_str(), !self.options.expected.is_empty())?;
+        self.partial =
+            name.earlier(self.noted_url().as_str(), !self.options.expected.is_empty())?;
         let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
             return Ok(());
         };
@@ -283,7 +284,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     && total.is_none_or(|total| total > MIN_KEPT)
                     && !name.only_adds() =>
             {
-                name.partial(self.url.as_str(), version, total, self.modified)
+                name.partial(self.noted_url().as_str(), version, total, self.modified)
             }
             (_, Some(name), _) => name.unnamed(),
             (Target::Named { .. }, None, _) => Err(DownloadError::Exists),

@@ -18,7 +18,7 @@ use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
 use crate::download::scheduler::without;
 use crate::download::{Downloader, Server};
-use crate::http::HttpClient;
+use crate::http::{HttpClient, without_credentials};
 
 /// One download.
 pub(in crate::download) struct Download<'j, 'a> {
@@ -131,6 +131,11 @@ impl<'j, 'a> Download<'j, 'a> {
         let all = 0..self.total.unwrap_or(u64::MAX);
         let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
         present.iter().fold(vec![all], |missing, range| without(&missing, range))
+    }
+
+    /// Returns the URL as journals have it: without a password, which must not reach the disk.
+    pub(super) fn noted_url(&self) -> Url {
+        without_credentials(self.url)
     }
 
     pub(super) fn name(&self) -> Option<TargetName<'j>> {
