@@ -1,13 +1,14 @@
 //! Compares the digests of a file with those it should have, before it gets its name.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::{Algorithm, Digest, parse_digests, write_wanted};
-use underpass_transport::digest::{ComputeError, DigestCheck, verify};
+use underpass_transport::digest::{ComputeError, DigestCheck, compute, verify};
 
 use super::error::{DownloadError, Result};
 use super::options::DownloadOptions;
@@ -21,9 +22,45 @@ pub(super) fn offered(response: &Response) -> Vec<Digest> {
     let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
     if response.status == 200 {
         // What is sent is all of it.
-        offered.extend(parse_digests(fields.all("content-digest")).unwrap_or_default());
+        offered.extend(of_content(response));
     }
     offered
+}
+
+/// Returns the digests of what a response sends.
+pub(super) fn of_content(response: &Response) -> Vec<Digest> {
+    parse_digests(response.fields.all("content-digest")).unwrap_or_default()
+}
+
+/// Compares a range of the file with the digests of the answer that had it.
+///
+/// # Errors
+///
+/// [`DownloadError::Digest`] if it is not what it should be.
+pub(super) fn check_range(
+    file: &File,
+    range: Range<u64>,
+    expected: &[Digest],
+    go_on: impl Fn() -> bool,
+) -> Result<(), DownloadError> {
+    let algorithms: Vec<_> = expected.iter().map(Digest::algorithm).collect();
+    let computed = compute(file, range, &algorithms, |_| go_on()).map_err(not_computed)?;
+    let wrong =
+        computed.digests.into_iter().zip(expected).find(|(found, expected)| found != *expected);
+    match wrong {
+        Some((found, expected)) => {
+            let (expected, read_bytes) = (Some(expected.clone()), computed.read_bytes);
+            Err(DownloadError::Digest(Box::new(DigestCheck { found, expected, read_bytes })))
+        }
+        None => Ok(()),
+    }
+}
+
+fn not_computed(stopped: ComputeError) -> DownloadError {
+    match stopped {
+        ComputeError::Cancelled => ClientError::Cancelled.into(),
+        ComputeError::Io(source) => DownloadError::Local { action: Action::Reading, source },
+    }
 }
 
 /// Returns the digest of a whole object that a store has checked; `None` for one that is made of
@@ -53,11 +90,7 @@ pub(super) fn check(
 ) -> Result<Vec<DigestCheck>> {
     let expected: Vec<_> = options.expected.iter().chain(offered).cloned().collect();
     let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-    let facts =
-        verify(file, len, &expected, &options.shown, go_on).map_err(|stopped| match stopped {
-            ComputeError::Cancelled => ClientError::Cancelled.into(),
-            ComputeError::Io(source) => DownloadError::Local { action: Action::Reading, source },
-        })?;
+    let facts = verify(file, len, &expected, &options.shown, go_on).map_err(not_computed)?;
     match facts.iter().find(|fact| fact.matches() == Some(false)) {
         Some(wrong) => Err(DownloadError::Digest(Box::new(wrong.clone()))),
         None => Ok(facts),

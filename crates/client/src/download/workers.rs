@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use underpass_engine::wait::lock;
 use underpass_engine::{Progress, Report};
+use underpass_protocol::digest::Digest;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
+use super::check::{check_range, of_content};
 use super::error::{DownloadError, Result};
 use super::interpret::{FileRequest, Interpretation, StrongValidator, interpret_response};
 use super::options::{DownloadEvent, Gauge};
@@ -22,7 +24,7 @@ use super::run::mirrors::{Mirror, Sources};
 use super::scheduler::{SegmentScheduler, SegmentTask};
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::{Connection, HttpClient, OpenResponse, Request};
+use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
 /// What the workers of one download share.
 pub(super) struct Workers<'c> {
@@ -273,10 +275,12 @@ impl<'c> Workers<'c> {
         self.scheduler.limit(me, range.end);
         let number = self.journal.map(|journal| journal.begin(piece));
         let is_chunked = response.framing == BodyFraming::Chunked;
+        let digests = self.digests_of(&response);
         let mut at = piece.start;
         loop {
-            // What comes in chunks ends where it ends.
-            let chunk = match is_chunked && at == piece.start {
+            // What comes in chunks ends where it ends, and a digest is that of the whole answer.
+            let is_all = is_chunked || !digests.is_empty();
+            let chunk = match is_all && at == piece.start {
                 true => self.scheduler.claim_all(me),
                 false => self.scheduler.claim(me),
             };
@@ -313,7 +317,17 @@ impl<'c> Workers<'c> {
                 return Err(ClientError::from(error).into());
             }
         }
+        if at == range.end && range.start == piece.start && !digests.is_empty() {
+            let place = self.base + range.start..self.base + range.end;
+            check_range(self.file, place, &digests, || !self.is_cancelled())?;
+        }
         Ok((at == range.end && response.keeps_alive).then_some(connection))
+    }
+
+    /// Returns the digests that a part is compared with; none where it cannot be read again.
+    fn digests_of(&self, response: &Response) -> Vec<Digest> {
+        let is_file = self.receive_options.reserve;
+        if is_file && response.status == 206 { of_content(response) } else { Vec::new() }
     }
 
     /// Records that more bytes of a segment have been written.

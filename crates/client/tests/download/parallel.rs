@@ -5,6 +5,11 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use underpass_client::download::DownloadError;
+
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 use underpass_testkit::wait_until;
 
@@ -30,6 +35,31 @@ fn several_connections_share_the_work() {
     let mut ranges: Vec<_> = asked.iter().map(|asked| asked.range(LEN).unwrap()).collect();
     ranges.sort_by_key(|range| range.start);
     assert_eq!(ranges.iter().map(ExactSizeIterator::len).sum::<usize>(), LEN);
+}
+
+#[test]
+fn each_part_is_compared_with_its_digest() {
+    let bytes = noise(LEN);
+    for is_right in [true, false] {
+        let body = bytes.clone();
+        let server = Server::start(move |asked, stream| {
+            let (head, range) = head(asked, &body, TAG);
+            // One part is wrong, and not the first.
+            let is_right = is_right || range.start < LEN / 2;
+            let sum = Sha256::digest(if is_right { &body[range.clone()] } else { b"other" });
+            let digest = format!("Content-Digest: sha-256=:{}:", STANDARD.encode(sum));
+            say(stream, &format!("{}\n{digest}\n\n", head.trim_end()))?;
+            stream.write_all(&body[range])
+        });
+        let client = Client::with(4);
+        if is_right {
+            client.gets(&server.url("/"), &bytes);
+            continue;
+        }
+        let failed = client.get(&server.url("/")).expect_err("a wrong digest");
+        assert!(matches!(failed.error, DownloadError::Digest(_)), "{failed}");
+        assert!(failed.kept.is_none());
+    }
 }
 
 #[test]

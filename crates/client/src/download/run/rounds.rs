@@ -58,6 +58,11 @@ impl<'a> Download<'_, 'a> {
                 (self.on_event)(&DownloadEvent::StartingOver);
                 continue;
             }
+            if matches!(error, DownloadError::Digest(_)) {
+                // Of a part: there is nothing that could be resumed.
+                self.start_over()?;
+                return Err(error);
+            }
             if self.here() > before {
                 backoff.reset();
             }
