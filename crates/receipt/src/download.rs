@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use underpass_client::download::{DownloadOutcome, Failed};
+use underpass_client::download::{DownloadError, DownloadOutcome, Failed};
 use underpass_client::{Url, without_credentials};
 use underpass_diagnose::EndKind;
 use underpass_transport::digest::DigestCheck;
@@ -81,6 +81,11 @@ impl GetReceipt {
         let done = DownloadOutcome {
             report: (*failed.report).clone(),
             tls: failed.tls.as_deref().cloned(),
+            connections: failed.connections,
+            facts: match &failed.error {
+                DownloadError::Digest(wrong) => vec![(**wrong).clone()],
+                _ => Vec::new(),
+            },
             ..DownloadOutcome::default()
         };
         let mut receipt = Self::new(url, path, &done, elapsed);

@@ -165,6 +165,22 @@ fn servers_that_people_run_send_nothing_twice() {
 }
 
 #[test]
+fn the_receipt_of_a_failure_is_true() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    let bytes = noise(3 << 20);
+    let mut page = Page::new(&bytes, &["ETag: \"1\"", "Accept-Ranges: bytes"]);
+    origin.set("/file", page.clone());
+    let digest = format!("sha-256:{}", "0".repeat(64));
+    let wrong = get(here.path(), &["--json", "--digest", &digest, &url]).failed(1, &[]).receipt();
+    assert_eq!((&wrong["connections"], &wrong["digest"]["matches"]), (&1.into(), &false.into()));
+    page.cut = Some(2 << 20);
+    origin.set("/file", page);
+    let cut = get(here.path(), &["--json", "--retries", "0", &url]).failed(1, &[]).receipt();
+    assert_eq!((&cut["connections"], &cut["digest"]), (&1.into(), &serde_json::Value::Null));
+}
+
+#[test]
 fn a_shared_file_stays_shared() {
     let origin = Origin::start();
     origin.set("/file", Page::new(b"new", &[]));

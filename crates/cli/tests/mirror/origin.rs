@@ -126,7 +126,8 @@ fn answer(mut stream: &TcpStream, state: &Mutex<State>, head: String) -> bool {
     let page = lock(state).pages.get(&path).cloned();
     let mut page = page.unwrap_or(Page { status: Some(404), ..Page::default() });
     if method == "PUT" {
-        page = Page { status: Some(201), ..Page::default() };
+        let refused = page.status.filter(|status| *status == 403);
+        page = Page { status: refused.or(Some(201)), ..Page::default() };
     }
     let tag = page.fields.iter().find_map(|field| field.strip_prefix("ETag: "));
     if tag.is_some() && field("if-none-match").as_deref() == tag {

@@ -15,6 +15,20 @@ fn put(here: &Path, args: &[&str]) -> Finished {
     Running::start(command).finish()
 }
 
+#[test]
+fn a_refused_upload_was_watched_as_it_was_asked() {
+    let (origin, here) = (Origin::start(), folder());
+    write(&here.path().join("file"), b"one", 0);
+    let refused = Page { status: Some(403), ..Page::default() };
+    origin.set("/file", refused);
+    for (args, level) in [(&[][..], "detect"), (&["--integrity", "fast"], "fast")] {
+        let url = origin.url("/file");
+        let args = [&["--json", "file", &url], args].concat();
+        let receipt = put(here.path(), &args).failed(1, &["403"]).receipt();
+        assert_eq!(receipt["integrity"], level);
+    }
+}
+
 fn write(path: &Path, bytes: &[u8], age: u64) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();

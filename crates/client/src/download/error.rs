@@ -104,6 +104,8 @@ pub struct Failed {
     pub error: DownloadError,
     /// The bytes moved until then.
     pub report: Box<Report>,
+    /// The highest number of connections at one time.
+    pub connections: u32,
     /// The partial file that the next run can resume, if there is one.
     pub kept: Option<PartialInfo>,
     /// The TLS of the last connection, if there was any.
@@ -114,7 +116,7 @@ pub struct Failed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialInfo {
     /// Its name, in the folder of the target.
-    pub name: OsString,
+    pub name: Box<OsStr>,
     /// The number of bytes in it.
     pub bytes: u64,
 }
@@ -181,7 +183,8 @@ impl Retryable for DownloadError {
 
 impl<E: Into<DownloadError>> From<E> for Failed {
     fn from(error: E) -> Self {
-        Self { error: error.into(), report: Box::default(), kept: None, tls: None }
+        let (report, kept, tls) = (Box::default(), None, None);
+        Self { error: error.into(), report, connections: 0, kept, tls }
     }
 }
 

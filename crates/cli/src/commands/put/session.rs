@@ -14,7 +14,7 @@ use underpass_client::upload::{
 };
 use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
 use underpass_engine::hint::Action;
-use underpass_engine::{Kind, PipePool, Report, Source};
+use underpass_engine::{Declined, Kind, PipePool, Report, Source};
 use underpass_protocol::digest::Algorithm;
 use underpass_server::digest::{ComputeError, Computed, compute, write_digests};
 
@@ -311,7 +311,12 @@ impl<'s> PutSession<'s> {
     }
 
     pub(super) fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> PutStop {
-        let receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
+        let mut receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
+        let declined = failed.report.declined();
+        if !declined.iter().any(|decline| matches!(decline.what, Declined::Integrity(_))) {
+            // A report without a transfer that succeeded has none.
+            receipt.integrity = self.args.integrity.to_string();
+        }
         let is_fatal = match failed.error.status() {
             Some(status) => matches!(status, 401 | 407 | 507),
             None => !failed.is_of_this_file(),

@@ -114,7 +114,14 @@ impl Download<'_, '_> {
             partial.leave();
         }
         let name = self.name().filter(|_| is_kept);
-        let kept = name.map(|name| PartialInfo { name: name.part_name(), bytes: kept });
-        Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }
+        let kept = name
+            .map(|name| PartialInfo { name: name.part_name().into_boxed_os_str(), bytes: kept });
+        Failed {
+            error,
+            report: Box::new(self.report),
+            connections: self.connections,
+            kept,
+            tls: self.tls.map(Box::new),
+        }
     }
 }
