@@ -6,7 +6,9 @@ use std::io;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use underpass_client::environment::EnvironmentError;
+use underpass_client::input;
 use underpass_copy::{CopyError, CopyRefusal};
 use underpass_diagnose::doctor::DoctorError;
 pub(crate) use underpass_engine::hint::in_words as plain;
@@ -265,9 +267,29 @@ fn number_fault(error: &clap::Error) -> Option<(String, String)> {
     Some((words, plain.to_owned()))
 }
 
-/// Returns clap's message in one line, without its advice about the usage.
+/// Returns the value that clap's message has, and how it may be shown, if it may have a secret.
+fn secret(error: &clap::Error) -> Option<(&str, String)> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let value = text(ContextKind::InvalidValue).filter(|value| !value.is_empty())?;
+    let option = text(ContextKind::InvalidArg).unwrap_or_default();
+    let shown = match value.split_once(':') {
+        _ if option.starts_with("--bearer") => "***".to_owned(),
+        Some((name, _)) if option.starts_with("--header") => format!("{name}: ***"),
+        Some((_, rest)) if rest.contains('@') => input::redacted(value),
+        _ => return None,
+    };
+    Some((value, shown))
+}
+
+/// Returns clap's message in one line, without its advice about the usage, and without passwords.
 pub(crate) fn clap_message(error: &clap::Error) -> String {
     let mut text = error.to_string();
+    if let Some((value, shown)) = secret(error) {
+        text = text.replace(value, &shown);
+    }
     if let Some((words, plain)) = number_fault(error) {
         text = text.replace(&words, &plain);
     }

@@ -89,6 +89,17 @@ pub fn proxy(text: &str) -> Result<Url, String> {
     }
 }
 
+/// Returns what should have been a URL as it may be shown: without what may be a name and a password.
+#[must_use]
+pub fn redacted(text: &str) -> String {
+    // It need not be a URL: a slash or a space in the password may be what is wrong with it.
+    let begin = text.find("://").map_or(0, |at| at + 3);
+    match text.rfind('@') {
+        Some(end) if begin <= end => format!("{}***{}", &text[..begin], &text[end..]),
+        _ => text.to_owned(),
+    }
+}
+
 /// Parses `Name: value`.
 ///
 /// # Errors
@@ -155,6 +166,19 @@ pub fn token(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_password_is_shown() {
+        for (text, expected) in [
+            ("socks5h://me:SECRET@h", "socks5h://***@h"),
+            ("http://me:SE/C@RET@h:x/", "http://***@h:x/"),
+            ("me:SECRET@h o", "***@h o"),
+            ("http://h:x/", "http://h:x/"),
+            ("@://", "@://"),
+        ] {
+            assert_eq!(redacted(text), expected);
+        }
+    }
 
     #[test]
     fn a_url_may_lack_its_scheme() {

@@ -165,6 +165,31 @@ fn servers_that_people_run_send_nothing_twice() {
 }
 
 #[test]
+fn no_message_has_a_password() {
+    let (origin, here) = (Origin::start(), folder());
+    let url = origin.url("/file");
+    for words in [
+        &["--proxy", "socks5://me:SECRET@h", &url][..],
+        &["--proxy", "http://me:SECRET@h:port", &url],
+        &["http://me:SECRET@h:port/"],
+        &["http://me:SEC RET@h o/"],
+        &["--mirror", "ftp://me:SECRET@h/", &url],
+        &["--bearer", "SECRET\n", &url],
+        &["-H", "Authorization: Bearer SECRET\nX: y", &url],
+    ] {
+        let said = get(here.path(), words).failed(2, &["***"]).stderr;
+        assert!(!said.contains("SEC"), "{said}");
+    }
+    for name in ["http_proxy", "all_proxy"] {
+        let mut command = underpass();
+        command.env_remove("http_proxy").env_remove("all_proxy").env_remove("no_proxy");
+        command.env(name, "socks5h://me:SECRET@h").current_dir(here.path()).args(["get", &url]);
+        let said = Running::start(command).finish().failed(2, &[name, "***@h"]).stderr;
+        assert!(!said.contains("SECRET"), "{said}");
+    }
+}
+
+#[test]
 fn the_receipt_of_a_failure_is_true() {
     let (origin, here) = (Origin::start(), folder());
     let url = origin.url("/file");

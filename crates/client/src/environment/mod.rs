@@ -30,7 +30,7 @@ pub enum EnvironmentError {
     Proxy {
         /// The variable.
         name: &'static str,
-        /// Its value.
+        /// Its value, without a password.
         value: String,
         /// What is wrong with it.
         reason: String,
@@ -119,6 +119,8 @@ fn proxy_of(names: &[&'static str]) -> Result<Option<Url>, EnvironmentError> {
     };
     match input::proxy(&value) {
         Ok(url) => Ok(Some(url)),
-        Err(reason) => Err(EnvironmentError::Proxy { name, value, reason }),
+        Err(reason) => {
+            Err(EnvironmentError::Proxy { name, value: input::redacted(&value), reason })
+        }
     }
 }

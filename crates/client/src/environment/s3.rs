@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::{EnvironmentError, variable};
+use crate::input;
 use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
 /// Returns what the environment and the shared files say about object stores. `is_signed` is
@@ -86,5 +87,5 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, 
 /// Parses a URL of the environment.
 fn url(text: &str, name: &'static str) -> Result<Url, EnvironmentError> {
     let parsed = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    parsed.ok_or_else(|| EnvironmentError::Url { name, value: text.to_owned() })
+    parsed.ok_or_else(|| EnvironmentError::Url { name, value: input::redacted(text) })
 }
