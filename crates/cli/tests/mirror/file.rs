@@ -190,6 +190,15 @@ fn no_message_has_a_password() {
 }
 
 #[test]
+fn a_bucket_is_no_file() {
+    let here = folder();
+    for url in ["s3://bucket", "s3://bucket/"] {
+        get(here.path(), &[url]).failed(2, &["is a bucket", "-r"]);
+    }
+    assert!(names(here.path()).is_empty());
+}
+
+#[test]
 fn the_receipt_of_a_failure_is_true() {
     let (origin, here) = (Origin::start(), folder());
     let url = origin.url("/file");

@@ -11,6 +11,7 @@ use underpass_client::{TlsSetup, Url, input};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
+use underpass_receipt::shown;
 
 use super::args::GetArgs;
 use super::destination::is_stream;
@@ -69,6 +70,14 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     if args.output.is_some() && items.len() > 1 {
         return Err(GetError::OneOutput.into());
+    }
+    // One with keys in it is no address at all, which is another message.
+    let is_bucket = |item: &&Item| {
+        let url = &item.url;
+        url.scheme() == "s3" && url.path() == "/" && url.username().is_empty()
+    };
+    if let Some(item) = items.iter().find(is_bucket).filter(|_| !args.recursive) {
+        return Err(GetError::Bucket(shown(&item.url)).into());
     }
     if !args.mirror.is_empty() && items.len() > 1 {
         return Err(GetError::OneMirrored.into());

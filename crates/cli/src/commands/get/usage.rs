@@ -11,6 +11,8 @@ pub(super) enum GetError {
         "{0} is taken for a URL: an algorithm is given as --digest-print=ALG, sha-256 or sha-512"
     )]
     AlgorithmAsUrl(String),
+    #[error("{0} is a bucket: name a key, or fetch all of them with -r")]
+    Bucket(String),
     #[error(
         "{0} has no name, so --delete would remove what is in the current folder: say with -d DIR which folder is its mirror"
     )]
