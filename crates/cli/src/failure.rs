@@ -196,7 +196,7 @@ impl From<EnvironmentError> for Failure {
     fn from(error: EnvironmentError) -> Self {
         match error {
             EnvironmentError::Netrc { path, source } => {
-                Self::Path { action: Action::Reading, path, source }
+                Self::Path { action: "reading".into(), path, source }
             }
             error => Self::Usage(error.into()),
         }

@@ -8,7 +8,6 @@ use clap::Args;
 use underpass_client::environment::{self, variable};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
 use underpass_engine::Policy;
-use underpass_engine::hint::Action;
 
 use super::tls_trust::TlsTrustArgs;
 use crate::args::seconds;
@@ -120,7 +119,7 @@ impl HttpClientArgs {
         // It may be a FIFO, to which nobody writes.
         let (file, url) = (path.clone(), url.clone());
         let read = move || Ok(environment::netrc(Some(&file), &url));
-        Ok(interruptible(cancel, read).with_path(Action::Reading, path)??)
+        Ok(interruptible(cancel, read).with_path("reading", path)??)
     }
 
     /// Returns the proxies that the arguments or the environment name.

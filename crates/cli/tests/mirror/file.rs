@@ -215,6 +215,23 @@ fn the_receipt_of_a_failure_is_true() {
 }
 
 #[test]
+fn a_name_in_a_url_has_its_own_entry_in_a_netrc_file() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/file", Page::new(b"one", &[]));
+    let host = origin.url("/").replace("http://", "");
+    let host = host.split(':').next().unwrap();
+    let text = format!("machine {host} login a password A machine {host} login c password C");
+    fs::write(here.path().join("netrc"), text).unwrap();
+    let url = origin.url("/file").replace("http://", "http://c@");
+    let command = ["--netrc-file", "netrc", "-o", "-", &url];
+    get(here.path(), &command).succeeded();
+    // That is "c:C".
+    assert!(origin.asked().iter().all(|asked| asked.head.contains("Basic YzpD")));
+    let said = get(here.path(), &["--netrc-file", ".", &url]).failed(1, &["Is a directory"]).stderr;
+    assert!(!said.contains("tar"), "{said}");
+}
+
+#[test]
 fn a_shared_file_stays_shared() {
     let origin = Origin::start();
     origin.set("/file", Page::new(b"new", &[]));

@@ -11,6 +11,7 @@ mod s3;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use percent_encoding::percent_decode_str;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use url::Url;
 
@@ -36,7 +37,7 @@ pub enum EnvironmentError {
         reason: String,
     },
     /// The netrc file cannot be read.
-    #[error("{} {}: {}", Action::Reading, .path.display(), Plain(.source))]
+    #[error("reading {}: {}", .path.display(), Plain(.source))]
     Netrc {
         /// Its path.
         path: PathBuf,
@@ -63,12 +64,13 @@ impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Keys(_) | Self::IncompleteKeys | Self::Proxy { .. } | Self::Url { .. } => None,
-            Self::Netrc { source, .. } => Action::Reading.hint(source),
+            Self::Netrc { source, .. } => Action::from("reading").hint(source),
         }
     }
 }
 
-/// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`.
+/// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`. If the URL
+/// has a name, it is the entry of that name.
 ///
 /// # Errors
 ///
@@ -88,7 +90,8 @@ pub fn netrc(file: Option<&Path>, url: &Url) -> Result<Credentials, EnvironmentE
         }
     };
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let found = netrc::find(&text, host);
+    let user = percent_decode_str(url.username()).decode_utf8_lossy();
+    let found = netrc::find(&text, host, Some(&*user).filter(|user| !user.is_empty()));
     Ok(found.map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password }))
 }
 

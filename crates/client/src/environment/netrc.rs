@@ -1,8 +1,8 @@
 //! User names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
 
 /// Returns the name and the password for a host in the text of a netrc file: those of its first
-/// entry for that host, or of `default`.
-pub(super) fn find(text: &str, host: &str) -> Option<(String, String)> {
+/// entry for that host, or of `default`. If a user is named, it is the first one of that user.
+pub(super) fn find(text: &str, host: &str, named: Option<&str>) -> Option<(String, String)> {
     let words = words(text);
     let mut words = words.iter().map(String::as_str).peekable();
     while let Some(word) = words.next() {
@@ -20,7 +20,7 @@ pub(super) fn find(text: &str, host: &str) -> Option<(String, String)> {
                 _ => {}
             }
         }
-        if is_meant {
+        if is_meant && named.is_none_or(|named| user == Some(named)) {
             let text = |word: Option<&str>| word.unwrap_or_default().to_owned();
             return (user.is_some() || password.is_some()).then(|| (text(user), text(password)));
         }
@@ -94,14 +94,26 @@ mod tests {
             ("d", Some(("any", "thing"))),
         ] {
             let found = found.map(|(user, password)| (user.to_owned(), password.to_owned()));
-            assert_eq!(find(text, host), found, "{host}");
+            assert_eq!(find(text, host, None), found, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_user_that_is_named_has_an_entry_of_its_own() {
+        let text = "machine a login me password x\nmachine a login you password y\n\
+            default login any password thing\n";
+        for (user, password) in
+            [("me", Some("x")), ("you", Some("y")), ("any", Some("thing")), ("other", None)]
+        {
+            let found = find(text, "a", Some(user)).map(|(_, password)| password);
+            assert_eq!(found.as_deref(), password, "{user}");
         }
     }
 
     #[test]
     fn an_unknown_host_or_a_broken_file_says_nothing() {
         for text in ["", "machine", "machine a", "machine b login x password y", "login x", "\""] {
-            assert_eq!(find(text, "a"), None, "{text}");
+            assert_eq!(find(text, "a", None), None, "{text}");
         }
     }
 }

@@ -102,12 +102,18 @@ impl Credentials {
         if let Self::Store(signer) = self { Some(&**signer) } else { None }
     }
 
-    /// Returns the value of `Authorization` for a URL; credentials in the URL come first.
+    /// Returns the value of `Authorization` for a URL; credentials in the URL come first, but for a
+    /// password that it lacks.
     pub(super) fn value(&self, url: &Url) -> Option<String> {
-        if let Some(named) = in_url(url) {
-            return Some(named);
-        }
+        let named = in_url(url);
         match self {
+            // A name without a password, which these are for.
+            Self::Basic { user, password }
+                if url.password().is_none() && named == Some(basic(user.as_bytes(), b"")) =>
+            {
+                Some(basic(user.as_bytes(), password.as_bytes()))
+            }
+            _ if named.is_some() => named,
             Self::None | Self::Store(_) => None,
             Self::Basic { user, password } => Some(basic(user.as_bytes(), password.as_bytes())),
             Self::Bearer(token) => Some(format!("Bearer {token}")),

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use underpass_client::{Url, input};
-use underpass_engine::hint::Action;
 use underpass_protocol::digest::Digest;
 
 use crate::ends::{is_dash, standard_input};
@@ -39,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
 fn items(source: impl Read, path: &Path, max: u64) -> Result<Vec<Item>> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     for (index, line) in BufReader::new(source.take(max + 1)).split(b'\n').enumerate() {
-        let line = line.with_path(Action::Reading, path)?;
+        let line = line.with_path("reading", path)?;
         bytes += line.len() as u64 + 1;
         let taken = match str::from_utf8(&line) {
             // What is missing would not be missed.

@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url};
-use underpass_engine::hint::Action;
 use underpass_protocol::digest::Digest;
 
 use crate::failure::{Failure, Result, WithPath};
@@ -28,7 +27,7 @@ impl ChecksumList {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let mut text = Vec::new();
         let file = File::open(path).with_path("opening", path)?;
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).with_path(Action::Reading, path)?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).with_path("reading", path)?;
         if text.len() > MAX_BYTES {
             let message = format!("{} is longer than 64 MiB: split it", path.display());
             return Err(Failure::line(message));
@@ -55,6 +54,8 @@ impl ChecksumList {
     }
 
     fn parse(name: &str, text: &[u8]) -> Result<Self> {
+        // Some editors begin a file with a byte order mark.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let mut digests: HashMap<_, Vec<_>> = HashMap::new();
         for (path, digest) in text.split(|byte| *byte == b'\n').filter_map(line) {
             digests.entry(path).or_default().push(digest);
@@ -183,6 +184,9 @@ mod tests {
         }
         let text = format!("{hex}  x/a\n{hex}  b\n{hex}  y/a\n");
         let sums = ChecksumList::parse("SUMS", text.as_bytes()).expect("digests");
+        let marked = format!("\u{feff}{text}");
+        let sums_too = ChecksumList::parse("SUMS", marked.as_bytes()).expect("digests");
+        assert!(sums_too.of(Path::new("x/a")).is_ok());
         assert!(sums.of(Path::new("b")).is_ok() && sums.of(Path::new("z/b")).is_ok());
         assert!(sums.of(Path::new("x/a")).is_ok());
         assert!(sums.of(Path::new("a")).is_err() && sums.of(Path::new("c")).is_err());
