@@ -52,7 +52,6 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
         (&["cp", here, &at("new")], 1, &["reading", "Is a directory"]),
         (&["cp", file, file], 2, &["same file"]),
         (&["cp", file, &at("none/new")], 1, &["creating", "No such file"]),
-        (&["cp", file, here, "--no-clobber"], 2, &["same file"]),
         (&["cp", "-", here], 2, &["folder", "name a file"]),
         (&["cp", file, &at("new"), "--mechanism", "reflink", "--step", "1"], 1, &["reflink"]),
     ];

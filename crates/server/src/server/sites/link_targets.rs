@@ -17,17 +17,20 @@ pub(crate) struct LinkTargets<'a> {
 }
 
 impl LinkTargets<'_> {
-    /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to what the client
-    /// may see, or to nothing at a path that it may know, and tells nothing of what is outside of the root.
+    /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to
+    /// what the client may see, or to nothing at a path that it may know. What is outside of the root
+    /// is told only where links out of it are followed.
     pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> bool {
-        if link.starts_with(b"/") {
+        let leaves = self.site.settings.allows_symlinks_outside;
+        let is_absolute = link.starts_with(b"/");
+        if is_absolute && !leaves {
             return false;
         }
         match self.site.root.open_path(path) {
-            Ok(target) => self
-                .seen(&target)
-                .is_ok_and(|(attributes, is_inside)| is_inside && attributes.is_served()),
-            Err(Errno::NOENT) => self.may_name_missing(path, link).unwrap_or(false),
+            Ok(target) => self.seen(&target).is_ok_and(|(attributes, is_inside)| {
+                (is_inside || leaves) && attributes.is_served()
+            }),
+            Err(Errno::NOENT) if !is_absolute => self.may_name_missing(path, link).unwrap_or(false),
             Err(_) => false,
         }
     }
