@@ -256,7 +256,8 @@ fn a_shared_file_stays_shared() {
             command.args(["--reuid", "2002", "--regid", "2002", "--groups", "3000"]).arg(&program);
             command.args(["get", "-f", &origin.url("/file"), "-d"]).arg(&team);
             command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");
-            Running::start(command).finish().succeeded();
+            let said = command.output().unwrap();
+            assert!(said.status.success(), "{said:?}");
             let found = fs::metadata(&path).unwrap();
             assert_eq!((found.mode() & 0o777, found.gid()), (mode, 3000), "{folder_mode:o}");
             fs::remove_file(&path).unwrap();

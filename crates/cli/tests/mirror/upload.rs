@@ -16,16 +16,17 @@ fn put(here: &Path, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_refused_upload_was_watched_as_it_was_asked() {
+fn a_failed_upload_has_the_integrity_that_was_asked_for() {
     let (origin, here) = (Origin::start(), folder());
     write(&here.path().join("file"), b"one", 0);
-    let refused = Page { status: Some(403), ..Page::default() };
-    origin.set("/file", refused);
-    for (args, level) in [(&[][..], "detect"), (&["--integrity", "fast"], "fast")] {
-        let url = origin.url("/file");
-        let args = [&["--json", "file", &url], args].concat();
-        let receipt = put(here.path(), &args).failed(1, &["403"]).receipt();
-        assert_eq!(receipt["integrity"], level);
+    origin.set("/file", Page { status: Some(403), ..Page::default() });
+    // One that is refused, and one that was never begun.
+    for url in [&origin.url("/file"), "http://127.0.0.1:1/file"] {
+        for (args, level) in [(&[][..], "detect"), (&["--integrity", "fast"], "fast")] {
+            let args = [&["--json", "--retries", "0", "file", url], args].concat();
+            let receipt = put(here.path(), &args).failed(1, &[]).receipt();
+            assert_eq!(receipt["integrity"], level, "{url}");
+        }
     }
 }
 
