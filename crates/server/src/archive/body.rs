@@ -66,7 +66,7 @@ impl ArchiveRange {
     }
 
     /// Returns the next part, to be moved before the one after it is requested; `None` at the end.
-    /// It may be empty if [`take_request`](Self::take_request) has something.
+    /// It may be empty if there is something to request first.
     ///
     /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, and reads
     /// small ones for their checksums, so it may wait for the disk.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use super::rig::{Client, Reply, Running, Site, pattern, request, wait_until};
 
@@ -315,6 +315,12 @@ fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
     fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(put(&server, "/file", &[], b"new").status, 204);
     assert_eq!(fs::metadata(server.path("file")).unwrap().mode() & 0o777, 0o640);
+    // Only root may give a file to a group of which it is no member.
+    if chown(server.path("file"), None, Some(3000)).is_ok() {
+        assert_eq!(put(&server, "/file", &[], b"new").status, 204);
+        let found = fs::metadata(server.path("file")).unwrap();
+        assert_eq!((found.mode() & 0o777, found.gid()), (0o640, 3000));
+    }
     assert_eq!(put(&server, "/other", &[], b"new").status, 201);
     fs::write(server.path("usual"), "").unwrap();
     let usual = fs::metadata(server.path("usual")).unwrap().mode();

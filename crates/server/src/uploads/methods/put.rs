@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, Timespec, fchmod, fsync, futimens, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
+use underpass_engine::atomic_file::{AtomicFile, Existing, KeptOwner, sync_folder, take_over};
 use underpass_engine::{Version, times_of_new};
 
 use crate::changes::dav::dead_properties;
@@ -140,12 +140,19 @@ fn name(
         }
     };
     if let Some(present) = &present {
-        // The new file gets the mode of the old one. A file system without modes ignores it.
-        let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
-        // RFC 4918 9.7.1: and its stored properties.
+        // The new file gets the mode and the group of the old one. A file system without them ignores
+        // it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        if let Ok(old) = openat(&target.folder, &target.name, flags, Mode::empty()) {
-            dead_properties::copy(&old, new_file.file());
+        match openat(&target.folder, &target.name, flags, Mode::empty()) {
+            Ok(old) => {
+                let _ = take_over(new_file.file(), old.as_fd(), KeptOwner::Own);
+                // RFC 4918 9.7.1: and its stored properties.
+                dead_properties::copy(&old, new_file.file());
+            }
+            // A link, or a file that the server may not read.
+            Err(_) => {
+                let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
+            }
         }
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
