@@ -89,7 +89,8 @@ pub fn proxy(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns what should have been a URL as it may be shown: without what may be a name and a password.
+/// Returns what should have been a URL as it may be shown: without what may be a name and a
+/// password.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     // It need not be a URL: a slash or a space in the password may be what is wrong with it.

@@ -213,8 +213,8 @@ impl Element {
     }
 }
 
-/// Returns the text of a document, without a byte order mark. It has at most three bytes for each two of
-/// the document.
+/// Returns the text of a document, without a byte order mark. It has at most three bytes for each
+/// two of the document.
 fn decode(document: &[u8]) -> Result<Cow<'_, str>, BadXml> {
     let (units, to_unit): (_, fn([u8; 2]) -> u16) = match document {
         [0xfe, 0xff, units @ ..] => (units, u16::from_be_bytes),

@@ -81,7 +81,8 @@ pub(super) fn autoindex_time(modified: Timespec) -> Option<String> {
     Some(time.strftime("%d-%b-%Y %H:%M").to_string())
 }
 
-/// Returns what is shown for a character that controls something, and any other character unchanged.
+/// Returns what is shown for a character that controls something, and any other character
+/// unchanged.
 fn picture(character: char) -> char {
     match character {
         '\0'..'\x20' => {

@@ -1,7 +1,8 @@
 //! TCP sockets that reset their connection when the process ends, from before it exists.
 //!
-//! A process can be killed at any moment. What is set after connect(2) or accept(2) is set too late: the other end may
-//! have the connection already, and would take its end for that of an empty stream.
+//! A process can be killed at any moment. What is set after connect(2) or accept(2) is set too
+//! late: the other end may have the connection already, and would take its end for that of an empty
+//! stream.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -42,7 +43,8 @@ fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Listens by an armed socket: each that it accepts inherits that. An empty host stands for every address.
+/// Listens by an armed socket: each that it accepts inherits that. An empty host stands for every
+/// address.
 pub(super) fn listen_armed(host: &str, port: u16) -> io::Result<TcpListener> {
     let listener = match host {
         "" => TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port))),

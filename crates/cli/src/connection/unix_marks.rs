@@ -1,8 +1,9 @@
 //! Unix sockets that show their peer that this end is underpass, also after the process has ended.
 //!
-//! The mark is the address of the socket: the kernel keeps it for the other end as long as that lives, and a
-//! connection never exists without it. Other programs do not look at it. A socket that connects gets a name in the
-//! abstract namespace. One that listens has its path spelled with components that lead nowhere.
+//! The mark is the address of the socket: the kernel keeps it for the other end as long as that
+//! lives, and a connection never exists without it. Other programs do not look at it. A socket that
+//! connects gets a name in the abstract namespace. One that listens has its path spelled with
+//! components that lead nowhere.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};

@@ -69,8 +69,8 @@ impl Hinted for EnvironmentError {
     }
 }
 
-/// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`. If the URL
-/// has a name, it is the entry of that name.
+/// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`. If
+/// the URL has a name, it is the entry of that name.
 ///
 /// # Errors
 ///

@@ -16,9 +16,9 @@ pub enum KeptOwner {
     Own,
 }
 
-/// Gives a new file the permissions of the one that it replaces, as if that had been written to, and
-/// its group where that is allowed. Each is tried by itself, and of the permissions only those are
-/// lost that would be granted to another group.
+/// Gives a new file the permissions of the one that it replaces, as if that had been written to,
+/// and its group where that is allowed. Each is tried by itself, and of the permissions only those
+/// are lost that would be granted to another group.
 ///
 /// # Errors
 ///

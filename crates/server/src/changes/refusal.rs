@@ -47,8 +47,8 @@ impl ChangeRefusal {
         Self { is_made: true, ..Self::new(500, format!("it is done, but {flaw}")) }
     }
 
-    /// Creates the response to a change that failed because of these entries, of which there is at least
-    /// one.
+    /// Creates the response to a change that failed because of these entries, of which there is at
+    /// least one.
     pub(crate) fn of_entries(failed: Vec<FailedEntry>) -> Self {
         let first = failed.first().map(|first| (first.status, first.detail.clone()));
         let (status, detail) = first.unwrap_or((500, Cow::Borrowed("")));

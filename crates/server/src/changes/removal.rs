@@ -45,8 +45,8 @@ pub(crate) fn remove_copied(parent: BorrowedFd<'_>, name: &CStr, began: SystemTi
     remove_unless(parent, name, &mut is_changed)
 }
 
-/// Removes an entry, in a folder all but the files and links that `keeps` returns true for. What cannot
-/// be removed does not keep it from removing the rest.
+/// Removes an entry, in a folder all but the files and links that `keeps` returns true for. What
+/// cannot be removed does not keep it from removing the rest.
 fn remove_unless(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -86,8 +86,8 @@ struct Removal<'r> {
 }
 
 impl Removal<'_> {
-    /// Removes everything in the folder `inside` the top one that is not kept; returns whether it is
-    /// empty.
+    /// Removes everything in the folder `inside` the top one that is not kept; returns whether it
+    /// is empty.
     fn empty(&mut self, inside: &mut Vec<u8>, depth: usize) -> Result<bool, ChangeRefusal> {
         let folder = match open_inside(self.top, inside) {
             Ok(folder) => folder,

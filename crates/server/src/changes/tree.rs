@@ -203,8 +203,8 @@ impl<'a> TreeCopy<'a> {
     }
 }
 
-/// Creates the refusal of the copy of a folder, with the entry that could not be copied, unless it is the
-/// folder itself, or failed in the new folder of this name.
+/// Creates the refusal of the copy of a folder, with the entry that could not be copied, unless it
+/// is the folder itself, or failed in the new folder of this name.
 fn not_copied(error: CopyError, from: BorrowedFd<'_>, new_name: &CStr) -> ChangeRefusal {
     let path = match &error {
         CopyError::Path { path, .. } | CopyError::Transfer { from: path, .. } => path,

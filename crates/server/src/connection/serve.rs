@@ -353,8 +353,8 @@ impl<'a> Connection<'a> {
         (ending, sending.into_slow(), again)
     }
 
-    /// Records the outcome of a response; returns the next action. Here ends each response: one that has fewer
-    /// bytes than promised has failed, and is reset.
+    /// Records the outcome of a response; returns the next action. Here ends each response: one
+    /// that has fewer bytes than promised has failed, and is reset.
     fn end(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
         let SentResponse { mut entry, started, now, head_len, promised, is_logged, .. } = ending;
         if outcome.is_short(promised) {

@@ -320,7 +320,8 @@ impl DestFolder {
         futimens(file, &times_of_new(modified))
     }
 
-    /// Sets permissions and time of a complete file. One that replaces another keeps those permissions.
+    /// Sets permissions and time of a complete file. One that replaces another keeps those
+    /// permissions.
     pub(super) fn set_file_attributes(
         &self,
         path: &[u8],
@@ -339,8 +340,8 @@ impl DestFolder {
         })
     }
 
-    /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that is not
-    /// of this download lets others do no more than before.
+    /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that
+    /// is not of this download lets others do no more than before.
     pub(super) fn folder_mode(&self, path: &[u8], made: DestOutcome, mode: u32) -> u32 {
         if made == DestOutcome::New || self.if_exists == IfExists::Ours {
             return mode;

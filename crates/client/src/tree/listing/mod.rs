@@ -33,8 +33,8 @@ pub struct Listing {
     pub is_too_long: bool,
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
-    /// Whether it is a page without anything that makes it a listing: a heading, or links to other orders
-    /// of the same folder or to the folder above.
+    /// Whether it is a page without anything that makes it a listing: a heading, or links to other
+    /// orders of the same folder or to the folder above.
     pub is_other_page: bool,
     /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
     /// and it is whole.
@@ -144,7 +144,8 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     Some(listing)
 }
 
-/// Checks whether a link is one that listings have: to the folder above, or to the same in another order.
+/// Checks whether a link is one that listings have: to the folder above, or to the same in another
+/// order.
 fn is_of_listings(base: &Url, link: &str, url: &Url) -> bool {
     let is_order =
         url.origin() == base.origin() && url.path() == base.path() && url.query().is_some();

@@ -91,7 +91,8 @@ impl Describer<'_> {
         })
     }
 
-    /// Returns the locks that hold for a path or for the file that was reached by it, its own first.
+    /// Returns the locks that hold for a path or for the file that was reached by it, its own
+    /// first.
     fn locks(&self, path: &[u8], file: &OwnedFd) -> Vec<HeldLock> {
         if locks(self.site).is_empty() {
             return Vec::new();
@@ -133,8 +134,9 @@ pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
     HeldLock { lock, root, seconds }
 }
 
-/// Returns the link to what is locked. A lock of another site may hold for more than this one serves, or
-/// for what is hidden here: of that the client learns no more than the folder in which it is.
+/// Returns the link to what is locked. A lock of another site may hold for more than this one
+/// serves, or for what is hidden here: of that the client learns no more than the folder in which
+/// it is.
 pub(super) fn lock_link(site: &Site, lock: &Lock) -> String {
     let locked = site.root.served_path(&lock.root);
     let mut shown = locked.unwrap_or_default();

@@ -166,8 +166,8 @@ pub(crate) fn check(
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
 }
 
-/// Checks the locks that a change meets. A link shows the locks of its target as its own, so that they
-/// hold for a change of the link, too.
+/// Checks the locks that a change meets. A link shows the locks of its target as its own, so that
+/// they hold for a change of the link, too.
 fn check_paths(
     table: &LockTable,
     paths: &LockPaths,

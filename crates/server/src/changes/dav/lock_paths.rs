@@ -1,5 +1,5 @@
-//! The paths at which locks are looked for: that of a file, and that of the target of a link. They are
-//! those of the disk, as several sites can serve the same folder.
+//! The paths at which locks are looked for: that of a file, and that of the target of a link. They
+//! are those of the disk, as several sites can serve the same folder.
 
 use std::sync::Arc;
 

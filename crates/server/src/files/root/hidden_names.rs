@@ -82,8 +82,8 @@ impl HiddenNames {
     }
 }
 
-/// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not match it
-/// as well.
+/// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not
+/// match it as well.
 fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
     match pattern.strip_suffix("**") {
         // What lies beneath a folder that lies beneath another one.

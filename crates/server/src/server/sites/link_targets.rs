@@ -1,4 +1,5 @@
-//! The targets of links, as far as a client may see them: listings and archives leave out the others.
+//! The targets of links, as far as a client may see them: listings and archives leave out the
+//! others.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,8 +19,8 @@ pub(crate) struct LinkTargets<'a> {
 
 impl LinkTargets<'_> {
     /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to
-    /// what the client may see, or to nothing at a path that it may know. What is outside of the root
-    /// is told only where links out of it are followed.
+    /// what the client may see, or to nothing at a path that it may know. What is outside of the
+    /// root is told only where links out of it are followed.
     pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> bool {
         let leaves = self.site.settings.allows_symlinks_outside;
         let is_absolute = link.starts_with(b"/");
@@ -35,8 +36,8 @@ impl LinkTargets<'_> {
         }
     }
 
-    /// Returns whether the client may know of the path to which a link leads where nothing is; `None` if that is
-    /// outside of the root.
+    /// Returns whether the client may know of the path to which a link leads where nothing is;
+    /// `None` if that is outside of the root.
     fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Option<bool> {
         let root = &self.site.root;
         let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -65,7 +66,8 @@ impl LinkTargets<'_> {
     }
 }
 
-/// Returns the path to which a relative link in a folder leads; `None` if that is outside of the root.
+/// Returns the path to which a relative link in a folder leads; `None` if that is outside of the
+/// root.
 fn joined(folder: &[u8], link: &[u8]) -> Option<Vec<u8>> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in [folder, link].into_iter().flat_map(|path| path.split(|byte| *byte == b'/')) {

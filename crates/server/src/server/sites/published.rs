@@ -65,8 +65,8 @@ impl Sites {
     }
 }
 
-/// Gives sites with the same users the same realm: the one that a site among them had before, unless
-/// other users have it by now.
+/// Gives sites with the same users the same realm: the one that a site among them had before,
+/// unless other users have it by now.
 fn set_realms(sites: &mut [Site], before: &[Option<u64>]) {
     let mut taken = Vec::new();
     for place in 0..sites.len() {
