@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use self::hidden_names::HiddenNames;
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::{atomic_file, is_folder};
+use underpass_engine::{FileId, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
 
 /// The served folder, or one served file in a folder.
@@ -323,11 +323,8 @@ impl Root {
     /// `ESTALE` if the folder was moved or replaced, and those of [`parent_of`](Self::parent_of).
     pub(crate) fn check_parent(&self, path: &[u8], folder: impl AsFd) -> Result<(), Errno> {
         let Some((now, _)) = self.parent_of(path)? else { return Ok(()) };
-        let (now, opened) = (fstat(now)?, fstat(folder)?);
-        match (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino) {
-            true => Ok(()),
-            false => Err(Errno::STALE),
-        }
+        let is_same = FileId::of(&fstat(now)?) == FileId::of(&fstat(folder)?);
+        if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 
     /// Makes the missing parent folders of a path.

@@ -1,10 +1,12 @@
 //! The order in which changes of one file are made.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
+use underpass_engine::FileId;
+use underpass_engine::wait::lock;
 
 use crate::uploads::parts::target::UploadTarget;
 
@@ -19,10 +21,9 @@ pub(crate) struct PatchTurns {
 impl PatchTurns {
     /// Waits until no other change of the file is made, for as long as the returned value lives.
     pub(crate) fn wait(&self, target: &UploadTarget) -> Result<MutexGuard<'_, ()>, Errno> {
-        let folder = fstat(&target.folder)?;
-        let hash = self.hasher.hash_one((folder.st_dev, folder.st_ino, &target.name));
-        let lock = &self.locks[usize::try_from(hash % LOCKS as u64).unwrap_or(0)];
-        Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
+        let folder = FileId::of(&fstat(&target.folder)?);
+        let hash = self.hasher.hash_one((folder, &target.name));
+        Ok(lock(&self.locks[usize::try_from(hash % LOCKS as u64).unwrap_or(0)]))
     }
 }
 
