@@ -99,6 +99,12 @@ impl Sites {
         self.get(host, path).status
     }
 
+    /// The status of a request that changes something, such as `PUT /file`, with an empty body.
+    fn change(&self, host: &str, request: &str) -> u16 {
+        let fields = "Connection: close\r\nContent-Length: 0\r\n";
+        self.raw(&format!("{request} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).status
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -518,10 +524,7 @@ fn what_one_source_allows_another_may_refuse() {
         root = 'DIR/a'
         allow_all = false";
     let sites = Sites::new(REFUSES, two_roots);
-    let ask = |host: &str, request: &str| {
-        let fields = "Connection: close\r\nContent-Length: 0\r\n";
-        sites.raw(&format!("{request} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).status
-    };
+    let ask = |host: &str, request: &str| sites.change(host, request);
     assert_eq!(ask("a.test", "DELETE /same"), 405);
     assert_eq!(ask("a.test", "PUT /new"), 201);
     assert_eq!(ask("b.test", "PUT /new"), 405);
@@ -541,10 +544,7 @@ fn the_environment_may_refuse_what_the_file_allows() {
     command.arg(folder.path().join("config/underpass.toml"));
     command.env("UNDERPASS_ALLOW_DELETE", "false");
     let sites = Sites { server: Running::listening(command), folder };
-    let ask = |request: &str| {
-        let fields = "Connection: close\r\nContent-Length: 0\r\n";
-        sites.raw(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")).status
-    };
+    let ask = |request: &str| sites.change("localhost", request);
     assert_eq!((ask("PUT /new"), ask("DELETE /new")), (201, 405));
 }
 
