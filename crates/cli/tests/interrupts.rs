@@ -1,4 +1,4 @@
-//! The first SIGINT or SIGTERM ends each command wherever it waits, and nothing is left behind.
+//! The first SIGINT, SIGTERM or SIGHUP ends each command wherever it waits, and nothing is left behind.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use rig::{Running, folder, names, skip, traced, underpass, until};
 
-/// Whether a process has a handler for SIGINT.
+/// Whether a process has a handler for SIGTERM, which is set after those of the others.
 fn catches_interrupts(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0)
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> 14 & 1 != 0)
 }
 
 /// Whether every thread of a process sleeps.
@@ -84,6 +84,25 @@ fn words(words: &[&str]) -> Command {
 }
 
 #[test]
+fn a_signal_that_was_ignored_stays_so() {
+    let folder = folder();
+    for signal in ["INT", "HUP"] {
+        let mut command = Command::new("sh");
+        let script = format!("trap '' {signal}; exec \"$0\" cp /dev/zero to");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+        command.current_dir(&folder).stderr(Stdio::piped());
+        let mut running = Running::start(command);
+        until("it catches others", || catches_interrupts(running.child.id()));
+        running.signal(signal);
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(running.child.try_wait().unwrap().is_none(), "{signal}");
+        running.signal("TERM");
+        running.finish().failed(1, &["interrupted"]);
+    }
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn a_fifo_without_another_end_holds_nobody_up() {
     let place = folder();
     assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
@@ -106,7 +125,7 @@ fn a_fifo_without_another_end_holds_nobody_up() {
         &["recv", "--append", &address, "fifo"],
     ];
     for (index, case) in cases.iter().enumerate() {
-        let signal = if index % 2 == 0 { "INT" } else { "TERM" };
+        let signal = ["INT", "TERM", "HUP"][index % 3];
         interrupt(words(case), signal, place.path(), &["fifo", "file"]);
     }
 }

@@ -254,9 +254,9 @@ fn what_was_passed_and_is_no_listener_is_an_error() {
 }
 
 #[test]
-fn sigterm_and_sigint_end_it_in_order() {
+fn sigterm_sigint_and_sigquit_end_it_in_order() {
     let folder = folder();
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "QUIT"] {
         let server = serve(folder.path(), &[], &[]);
         server.signal(signal);
         let said = server.finish().succeeded().stderr;
@@ -265,16 +265,18 @@ fn sigterm_and_sigint_end_it_in_order() {
 }
 
 #[test]
-fn sighup_begins_the_log_anew() {
+fn sighup_and_sigusr1_begin_the_log_anew() {
     let (folder, logs) = (folder(), folder());
     let log = logs.path().join("access.log");
     let server = serve(folder.path(), &["--log-file", log.to_str().unwrap()], &[]);
     until("the log", || log.exists());
-    fs::rename(&log, logs.path().join("access.log.1")).unwrap();
-    server.signal("HUP");
-    until("the new log", || log.exists());
+    for (signal, moved) in [("HUP", "access.log.1"), ("USR1", "access.log.2")] {
+        fs::rename(&log, logs.path().join(moved)).unwrap();
+        server.signal(signal);
+        until("the new log", || log.exists());
+    }
     end(server);
-    assert_eq!(names(logs.path()), ["access.log", "access.log.1"]);
+    assert_eq!(names(logs.path()), ["access.log", "access.log.1", "access.log.2"]);
 }
 
 #[test]

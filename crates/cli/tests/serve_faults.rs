@@ -6,7 +6,7 @@
 mod rig;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use rig::{Running, end, folder, has, noise, noise_file, until};
+use rig::{Running, end, folder, has, noise, noise_file, underpass, until};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const LEN: usize = 40 << 20;
@@ -139,6 +139,31 @@ fn a_killed_server_leaves_no_client_content() {
     server.child.kill().unwrap();
     assert!(!curl.finish().status.success());
     assert!(stage.arrived() < LEN as u64);
+}
+
+#[test]
+fn a_listing_that_ends_with_the_connection_is_reset_when_the_server_is_killed() {
+    let folder = folder();
+    for index in 0..20_000 {
+        File::create(folder.path().join(format!("{index:0200}"))).unwrap();
+    }
+    for is_killed in [true, false] {
+        let mut command = underpass();
+        command.args(["serve", "--port", "0"]).arg(folder.path());
+        let mut server = Running::listening(command);
+        let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        client.read_exact(&mut [0; 1000]).unwrap();
+        if is_killed {
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+        }
+        let mut listing = Vec::new();
+        let end = client.read_to_end(&mut listing).map_err(|error| error.kind());
+        assert_eq!(end.err(), is_killed.then_some(ErrorKind::ConnectionReset), "{is_killed}");
+        assert_eq!(listing.ends_with(b"</html>\r\n"), !is_killed);
+    }
 }
 
 /// Waits until a server that was asked to end accepts no connections.

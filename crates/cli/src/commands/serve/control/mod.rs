@@ -1,5 +1,5 @@
-//! Signals: SIGTERM and SIGINT drain connections, a second one ends at once, SIGHUP re-opens the
-//! log and reads the certificate and the sites again.
+//! Signals: SIGTERM, SIGINT and SIGQUIT drain connections, a second one ends at once, SIGUSR1
+//! reopens the log, SIGHUP reads the certificate and the sites again, too.
 
 mod reload;
 
@@ -8,7 +8,7 @@ use std::process;
 use std::thread::{self, JoinHandle};
 
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
@@ -22,7 +22,7 @@ pub(crate) use reload::Reload;
 /// because a process that knows of it may send one.
 pub(crate) fn keep_signals() -> Result<Signals> {
     outlive_file_limit();
-    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
+    let signals = Signals::new([SIGHUP, SIGUSR1, SIGINT, SIGTERM, SIGQUIT]);
     signals.map_err(|source| Failure::System { action: "waiting for signals", source })
 }
 
@@ -49,9 +49,9 @@ impl SignalWatch {
         let thread = thread::Builder::new().spawn(move || {
             let mut ends = 0;
             for signal in signals.forever() {
-                if signal == SIGHUP {
+                if matches!(signal, SIGHUP | SIGUSR1) {
                     log.iter().for_each(AccessLog::reopen);
-                    reload.iter_mut().for_each(Reload::run);
+                    reload.iter_mut().filter(|_| signal == SIGHUP).for_each(Reload::run);
                     continue;
                 }
                 ends += 1;
