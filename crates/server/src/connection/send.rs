@@ -316,7 +316,12 @@ impl<'a> Slow<'a> {
         self.outcome
     }
 
+    /// Sends a listing that is made piece by piece. Without chunks it ends with the connection: one
+    /// that ends early, even by a `SIGKILL`, is reset until all is sent.
     async fn stream(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
+        if !is_chunked {
+            let _ = socket::arm_reset(&self.peer.socket);
+        }
         loop {
             let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
             let Some(piece) = piece else { break };
@@ -326,6 +331,8 @@ impl<'a> Slow<'a> {
         }
         if is_chunked {
             self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
+        } else {
+            let _ = socket::disarm_reset(&self.peer.socket);
         }
     }
 
