@@ -549,6 +549,24 @@ fn a_reader_of_a_whole_file_may_leave_at_once() {
 }
 
 #[test]
+fn a_reader_may_leave_between_two_looks_at_the_pipe() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let file = noise_file(folder.path(), "file", 10_240);
+    let delay = "inject=poll,ppoll:delay_enter=100000";
+    let strace = ["-e", "trace=poll,ppoll", "-e", delay];
+    let mut command = rig::traced(&folder.path().join("trace"), &strace);
+    let mut copy = command.arg("cp").arg(&file).arg("-").spawn().unwrap();
+    // The bytes are counted by now, and the next look is at whether the reader is there.
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(read_and_leave(&mut copy, 10_240) == noise(10_240));
+    let (code, said) = ended(copy);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn a_pipeline_whose_last_command_has_everything_succeeds() {
     for (more, expected) in [(&b""[..], 0), (b"and more", 1)] {
         let mut command = underpass();

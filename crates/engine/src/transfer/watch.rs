@@ -197,8 +197,9 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             // Bytes that a peer discards by disconnecting are not in flight any more, but it has
             // not received them.
             Kind::Socket => socket::pending_error(&self.sink.fd),
+            // They are counted once more: the reader may have taken them just before it left.
             Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
-                Some(Errno::PIPE)
+                (self.in_flight() > 0).then_some(Errno::PIPE)
             }
             _ => None,
         };
