@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+mod controls;
 pub mod metrics;
 pub mod transfers;

@@ -1,5 +1,7 @@
 //! Appends untrusted text with escapes, and numbers.
 
+use crate::controls::is_trick;
+
 /// The surroundings of a text, which decide about the bytes that would end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoting {
@@ -116,19 +118,6 @@ const fn is_plain_ascii(byte: u8, place: Quoting) -> bool {
         b' ' => matches!(place, Quoting::Quoted),
         _ => byte.is_ascii_graphic(),
     }
-}
-
-/// Returns whether a character beyond ASCII controls terminals or changes how lines look: controls,
-/// line and paragraph separators, marks that change the direction of text.
-const fn is_trick(character: char) -> bool {
-    matches!(
-        character,
-        '\u{80}'..='\u{9f}'
-            | '\u{200e}' | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{feff}'
-    )
 }
 
 /// Appends each byte as `\xXX`.

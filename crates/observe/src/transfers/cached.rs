@@ -3,6 +3,8 @@
 use maud::{Markup, html};
 use serde::Serialize;
 
+use crate::controls;
+
 use super::page::{path, percent, reloading, size};
 
 /// An object that is open in a cache. The names of its fields in JSON are stable.
@@ -23,7 +25,7 @@ pub struct CacheRow {
 /// Renders objects as a JSON array.
 #[must_use]
 pub fn cache_json(rows: &[CacheRow]) -> String {
-    serde_json::to_string(rows).expect("text and numbers always make JSON")
+    controls::json(&serde_json::to_string(rows).expect("text and numbers always make JSON"))
 }
 
 /// Renders the first of these objects as a page that reloads itself, below the number of stored

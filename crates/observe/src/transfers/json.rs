@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::controls;
 use crate::transfers::View;
 
 /// One transfer.
@@ -36,7 +37,7 @@ struct TransferRow<'v> {
 /// Renders all transfers as an array.
 pub(super) fn render(views: &[View]) -> String {
     let entries: Vec<_> = views.iter().map(entry).collect();
-    serde_json::to_string(&entries).expect("text and numbers always make JSON")
+    controls::json(&serde_json::to_string(&entries).expect("text and numbers always make JSON"))
 }
 
 /// Returns the entry of one transfer.

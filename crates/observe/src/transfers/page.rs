@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::percent_decode;
 
+use crate::controls;
 use crate::transfers::View;
 
 /// The maximum number of transfers shown: they fit into 20 KiB even if each name has to be escaped.
@@ -118,7 +119,7 @@ pub(super) fn percent(bytes: u64, expected: u64) -> u64 {
 
 /// Returns the path in readable form, with escapes such as `%20` decoded.
 pub(super) fn path(target: &[u8]) -> String {
-    middle_cut(&percent_decode(target).decode_utf8_lossy(), MAX_PATH)
+    middle_cut(&controls::replaced(&percent_decode(target).decode_utf8_lossy()), MAX_PATH)
 }
 
 /// Leaves out the middle of a long text: both ends of a path say more than its middle.

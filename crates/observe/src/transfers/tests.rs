@@ -43,6 +43,17 @@ fn transfer_is_listed_from_registration_until_its_handle_is_dropped() {
 }
 
 #[test]
+fn what_turns_a_line_around_is_not_shown_as_it_is() {
+    let transfers = Transfers::default();
+    let target = "/\u{202e}gpj.exe\u{61c}";
+    let _handle = transfers.register(facts(target, 10, Instant::now()));
+    assert!(transfers.json(|_| true).is_ascii());
+    assert_eq!(json(&transfers)[0]["target"], target);
+    let page = page::path(b"/%e2%80%aegpj.exe%1b[2J");
+    assert_eq!(page, "/\u{fffd}gpj.exe\u{fffd}[2J");
+}
+
+#[test]
 fn json_tells_everything_about_a_transfer() {
     let transfers = Transfers::default();
     let handle = transfers.register(facts("/a?b", 3_000_000, ago(2)));

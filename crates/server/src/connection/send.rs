@@ -4,6 +4,7 @@ mod archive;
 mod at_once;
 mod cached;
 mod checks;
+mod listing;
 mod unread;
 
 use std::future::Future;
@@ -30,7 +31,6 @@ use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
-use crate::listing::make::ListingPieces;
 use crate::routing::cached::CachedBody;
 use crate::routing::response::Body;
 use crate::server::worker::Worker;
@@ -314,26 +314,6 @@ impl<'a> Slow<'a> {
             }
         }
         self.outcome
-    }
-
-    /// Sends a listing that is made piece by piece. Without chunks it ends with the connection: one
-    /// that ends early, even by a `SIGKILL`, is reset until all is sent.
-    async fn stream(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
-        if !is_chunked {
-            let _ = socket::arm_reset(&self.peer.socket);
-        }
-        loop {
-            let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
-            let Some(piece) = piece else { break };
-            if !self.send(Chain::new().bytes(piece), Confirm::HandedOver).await {
-                return;
-            }
-        }
-        if is_chunked {
-            self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
-        } else {
-            let _ = socket::disarm_reset(&self.peer.socket);
-        }
     }
 
     /// Sends a chain to its end; returns whether that succeeded.
