@@ -29,15 +29,15 @@ pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
 }
 
-/// Returns the offset from which this request asks for everything up to the end, as far as its
-/// `Range` says: 0 without one, `N` for `bytes=N-`; `None` if it asks for something else.
-pub(crate) fn open_start(request: &Request) -> Option<u64> {
+/// Returns the first byte that this request asks for, and the last one if its `Range` names it: 0
+/// without a `Range`; `None` if it asks for anything but one part from some byte on.
+pub(crate) fn one_part(request: &Request) -> Option<(u64, Option<u64>)> {
     if request.field("range").is_none() {
-        return Some(0);
+        return Some((0, None));
     }
     let list = request.single("range").and_then(of_bytes)?;
     match Spec::parse(list.trim_ascii()) {
-        Some(Spec::From(start, None)) => Some(start),
+        Some(Spec::From(first, last)) => Some((first, last)),
         _ => None,
     }
 }

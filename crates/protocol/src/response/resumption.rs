@@ -1,13 +1,16 @@
 //! Remembers which downloads were interrupted, and of which version they were.
 //!
-//! `curl -C -`, `wget -c` and `lftp get -c` resume with `Range: bytes=N-` alone. They do not say
-//! of which version they have the beginning (that would be `If-Range`), and append whatever
-//! arrives: if the file was replaced meanwhile, the result is half one version, half another, and
-//! is reported as a success. HTTP cannot prevent that; only a server that remembers can.
+//! `curl -C -`, `wget -c` and `lftp get -c` resume with `Range: bytes=N-` alone, aria2 and axel with
+//! the last byte behind it. They do not say of which version they have the beginning (that would be
+//! `If-Range`), and append whatever arrives: if the file was replaced meanwhile, the result is half
+//! one version, half another, and is reported as a success. HTTP cannot prevent that; only a server
+//! that remembers can.
 //!
-//! Only interrupted downloads are remembered. A client that has all of a file and requests what
-//! was appended since, as when following a log, gets that. At worst, a client that is taken for
-//! another one has to start over, or to name the version with `If-Range`.
+//! Only interrupted downloads are remembered, with the bytes that arrived: a client that has looked
+//! at the new version for a moment still has the old one up to where it resumes. A client that has
+//! all of a file and requests what was appended since, as when following a log, gets that. At
+//! worst, a client that is taken for another one has to start over, or to name the version with
+//! `If-Range`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -19,14 +22,36 @@ use std::time::{Duration, Instant};
 use super::range;
 use crate::request::{Method, Request};
 
-/// A client's download of a target in one version, from some byte to the end.
+/// A client's download of a target in one version, from some byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResumableDownload {
-    /// Whether it resumes an earlier one without naming the version.
+    /// Whether it may resume an earlier one without naming the version.
     is_blind: bool,
+    end: End,
+    /// The first byte that it asks for.
+    from: u64,
     /// The hash of client and target.
     key: u64,
     version: u64,
+}
+
+/// The last byte that a download asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// That of the file, whatever it is.
+    Open,
+    /// That of the file, by its number.
+    Last,
+    /// Another one: a part of a download, or a request for some other purpose.
+    Before,
+}
+
+impl ResumableDownload {
+    /// Returns whether it is to be remembered if it is interrupted: one of all bytes to the end.
+    #[must_use]
+    pub fn is_to_end(&self) -> bool {
+        self.end != End::Before
+    }
 }
 
 /// Interrupted downloads.
@@ -40,8 +65,8 @@ pub struct Resumptions {
 }
 
 impl Resumptions {
-    /// Returns the download of the version with this entity tag that this request makes; `None`
-    /// if it requests anything but all bytes from some offset on.
+    /// Returns the download of the version with this entity tag and length in bytes that this
+    /// request makes; `None` if it requests anything but one part from some byte on.
     ///
     /// `site` is a number of the site that the client asks: the same target may be another file of
     /// another site. A client is recognised by its address, its `User-Agent`, and what proxies say
@@ -52,11 +77,16 @@ impl Resumptions {
         client: Option<IpAddr>,
         site: u64,
         request: &Request,
-        etag: &str,
+        (etag, len): (&str, u64),
     ) -> Option<ResumableDownload> {
-        let from = match request.method {
-            Method::Get => range::open_start(request)?,
+        let (from, last) = match request.method {
+            Method::Get => range::one_part(request)?,
             _ => return None,
+        };
+        let end = match last {
+            None => End::Open,
+            Some(last) if last.checked_add(1) == Some(len) => End::Last,
+            Some(_) => End::Before,
         };
         let mut hasher = self.hasher.build_hasher();
         (client, site).hash(&mut hasher);
@@ -68,7 +98,8 @@ impl Resumptions {
         let version = self.hasher.hash_one(etag);
         let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
         let is_sure = validators.any(|name| request.field(name).is_some());
-        Some(ResumableDownload { is_blind: from > 0 && !is_sure, key, version })
+        let is_blind = from > 0 && !is_sure;
+        Some(ResumableDownload { is_blind, end, from, key, version })
     }
 
     /// Returns whether the client has the beginning of another version, does not say so, and
@@ -78,22 +109,33 @@ impl Resumptions {
         if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let kept = self.lock().get(download.key);
-        kept.is_some_and(|kept| {
-            kept.version != download.version && now.duration_since(kept.at) < REMEMBERED
-        })
+        let Some(kept) = self.lock().get(download.key) else { return false };
+        let is_recent = |part: &&Part| now.duration_since(part.at) < REMEMBERED;
+        let mut parts = kept.iter().flatten().filter(is_recent);
+        let holds_start = |part: &&Part| (part.from..=part.to).contains(&download.from);
+        let covering = parts.clone().find(holds_start);
+        let decisive = match download.end {
+            // A player has read the beginning of this version, and goes to another place in it.
+            End::Open => parts.next().filter(|latest| covering.is_none() || latest.to > LOOK),
+            // Other bytes are asked for by readers of archives and tables, of any version.
+            End::Last | End::Before => None,
+        };
+        decisive.or(covering).is_some_and(|part| part.version != download.version)
     }
 
-    /// Notes that the client did not get all of it.
-    pub fn broken_off(&self, download: &ResumableDownload, now: Instant) {
+    /// Notes that only this many bytes of it arrived, and perhaps a few more.
+    pub fn broken_off(&self, download: &ResumableDownload, arrived: u64, now: Instant) {
+        let (from, to) = (download.from, download.from.saturating_add(arrived));
         let mut kept = self.lock();
-        kept.put(download.key, Broken { version: download.version, at: now });
+        kept.put(download.key, Part { version: download.version, from, to, at: now });
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
     /// Notes that the client has all of it, and nothing to resume.
     pub fn completed(&self, download: &ResumableDownload) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        // Other parts of it may be missing.
+        let is_one_of_several = download.end != End::Open && download.from > 0;
+        if is_one_of_several || self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut kept = self.lock();
@@ -106,19 +148,24 @@ impl Resumptions {
     }
 }
 
-/// An interrupted download.
+/// What a client has of one version.
 #[derive(Clone, Copy, Debug)]
-struct Broken {
+struct Part {
     version: u64,
+    from: u64,
+    to: u64,
     at: Instant,
 }
+
+/// What a client has of a target, the latest first.
+type Parts = [Option<Part>; MAX_VERSIONS];
 
 /// The latest ones, and those before them: when the latest are too many, the others are
 /// forgotten, so that keeping one more costs the same whatever there is already.
 #[derive(Debug, Default)]
 struct Kept {
-    latest: HashMap<u64, Broken>,
-    before: HashMap<u64, Broken>,
+    latest: HashMap<u64, Parts>,
+    before: HashMap<u64, Parts>,
 }
 
 impl Kept {
@@ -126,15 +173,25 @@ impl Kept {
         self.latest.len() + self.before.len()
     }
 
-    fn get(&self, key: u64) -> Option<Broken> {
+    fn get(&self, key: u64) -> Option<Parts> {
         self.latest.get(&key).or_else(|| self.before.get(&key)).copied()
     }
 
-    fn put(&mut self, key: u64, broken: Broken) {
+    fn put(&mut self, key: u64, mut part: Part) {
+        let mut parts = self.get(key).unwrap_or_default();
+        let is_same = |other: &Part| other.version == part.version;
+        let place = parts.iter().position(|other| other.as_ref().is_none_or(is_same));
+        let place = place.unwrap_or(MAX_VERSIONS - 1);
+        if let Some(before) = parts[place].filter(is_same) {
+            part.from = part.from.min(before.from);
+            part.to = part.to.max(before.to);
+        }
+        parts[..=place].rotate_right(1);
+        parts[0] = Some(part);
         if self.latest.len() >= MAX_DOWNLOADS / 2 && !self.latest.contains_key(&key) {
             self.before = std::mem::take(&mut self.latest);
         }
-        self.latest.insert(key, broken);
+        self.latest.insert(key, parts);
     }
 
     fn remove(&mut self, key: u64) {
@@ -143,8 +200,14 @@ impl Kept {
     }
 }
 
-/// The maximum number of remembered downloads, which take less than a megabyte.
+/// The maximum number of remembered downloads, which take less than four megabytes.
 const MAX_DOWNLOADS: usize = 16 << 10;
+
+/// The bytes up to which a client has only looked at a version, as aria2 does before it resumes.
+const LOOK: u64 = 256 << 10;
+
+/// The maximum number of versions of one target of which a client is known to have a part.
+const MAX_VERSIONS: usize = 3;
 
 /// The time for which a download is remembered: a client that comes back the next morning is
 /// still known.

@@ -5,11 +5,14 @@ use underpass_protocol::response::resumption::{ResumableDownload, Resumptions};
 
 use crate::rig::{with_fields, with_request};
 
+/// The length of each version.
+const LEN: u64 = 100 << 20;
+
 const CLIENT: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// What a request with these fields, for the file in this version, is taken for.
 fn download(broken: &Resumptions, fields: &[&str], etag: &str) -> Option<ResumableDownload> {
-    with_fields(fields, |request| broken.download(CLIENT, 0, request, etag))
+    with_fields(fields, |request| broken.download(CLIENT, 0, request, (etag, LEN)))
 }
 
 /// Whether it would be appended to a beginning of `"old"` that the same client has.
@@ -21,7 +24,7 @@ fn mixes(broken: &Resumptions, fields: &[&str], etag: &str) -> bool {
 /// A client has the beginning of `"old"`.
 fn broken_off(fields: &[&str]) -> Resumptions {
     let broken = Resumptions::default();
-    broken.broken_off(&download(&broken, fields, "\"old\"").unwrap(), Instant::now());
+    broken.broken_off(&download(&broken, fields, "\"old\"").unwrap(), 50 << 20, Instant::now());
     broken
 }
 
@@ -42,22 +45,70 @@ fn resuming_another_version_is_detected() {
     }
     let other = with_fields(&["Range: bytes=7-"], |request| {
         let elsewhere = Some(IpAddr::V4(Ipv4Addr::BROADCAST));
-        broken.download(elsewhere, 0, request, "\"new\"").unwrap()
+        broken.download(elsewhere, 0, request, ("\"new\"", LEN)).unwrap()
     });
     assert!(!broken.would_mix(&other, Instant::now()));
 }
 
 #[test]
-fn only_what_goes_on_to_the_end_is_a_download() {
+fn only_one_part_is_a_download_and_only_one_to_the_end_is_remembered() {
     let broken = Resumptions::default();
-    for range in ["bytes=0-9", "bytes=-9", "bytes=1-2,5-", "bytes=5-,8-", "bytes", "lines=1-"] {
+    for range in ["bytes=-9", "bytes=1-2,5-", "bytes=5-,8-", "bytes", "lines=1-"] {
         assert_eq!(download(&broken, &[&format!("Range: {range}")], "\"a\""), None, "{range}");
     }
     assert_eq!(download(&broken, &["Range: bytes=1-", "Range: bytes=1-"], "\"a\""), None);
     let head = with_request("HEAD /file HTTP/1.1", &[], |request| {
-        broken.download(CLIENT, 0, request, "\"a\"")
+        broken.download(CLIENT, 0, request, ("\"a\"", LEN))
     });
     assert_eq!(head, None);
+    let last = format!("bytes=5-{}", LEN - 1);
+    for (range, is_to_end) in [("bytes=5-", true), (&last, true), ("bytes=5-9", false)] {
+        let download = download(&broken, &[&format!("Range: {range}")], "\"a\"").unwrap();
+        assert_eq!(download.is_to_end(), is_to_end, "{range}");
+    }
+}
+
+#[test]
+fn a_look_at_the_new_version_does_not_hide_the_old_part() {
+    let look = |arrived: u64| {
+        let broken = broken_off(&[]);
+        let new = download(&broken, &[], "\"new\"").unwrap();
+        broken.broken_off(&new, arrived, Instant::now());
+        broken
+    };
+    // As aria2 does: it asks for all, leaves, and asks for a part.
+    let broken = look(130_000);
+    for range in ["Range: bytes=4000000-", "Range: bytes=4000000-4999999"] {
+        assert!(mixes(&broken, &[range], "\"new\""), "{range}");
+    }
+    assert!(!mixes(&broken, &["Range: bytes=7-"], "\"new\""), "it can have these of the new one");
+    // A player has read the beginning of the new one, and goes to another place.
+    assert!(!mixes(&look(1_000_000), &["Range: bytes=4000000-"], "\"new\""));
+    // From beyond what is known to have arrived, the latest decides.
+    assert!(!mixes(&broken, &["Range: bytes=60000000-"], "\"new\""));
+    for version in 0..5 {
+        let newer = download(&broken, &[], &format!("\"newer {version}\"")).unwrap();
+        broken.broken_off(&newer, 5, Instant::now());
+    }
+    assert!(!mixes(&broken, &["Range: bytes=4000000-"], "\"newer 4\""), "there is a bound");
+}
+
+#[test]
+fn parts_whose_last_byte_is_named_are_known_where_they_lie() {
+    let last = LEN - 1;
+    let broken = broken_off(&[&format!("Range: bytes=25000000-{last}")]);
+    let part = |from: u64| format!("Range: bytes={from}-{last}");
+    assert!(mixes(&broken, &[&part(40_000_000)], "\"new\""));
+    assert!(mixes(&broken, &["Range: bytes=40000000-40000009"], "\"new\""));
+    assert!(mixes(&broken, &["Range: bytes=40000000-"], "\"new\""));
+    assert!(!mixes(&broken, &[&part(40_000_000)], "\"old\""));
+    // It never had this one; and as readers of zip files ask first.
+    for from in [10_000_000, last - 10] {
+        assert!(!mixes(&broken, &[&part(from)], "\"new\""), "{from}");
+    }
+    // Another part that is complete does not make the file complete.
+    broken.completed(&download(&broken, &[&part(75_000_000)], "\"old\"").unwrap());
+    assert!(mixes(&broken, &[&part(40_000_000)], "\"new\""));
 }
 
 #[test]
@@ -71,7 +122,7 @@ fn what_was_refused_is_refused_again() {
 #[test]
 fn a_restarted_or_complete_download_is_not_refused() {
     let broken = broken_off(&[]);
-    broken.broken_off(&download(&broken, &[], "\"new\"").unwrap(), Instant::now());
+    broken.broken_off(&download(&broken, &[], "\"new\"").unwrap(), 20, Instant::now());
     assert!(!mixes(&broken, &["Range: bytes=7-"], "\"new\""));
     assert!(mixes(&broken, &["Range: bytes=7-"], "\"newer\""));
 
@@ -90,7 +141,7 @@ fn it_is_forgotten_after_a_day_or_when_too_many_others_broke_off() {
     let flood = |count: u32| {
         for index in 0..count {
             let agent = format!("User-Agent: {count}-{index}");
-            broken.broken_off(&download(&broken, &[&agent], "\"old\"").unwrap(), now);
+            broken.broken_off(&download(&broken, &[&agent], "\"old\"").unwrap(), 50, now);
         }
     };
     flood(8_000);

@@ -147,7 +147,7 @@ impl Exchange {
         });
         let (head_len, integrity) = (head.len(), site.site.settings.integrity);
         peer.set_activity(Activity::Sending, started);
-        resume::begin(worker, peer, response.download);
+        resume::begin(worker, peer, response.download, head_len);
         let facts = || access_entry::transfer_facts(&entry, peer, started);
         let body_len = if let Body::Nothing = response.body { Some(0) } else { response.len };
         let promised = body_len.map(|len| head_len as u64 + len);

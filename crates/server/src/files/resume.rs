@@ -21,13 +21,14 @@ pub(crate) fn plan_resumable(
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
-    let download = resumptions.download(client(ctx), ctx.site().scope, request, facts.etag);
+    let version = (facts.etag, facts.len);
+    let download = resumptions.download(client(ctx), ctx.site().scope, request, version);
     if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
         return (plan_conflict(request, facts, ctx.now), None);
     }
     let plan = plan(request, facts, ctx.now);
     let is_sent = matches!(plan.body, PlannedBody::Whole | PlannedBody::Range(_));
-    (plan, download.filter(|_| is_sent))
+    (plan, download.filter(|download| is_sent && download.is_to_end()))
 }
 
 /// Returns the download to remember for a whole file that is sent as it is, which does not continue
@@ -40,7 +41,7 @@ pub(crate) fn download(
     if len <= SMALL {
         return None;
     }
-    ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, etag)
+    ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, (etag, len))
 }
 
 /// Returns the address of the client.
@@ -48,9 +49,16 @@ fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
     ctx.peer.address().map(|address| address.ip())
 }
 
-/// Notes that the next response begins: the client that requested it has received the one before.
-pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<ResumableDownload>) {
-    if let Some(before) = peer.download.replace(download) {
+/// Notes that the next response begins, with a head of this length: the client that requested it
+/// has received the one before.
+pub(crate) fn begin(
+    worker: &Worker,
+    peer: &Peer,
+    download: Option<ResumableDownload>,
+    head_len: usize,
+) {
+    let body_from = peer.written.get() + head_len as u64;
+    if let Some((before, _)) = peer.download.replace(download.map(|one| (one, body_from))) {
         worker.shared.resumptions.completed(&before);
     }
 }
@@ -59,8 +67,11 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<ResumableDown
 pub(crate) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
     let resumptions = &worker.shared.resumptions;
     match peer.download.take() {
-        Some(download) if is_whole => resumptions.completed(&download),
-        Some(download) => resumptions.broken_off(&download, Instant::now()),
+        Some((download, _)) if is_whole => resumptions.completed(&download),
+        Some((download, body_from)) => {
+            let arrived = peer.acknowledged().saturating_sub(body_from);
+            resumptions.broken_off(&download, arrived, Instant::now());
+        }
         None => {}
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
-    pub(crate) download: Cell<Option<ResumableDownload>>,
+    pub(crate) download: Cell<Option<(ResumableDownload, u64)>>,
     /// Responses that may not have arrived yet, in order.
     pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
     /// The share of the budget that `pending` holds.
