@@ -1,7 +1,7 @@
 //! `get -r`: what is kept of folders that are here, and what is no folder.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
@@ -94,4 +94,45 @@ fn two_commands_do_not_fetch_into_one_folder() {
     drop(log);
     update(&origin.url("/"), here.path(), &[]).succeeded();
     assert_eq!(names(here.path()), ["file"]);
+}
+
+#[test]
+fn a_file_that_became_a_folder_is_replaced_where_others_are_removed() {
+    let (root, place) = (folder(), folder());
+    put(root.path(), "keep", b"keep", 0);
+    let peers = [Some(Peer::ours(root.path())), Peer::nginx(root.path(), "html")];
+    for peer in peers.into_iter().flatten() {
+        let (here, at) = (place.path().join(peer.name), |path: &str| root.path().join(path));
+        put(root.path(), "a", b"file", 0);
+        put(root.path(), "b/deep/file", b"in a folder", 0);
+        update(&peer.url, &here, &["--delete"]).succeeded();
+        fs::remove_file(at("a")).unwrap();
+        fs::remove_dir_all(at("b")).unwrap();
+        put(root.path(), "a/file", b"in a folder", 0);
+        put(root.path(), "b", b"file", 0);
+        // Without the option, or beyond its limit, all stays.
+        let fails = |args: &[&str], words| {
+            let failed = update(&peer.url, &here, args).failed(1, &[]);
+            assert!(failed.stderr.contains(words), "{}", failed.stderr);
+        };
+        fails(&[], "a is left out: a file is where its folder should be");
+        fails(&["--delete", "--max-delete", "3"], "4 entries that are here");
+        // What has to stay keeps its folder.
+        fails(&["--delete", "--exclude", "deep"], "b is left out: a folder of that name");
+        assert_eq!(fs::read(here.join("b/deep/file")).unwrap(), b"in a folder");
+        let done = update(&peer.url, &here, &["--delete", "--json"]).succeeded().receipt();
+        let counts = ["files", "here", "folders", "removed"].map(|name| done[name].as_u64());
+        assert_eq!(counts, [Some(1), Some(2), Some(1), Some(3)], "{done}");
+        assert_eq!(fs::read(here.join("a/file")).unwrap(), b"in a folder");
+        assert_eq!(fs::read(here.join("b")).unwrap(), b"file");
+        // A link to a folder elsewhere stays.
+        let moved = place.path().join("moved");
+        fs::rename(here.join("a"), &moved).unwrap();
+        symlink(&moved, here.join("a")).unwrap();
+        fails(&["--delete"], "a is left out");
+        assert!(here.join("a").is_symlink() && moved.join("file").exists());
+        fs::remove_dir_all(moved).unwrap();
+        fs::remove_dir_all(at("a")).unwrap();
+        fs::remove_file(at("b")).unwrap();
+    }
 }

@@ -13,36 +13,50 @@ use std::thread;
 use super::error::{Result, TreeDone, TreeMethod};
 use super::options::TreeEvent;
 use super::task::TreeFetch;
+use prune::IfOtherKind;
 use state::Crawl;
 
-/// Fetches the folder.
+/// Fetches the folder. Files in the place of folders, and folders in that of files, are removed with
+/// what the server does not list, and then fetched as they are now.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
-    let threads = tree.options.connections.max(1);
-    let (outcome, done) = {
-        let crawl = Crawl::new(tree)?;
-        (tree.on_event)(&TreeEvent::Begun(TreeMethod::Listing));
-        let done = thread::scope(|scope| {
-            let (running, stop) = mpsc::channel();
-            if let Some(log) = crawl.dest.log() {
-                // Without it nothing is known to be on the disk.
-                let _ = thread::Builder::new()
-                    .spawn_scoped(scope, move || log.sync_periodically(&stop));
-            }
-            // Where no more threads are allowed, there are fewer.
-            let start =
-                |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
-            let workers: Vec<_> = (0..threads).map_while(start).collect();
-            let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeDone::default() };
-            let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
-            let done = done.fold(alone, sum);
-            drop(running);
-            done
-        });
-        crawl.finish(done)
-    };
+    let (mut outcome, mut done, has_made_room) = fetch_once(tree, IfOtherKind::IsRemoved)?;
+    if outcome.is_ok() && has_made_room {
+        let (again, mut more, _) = fetch_once(tree, IfOtherKind::IsLeftOut)?;
+        // What the first pass has found or fetched is here in the second one.
+        more.here = more.here.saturating_sub(done.files + done.here);
+        more.folders = more.folders.saturating_sub(done.folders);
+        (outcome, done) = (again, sum(done, more));
+    }
     *tree.done = done;
     tree.done.method = TreeMethod::Listing;
     outcome
+}
+
+/// Fetches what is not here, and returns whether something was removed that was in the way.
+fn fetch_once(
+    tree: &TreeFetch<'_, '_>,
+    if_other_kind: IfOtherKind,
+) -> Result<(Result<()>, TreeDone, bool)> {
+    let threads = tree.options.connections.max(1);
+    let crawl = Crawl::new(tree, if_other_kind)?;
+    (tree.on_event)(&TreeEvent::Begun(TreeMethod::Listing));
+    let done = thread::scope(|scope| {
+        let (running, stop) = mpsc::channel();
+        if let Some(log) = crawl.dest.log() {
+            // Without it nothing is known to be on the disk.
+            let _ =
+                thread::Builder::new().spawn_scoped(scope, move || log.sync_periodically(&stop));
+        }
+        // Where no more threads are allowed, there are fewer.
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
+        let workers: Vec<_> = (0..threads).map_while(start).collect();
+        let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeDone::default() };
+        let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
+        let done = done.fold(alone, sum);
+        drop(running);
+        done
+    });
+    Ok(crawl.finish(done))
 }
 
 fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, OFlags, Stat, fstat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
@@ -31,16 +31,51 @@ type ListedNames = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 /// Listed paths, by what they lead to here.
 type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 
-/// What the listings have had.
-#[derive(Debug, Default)]
+/// The entries that the listings have had.
+#[derive(Debug)]
 pub(super) struct Prune {
     /// The names of everything in them, by the paths of their folders.
     listed: Mutex<ListedNames>,
     /// Why nothing is removed, if so.
     doubt: Mutex<Option<String>>,
+    if_other_kind: IfOtherKind,
+    /// What is here as a file and listed as a folder, or the other way around, and why it was not
+    /// fetched.
+    other_kind: Mutex<HashMap<Vec<u8>, Errno>>,
+}
+
+/// What to do with a file in the place of a folder, or a folder in that of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfOtherKind {
+    /// It is removed, as if it were not listed.
+    IsRemoved,
+    /// It stays, and what is listed is left out.
+    IsLeftOut,
 }
 
 impl Prune {
+    /// Creates one without entries.
+    pub(super) fn new(if_other_kind: IfOtherKind) -> Self {
+        let (listed, doubt) = (Mutex::default(), Mutex::default());
+        Self { listed, doubt, if_other_kind, other_kind: Mutex::default() }
+    }
+
+    /// Returns whether what is in the way of a listed entry is going to be removed.
+    pub(super) fn makes_room(&self, path: &[u8], errno: Errno) -> bool {
+        let is_other_kind = matches!(errno, Errno::ISDIR | Errno::NOTDIR);
+        let goes = is_other_kind && self.if_other_kind == IfOtherKind::IsRemoved;
+        if goes {
+            lock(&self.other_kind).insert(path.to_vec(), errno);
+        }
+        goes
+    }
+
+    /// Returns whether something was in the way of a listed entry, and nothing kept it from being
+    /// removed.
+    pub(super) fn has_made_room(&self) -> bool {
+        !lock(&self.other_kind).is_empty()
+    }
+
     /// Records the listing of a folder, before what is not wanted of it is dropped.
     pub(super) fn record(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
         let doubt = match listing {
@@ -79,7 +114,13 @@ impl Prune {
         done: &mut TreeDone,
     ) -> Result<()> {
         let nothing = |reason| Err(TreeError::NothingRemoved { reason });
-        if let Some(doubt) = lock(&self.doubt).take() {
+        let doubt = lock(&self.doubt).take();
+        if doubt.is_some() || done.left_out > 0 {
+            for (path, errno) in lock(&self.other_kind).drain() {
+                leave(tree, done, &path, errno);
+            }
+        }
+        if let Some(doubt) = doubt {
             return nothing(doubt);
         }
         if done.left_out > 0 {
@@ -90,7 +131,9 @@ impl Prune {
         let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
         let device = fstat(&root).map_err(failed)?.st_dev;
         let listed = lock(&self.listed);
-        let mut walk = UnlistedWalk { tree, listed: &listed, device, found: Vec::new(), done };
+        let other_kind = &*lock(&self.other_kind);
+        let found = Vec::new();
+        let mut walk = UnlistedWalk { tree, listed: &listed, other_kind, device, found, done };
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let UnlistedWalk { found, .. } = walk;
         let count = found.len() as u64;
@@ -120,6 +163,8 @@ impl Prune {
 struct UnlistedWalk<'w, 'j, 'a> {
     tree: &'w TreeFetch<'j, 'a>,
     listed: &'w ListedNames,
+    /// What is listed as another kind.
+    other_kind: &'w HashMap<Vec<u8>, Errno>,
     /// The file system of the folder.
     device: u64,
     /// What is to be removed, and whether it is a folder; the contents of folders before them.
@@ -212,7 +257,9 @@ impl UnlistedWalk<'_, '_, '_> {
         if RESERVED.contains(&name) || !self.tree.options.wants(path, known, is_folder) {
             return Ok(false);
         }
-        let mut goes = listed_as.is_empty();
+        // A link to a folder elsewhere was made by somebody, and stays.
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let mut goes = listed_as.is_empty() || !is_link && self.other_kind.contains_key(path);
         if is_folder {
             if stat.st_dev != self.device || depth >= MAX_DEPTH {
                 return Ok(false);

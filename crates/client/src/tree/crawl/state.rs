@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::PipePool;
 use underpass_engine::wait::lock;
 
-use super::prune::Prune;
+use super::prune::{IfOtherKind, Prune};
 use super::queue::CrawlQueue;
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{Result, TreeDone, TreeError, explain};
@@ -50,7 +50,7 @@ pub(super) struct Crawl<'c, 'j, 'a> {
 }
 
 impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
-    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self> {
+    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>, if_other_kind: IfOtherKind) -> Result<Self> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
         let queue = CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false });
@@ -75,17 +75,20 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             found: AtomicU64::new(0),
             found_bytes: AtomicU64::new(0),
             pipes: PipePool::default(),
-            prune: tree.options.deletes.then(Prune::default),
+            prune: tree.options.deletes.then(|| Prune::new(if_other_kind)),
         })
     }
 
-    /// Sets permissions and times of the folders, deepest first, after everything else.
-    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<()>, TreeDone) {
+    /// Removes what the server does not list, and sets permissions and times of the folders,
+    /// deepest first, after everything else. Returns whether something was removed that was in the
+    /// way of another kind.
+    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<()>, TreeDone, bool) {
         let fetched = self.queue.finish();
         let pruned = match &self.prune {
             Some(prune) if fetched.is_ok() => prune.run(self.tree, &self.dest, &mut done),
             _ => Ok(()),
         };
+        let has_made_room = self.prune.as_ref().is_some_and(Prune::has_made_room);
         let mut folders = std::mem::take(&mut *lock(&self.folders));
         folders.sort_by_key(|(path, _)| {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
@@ -107,6 +110,6 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             // One that is not empty stays, and so do those around it.
             let _ = self.created.iter().try_for_each(fs::remove_dir);
         }
-        (outcome, done)
+        (outcome, done, has_made_room)
     }
 }

@@ -58,11 +58,14 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 self.leave_out(&task.entry.path, &error);
                 Ok(())
             }
-            TreeError::Io { ref source, .. }
-                if Errno::from_io_error(source).is_some_and(is_about_name) =>
-            {
-                let reason = Errno::from_io_error(source).map(explain).unwrap_or_default();
-                self.leave_out(&task.entry.path, &reason);
+            TreeError::Io { ref source, .. } => {
+                let errno = Errno::from_io_error(source).filter(|errno| is_about_name(*errno));
+                let Some(errno) = errno else { return Err(error) };
+                let path = &task.entry.path;
+                let prune = self.crawl.prune.as_ref();
+                if !prune.is_some_and(|prune| prune.makes_room(path, errno)) {
+                    self.leave_out(path, &explain(errno));
+                }
                 Ok(())
             }
             error => Err(error),
