@@ -111,7 +111,7 @@ impl Origins {
             }
         };
         let origins = options.origins.iter().map(origin).collect();
-        let id = format!("underpass-{:016x}", RandomState::new().hash_one(&options.folder));
+        let id = format!("{NODE_PREFIX}{:016x}", RandomState::new().hash_one(&options.folder));
         let redirects = options.redirects.clone();
         Self { client, redirects, origins, id }
     }
@@ -261,6 +261,12 @@ impl OriginServer {
     }
 }
 
+/// Returns whether a name is the identifier of a node.
+pub(super) fn is_node_id(name: &str) -> bool {
+    let digits = name.strip_prefix(NODE_PREFIX).unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Returns a field for an object store, which answers `If-Match` for another version with 412.
 fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str) {
     match name {
@@ -286,6 +292,9 @@ fn wait(failures: u32) -> Duration {
 
 /// How long an origin is skipped after its first failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// The beginning of the identifiers of nodes.
+const NODE_PREFIX: &str = "underpass-";
 
 /// The maximum time for which an origin is skipped.
 const MAX_WAIT: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
-use super::origins::{OriginFailure, OriginResponse};
+use super::origins::{OriginFailure, OriginResponse, is_node_id};
 use crate::key::CacheKey;
 use crate::shared::{Counters, Shared};
 
@@ -14,7 +14,7 @@ use crate::shared::{Counters, Shared};
 pub struct ObjectRequest {
     /// The part that is fetched first, if it is known before the length is; `None` for all of it.
     pub range: Option<Range<u64>>,
-    /// The value of the request's `CDN-Loop` field, which is passed on (RFC 8586).
+    /// The value of the request's `CDN-Loop` field (RFC 8586), of which the nodes are passed on.
     pub cdn_loop: String,
     /// Whether the object is passed on without being stored, because there is no room for it.
     pub is_relayed: bool,
@@ -61,8 +61,8 @@ pub(super) fn send(
 
 /// Returns the fields of a request; `own` is the identifier of this server.
 fn fields(asked: &FileRequest, own: &str, cdn_loop: &str) -> Vec<(&'static str, String)> {
-    let cdn_loop = if cdn_loop.is_empty() { own.to_owned() } else { format!("{cdn_loop}, {own}") };
-    let mut fields = vec![("CDN-Loop", cdn_loop), ("Via", "1.1 underpass".to_owned())];
+    let mut fields =
+        vec![("CDN-Loop", loop_field(cdn_loop, own)), ("Via", "1.1 underpass".to_owned())];
     if let Some(range) = asked.range_field() {
         fields.push(("Range", range));
         if let Some((version, _)) = &asked.version {
@@ -71,6 +71,19 @@ fn fields(asked: &FileRequest, own: &str, cdn_loop: &str) -> Vec<(&'static str, 
     }
     fields
 }
+
+/// Returns the value of `CDN-Loop`: the latest nodes that a request has passed, and this one. Other
+/// names are left out: with one of them, or with too many, a client could make the origin refuse
+/// what is fetched for all.
+fn loop_field(passed: &str, own: &str) -> String {
+    let names = passed.split(',').map(|name| name.split(';').next().unwrap_or_default().trim());
+    let mut nodes: Vec<_> = names.filter(|name| is_node_id(name)).collect();
+    nodes.push(own);
+    nodes[nodes.len().saturating_sub(MAX_PASSED)..].join(", ")
+}
+
+/// The maximum number of nodes in `CDN-Loop`. They take half of the 1 KiB that a node accepts.
+const MAX_PASSED: usize = 18;
 
 /// The first fetch of an object is for whole multiples of this.
 const RANGE_ALIGNMENT: u64 = 1 << 20;

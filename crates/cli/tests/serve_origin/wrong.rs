@@ -160,11 +160,39 @@ fn requests_that_come_back_end() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));
     let node = Node::new(&origin.url(), &[]);
-    node.ask("GET", "/a", &["CDN-Loop: other; x=1"]).is(200, b"hello");
+    let before = "underpass-0123456789abcdef";
+    node.ask("GET", "/a", &[&format!("CDN-Loop: {before}; x=1")]).is(200, b"hello");
     let passed = origin.asked()[0].field("cdn-loop").unwrap().to_owned();
-    assert!(passed.starts_with("other; x=1, underpass-"), "{passed}");
+    assert!(passed.starts_with(&format!("{before}, underpass-")), "{passed}");
     assert_eq!(node.ask("GET", "/b", &[&format!("CDN-Loop: {passed}")]).status, 508);
     assert_eq!(origin.asked().len(), 1);
+}
+
+#[test]
+fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
+    let object = Object::new(noise(3 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let parent = Node::new(&origin.url(), &[]);
+    let node = Node::new(&parent.url(), &[]);
+    for (path, passed, names) in [
+        // As long as it may be, and names of others.
+        ("/a", "x".repeat(1010), 2),
+        ("/b", "other; x=1, underpass-1, underpass-0123456789abcdeg".to_owned(), 2),
+        ("/c", vec!["underpass-0123456789abcdef"; 36].join(", "), 18),
+    ] {
+        let line = format!("CDN-Loop: {passed}");
+        node.ask("GET", path, &[&line, "Range: bytes=0-9"]).is(206, &bytes[..10]);
+        // What begins a fill for all is no other request.
+        node.ask("GET", path, &[&line]).is(200, &bytes);
+        for asked in origin.asked().iter().filter(|asked| asked.path == path) {
+            let list = asked.field("cdn-loop").unwrap();
+            assert_eq!(list.matches("underpass-").count(), names, "{list}");
+            assert_eq!(list.split(", ").count(), names, "{list}");
+        }
+    }
+    let long = format!("CDN-Loop: {}", "x".repeat(1025));
+    assert_eq!(node.ask("GET", "/d", &[&long]).status, 508);
 }
 
 #[test]
