@@ -211,9 +211,7 @@ impl Fill {
             {
                 Err(self.changed())
             }
-            Interpretation::Part { range, .. }
-                if received.framed_len().is_some() && response.coding().is_none() =>
-            {
+            Interpretation::Part { range, .. } if received.framed_len().is_some() => {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
@@ -241,11 +239,13 @@ impl Fill {
     }
 
     /// Returns whether the bytes of a response may be added to what is stored for all clients: it
-    /// has the same entity tag, even a weak one next to a version known by its date, and has not
-    /// become private.
+    /// has the same entity tag, even a weak one next to a version known by its date, the same
+    /// coding, and has not become private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
-        !self.generation.head().is_denied_by(response)
+        let head = self.generation.head();
+        !head.is_denied_by(response)
+            && !head.has_other_coding(response)
             && (!self.generation.is_stored()
                 || may_store(response.status, &fields, vary_on).is_ok())
     }
@@ -331,11 +331,8 @@ impl Fill {
                 return Ok(());
             }
         }
-        self.recycle(
-            connection,
-            origin,
-            response.keeps_alive && is_at_end(&response, self.rest.end),
-        )
+        let keeps_alive = response.keeps_alive && is_at_end(&response, self.rest.end);
+        self.recycle(connection, origin, keeps_alive)
     }
 
     fn recycle(

@@ -150,7 +150,7 @@ impl Fetch<'_> {
             && version.is_some()
             && version == head.version
             && head.size == Some(len)
-            && response.coding().is_none()
+            && !head.has_other_coding(response)
             && may_store(200, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
@@ -227,8 +227,7 @@ impl Fetch<'_> {
                 self.start_fill(received, total, 0, request.range.is_some());
             }
             Ok(Interpretation::Part { .. })
-                if !matches!(response.framing, BodyFraming::Length(_))
-                    || response.coding().is_some() =>
+                if !matches!(response.framing, BodyFraming::Length(_)) =>
             {
                 self.failed(CacheErrorKind::InvalidResponse);
             }

@@ -59,6 +59,13 @@ impl StoredHead {
         differs("etag") || (self.field("etag").is_none() && differs("last-modified"))
     }
 
+    /// Returns whether a response is in another coding than the stored bytes. A part need not say
+    /// in which one it is (RFC 9110 15.3.7).
+    pub(crate) fn has_other_coding(&self, response: &Response) -> bool {
+        let name = "content-encoding";
+        response.coding().is_some() && self.field(name) != response.fields.text(name)
+    }
+
     /// Updates the metadata from a 304 (RFC 9111 3.2).
     pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime) {
         let mut newer = stored_fields(response);

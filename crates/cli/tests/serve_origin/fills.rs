@@ -203,6 +203,26 @@ fn a_body_that_breaks_off_is_resumed_by_its_version() {
 }
 
 #[test]
+fn a_coded_body_that_breaks_off_is_resumed_too() {
+    let lines = "Content-Encoding: gzip\nCache-Control: max-age=1000";
+    let object = Object::new(noise(LEN), "a").with(lines);
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let (head, body) = object.answer(asked);
+        sending.head(&head);
+        sending.closes = asked.field("range").is_none();
+        sending.body(if sending.closes { &body[..LEN / 2] } else { body });
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for _ in 0..2 {
+        let reply = node.get("/a");
+        reply.is(200, &bytes);
+        assert_eq!(reply.field("content-encoding"), Some("gzip"));
+    }
+    assert_eq!(origin.asked().len(), 2);
+}
+
+#[test]
 fn a_client_is_reset_where_nothing_more_comes() {
     let origin = Origin::new(|asked, sending| {
         sending.closes = true;

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::node::{End, Node, Reply, until_stored};
 use crate::rig::noise;
@@ -225,4 +227,39 @@ fn a_relay_whose_origin_stops_in_the_middle_is_reset() {
     let reply = node.range("/a", "1000000-1999999");
     assert_eq!((reply.status, reply.body.len(), reply.end), (206, 500_000, End::Reset));
     assert!(node.log().iter().all(|line| line["complete"] == false));
+}
+
+#[test]
+fn parts_of_an_object_in_a_coding_are_combined_if_they_have_the_same() {
+    let lines = "Content-Encoding: gzip\nCache-Control: max-age=1000";
+    let object = Object::new(noise(3 * MIB), "a").with(lines);
+    let bytes = object.bytes.clone();
+    let is_other = Arc::new(AtomicBool::new(false));
+    let switched = Arc::clone(&is_other);
+    let origin = Origin::new(move |asked, sending| {
+        let (head, body) = object.answer(asked);
+        let coding = if switched.load(Ordering::Relaxed) { "br" } else { "gzip" };
+        sending.head(&head.replace("gzip", coding));
+        sending.body(body);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    // What a client learns first of an object does not depend on what is in the cache.
+    for _ in 0..2 {
+        let head = node.ask("HEAD", "/a", &[]);
+        head.is(200, b"");
+        assert_eq!(head.field("content-encoding"), Some("gzip"));
+        assert_eq!(head.field("content-length"), Some(&*bytes.len().to_string()));
+    }
+    let part = node.range("/a", &format!("{}-", 2 * MIB));
+    part.is(206, &bytes[2 * MIB..]);
+    assert_eq!(part.field("content-encoding"), Some("gzip"));
+    assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
+    node.range("/a", "0-9").is(206, &bytes[..10]);
+    until_stored(&node, MIB as u64);
+    // The same bytes are in another coding now: none of them are added to those that are here.
+    is_other.store(true, Ordering::Relaxed);
+    let part = node.range("/a", &format!("{}-", 2 * MIB));
+    part.is(206, &bytes[2 * MIB..]);
+    assert_eq!(part.field("content-encoding"), Some("br"));
+    assert_eq!(node.get("/a").field("content-encoding"), Some("br"));
 }
