@@ -249,7 +249,8 @@ impl Generation {
             state.wake_with(waker);
             return ReadStep::Wait;
         }
-        let max_distance = if state.has_no_ranges { u64::MAX } else { MAX_FILL_DISTANCE };
+        let has_one_fill = state.has_no_ranges || self.version.is_none();
+        let max_distance = if has_one_fill { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
             let is_ahead = at >= fill.at && at - fill.at <= max_distance;
             is_ahead && fill.end.is_none_or(|end| at < end)
@@ -258,8 +259,8 @@ impl Generation {
             if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1.clone()) {
                 return ReadStep::Fail(error);
             }
-            // Of an unknown length there is one fill, and nothing resumes it.
-            let len = match state.len {
+            // Of an unknown length or version there is one fill, and nothing resumes it.
+            let len = match state.len.filter(|_| self.version.is_some()) {
                 Some(len) => len,
                 None if state.fills.is_empty() => {
                     return ReadStep::Fail(CacheErrorKind::CutOff.into());

@@ -185,12 +185,14 @@ impl Fill {
         if self.has_left() {
             return;
         }
-        let kind = error.kind();
+        self.drop_incomplete(error.kind());
         self.error = Some(error);
-        let cannot_go_on = self.generation.version().is_none() || self.generation.len().is_none();
-        if cannot_go_on {
-            // No other response is known to have the same version.
-            self.shared.discard(&self.object, &self.generation, kind);
+    }
+
+    /// Drops a version if no other response is known to have the rest of it.
+    fn drop_incomplete(&self, why: CacheErrorKind) {
+        if self.generation.version().is_none() || self.generation.len().is_none() {
+            self.shared.discard(&self.object, &self.generation, why);
         }
     }
 
@@ -322,6 +324,7 @@ impl Fill {
             }
             if self.may_stop() {
                 self.rest.end = self.rest.start;
+                self.drop_incomplete(CacheErrorKind::Changed);
                 return Ok(());
             }
             let present = self.generation.present_end(self.rest.start).min(self.rest.end);

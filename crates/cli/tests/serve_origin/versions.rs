@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::node::{End, Node, until_stored};
-use crate::rig::noise;
-use crate::scripted_origin::{Object, Origin};
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -140,6 +142,43 @@ fn readers_of_an_old_version_keep_what_is_there() {
     *current.lock().unwrap() = new;
     node.get("/a").is(200, &new_bytes);
     slow.finish().is(200, &old_bytes);
+}
+
+#[test]
+fn parts_of_an_object_without_a_version_are_of_one_answer() {
+    let len = 20 * MIB;
+    let (gate, count) = (Gate::default(), AtomicUsize::new(0));
+    let held = gate.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let body = vec![u8::try_from(number).unwrap(); len];
+        let lines = "Cache-Control: max-age=1000";
+        match asked.range(len) {
+            Some((start, end)) => {
+                let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
+                let head = format!("HTTP/1.1 206 Partial\n{lines}\n{range}");
+                sending.answer(&head, &body[start..end]);
+            }
+            None => {
+                sending.head(&format!("HTTP/1.1 200 OK\n{lines}\nContent-Length: {len}"));
+                sending.body(&body[..MIB]);
+                held.wait();
+                sending.body(&body[MIB..]);
+            }
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut whole = node.client("GET", "/a", &[]);
+    whole.read_body(MIB);
+    let part = node.client("GET", "/a", &[&format!("Range: bytes={}-", 15 * MIB)]);
+    until("a reader of what is on its way", || {
+        let opened: Value =
+            serde_json::from_slice(&node.get("/.underpass/cache?json").body).unwrap();
+        opened[0]["readers"] == 2
+    });
+    gate.open();
+    part.finish().is(206, &vec![0; 5 * MIB]);
+    whole.finish().is(200, &vec![0; len]);
 }
 
 #[test]
