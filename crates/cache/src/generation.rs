@@ -242,9 +242,6 @@ impl Generation {
         if state.len.is_some_and(|len| at >= len) {
             return ReadStep::Available(at);
         }
-        if let Some(kind) = state.broken {
-            return ReadStep::Fail(kind.into());
-        }
         if state.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
             state.wake_with(waker);
             return ReadStep::Wait;
@@ -255,6 +252,11 @@ impl Generation {
             let is_ahead = at >= fill.at && at - fill.at <= max_distance;
             is_ahead && fill.end.is_none_or(|end| at < end)
         });
+        // What comes from one response stays of one version, after another has taken its place too.
+        let broken = state.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
+        if let Some(kind) = broken {
+            return ReadStep::Fail(kind.into());
+        }
         if !is_coming {
             if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1.clone()) {
                 return ReadStep::Fail(error);
@@ -343,8 +345,9 @@ impl Generation {
         }
     }
 
-    /// Stops storing the version, of which no more bytes will arrive. Readers still get what is
-    /// present. Returns whether it was stored.
+    /// Stops storing the version, of which no more bytes will arrive, unless it has changed: then
+    /// what the running fills bring. Readers still get what is present. Returns whether it was
+    /// stored.
     pub(crate) fn retire(&self, why: CacheErrorKind) -> bool {
         let was_stored = lock(&self.journal).take().is_some();
         lock(&self.state).broken.get_or_insert(why);

@@ -56,8 +56,8 @@ impl CachedObject {
     }
 
     /// Replaces the current version, unless the object was purged since there were this number of
-    /// purges. Readers of the old one get no more than is present already. Returns whether there
-    /// was one; `None` if it was not replaced.
+    /// purges. Readers of the old one get no more than is present or on its way. Returns whether
+    /// there was one; `None` if it was not replaced.
     pub(crate) fn replace(
         &self,
         generation: &Arc<Generation>,

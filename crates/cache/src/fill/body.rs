@@ -313,10 +313,10 @@ impl Fill {
                 true => response.framing,
                 false => BodyFraming::Length(self.rest.end.min(stop) - self.rest.start),
             };
-            self.move_body(&mut connection, framing, &file, piece, begun)?;
+            let is_complete = self.move_body(&mut connection, framing, &file, piece, begun)?;
             if whole_body {
                 self.rest.end = self.rest.start;
-                if self.generation.broken().is_some() {
+                if !is_complete {
                     return Ok(());
                 }
                 self.generation.set_len(self.rest.start);
@@ -354,7 +354,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Moves a part of a body, and wakes readers as it arrives.
+    /// Moves a part of a body, and wakes readers as it arrives. Returns whether it is complete.
     fn move_body(
         &mut self,
         connection: &mut Connection<'static>,
@@ -362,7 +362,7 @@ impl Fill {
         file: &File,
         piece: Option<usize>,
         begun: u64,
-    ) -> Result<(), CacheError> {
+    ) -> Result<bool, CacheError> {
         let start = self.rest.start;
         let (generation, id) = (Arc::clone(&self.generation), self.id);
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
@@ -412,13 +412,13 @@ impl Fill {
             return Err(refused.into());
         }
         if growth.is_unread {
-            self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
-            return Ok(());
+            self.drop_incomplete(CacheErrorKind::Changed);
+            return Ok(false);
         }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
         match framing {
             BodyFraming::Length(len) if bytes != len => Err(CacheErrorKind::CutOff.into()),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::{noise, until};
-use crate::scripted_origin::{Gate, Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin, Sending};
 
 const MIB: usize = 1 << 20;
 
@@ -142,6 +142,51 @@ fn readers_of_an_old_version_keep_what_is_there() {
     *current.lock().unwrap() = new;
     node.get("/a").is(200, &new_bytes);
     slow.finish().is(200, &old_bytes);
+}
+
+#[test]
+fn readers_of_an_old_version_get_what_is_on_its_way() {
+    // None of the answers is known to be the same as another one.
+    for (lines, is_chunked) in [
+        ("X-Any: 1", false),
+        ("ETag: W/\"a\"", false),
+        ("ETag: \"NUMBER\"", false),
+        ("X-Any: 1", true),
+    ] {
+        let (gate, count) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+        let (held, asked_before) = (gate.clone(), Arc::clone(&count));
+        let origin = Origin::new(move |_, sending| {
+            let number = asked_before.fetch_add(1, Ordering::Relaxed);
+            let body = vec![u8::try_from(number).unwrap(); 4 * MIB];
+            let head = format!("HTTP/1.1 200 OK\n{}", lines.replace("NUMBER", &number.to_string()));
+            let halves = body.split_at(2 * MIB);
+            let send = |sending: &mut Sending, bytes: &[u8]| {
+                let framing = format!("{:x}\r\n", bytes.len());
+                sending.raw(if is_chunked { framing.as_bytes() } else { b"" });
+                sending.body(bytes);
+                sending.raw(if is_chunked { b"\r\n" } else { b"" });
+            };
+            match is_chunked {
+                true => sending.head(&format!("{head}\nTransfer-Encoding: chunked")),
+                false => sending.head(&format!("{head}\nContent-Length: {}", body.len())),
+            }
+            send(sending, halves.0);
+            if number == 0 {
+                held.wait();
+            }
+            send(sending, halves.1);
+            sending.raw(if is_chunked { b"0\r\n\r\n" } else { b"" });
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let mut first = node.client("GET", "/a", &[]);
+        first.read_body(MIB);
+        assert_eq!(node.ask("HEAD", "/a", &[]).status, 200, "{lines}");
+        node.range("/a", "0-9").is(206, &[2; 10]);
+        node.get("/a").is(200, &[3; 4 * MIB]);
+        gate.open();
+        first.finish().is(200, &[0; 4 * MIB]);
+        assert_eq!(count.load(Ordering::Relaxed), 4, "{lines}");
+    }
 }
 
 #[test]
