@@ -50,11 +50,25 @@ fn any_final_status_is_passed_on_and_believed_as_long_as_it_says() {
         assert_eq!(origin.asked().len(), asked, "{head}");
         assert_eq!(node.metric("objects"), 0, "{head}");
     }
-    let origin = Origin::new(|_, sending| sending.head("HTTP/1.1 204 No Content\nX-Any: 1"));
-    let node = Node::new(&origin.url(), &[]);
-    let reply = node.get("/a");
-    reply.is(204, b"");
-    assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), None));
+}
+
+#[test]
+fn a_response_without_content_ends_where_its_head_does() {
+    for (status, body, len) in [("204 No Content", "", None), ("205 Reset", "words", Some("0"))] {
+        let len_line = if body.is_empty() { "X-None: 1" } else { "Content-Length: 5" };
+        let head = format!("HTTP/1.1 {status}\nX-Any: 1\n{len_line}");
+        let origin = Origin::new(move |_, sending| {
+            sending.head(&head);
+            sending.body(body.as_bytes());
+        });
+        let node = Node::new(&origin.url(), &[]);
+        let reply = node.get("/a");
+        reply.is(status[..3].parse().unwrap(), b"");
+        assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), len));
+        // As a fill it is a failure that is told.
+        let filled = node.ask("POST", "/.underpass/fill?path=/a", &[]);
+        assert_eq!(filled.status, 502, "{status}: {}", filled.head);
+    }
 }
 
 #[test]

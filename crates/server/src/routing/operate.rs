@@ -102,7 +102,11 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         return ctx.error(503, "");
     };
     match found {
-        Lookup::Response { response, .. } => ctx.error(response.status, ""),
+        Lookup::Response { response, .. } => match response.status {
+            // It has no file: its status says nothing about this request.
+            200..=299 => ctx.error(502, &CacheErrorKind::InvalidResponse.to_string()),
+            status => ctx.error(status, ""),
+        },
         Lookup::Failed { error, .. } => ctx.error(error.kind().status(), &error.to_string()),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {

@@ -330,13 +330,15 @@ fn relay_response(
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
     ctx.site().path_fields.push(path, &mut fields);
-    let has_body = !matches!(received.status, 204 | 205);
+    // A 205 has no content either, but without a length it would last until the connection ends.
+    let text: &[u8] = if received.status == 205 { b"" } else { text };
+    let has_body = received.status != 204;
     if has_body {
         push_number_field(&mut fields, "Content-Length", text.len() as u64);
     }
     push_number_field(&mut fields, "Age", received.age(ctx.now));
     let is_sent = has_body && ctx.request.method != Method::Head;
-    let body = if is_sent { Body::Memory(text.clone().into()) } else { Body::Nothing };
+    let body = if is_sent { Body::Memory(text.to_vec().into()) } else { Body::Nothing };
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
     response.date = Some(received.date());
     add_cache_fields(response, cache)
