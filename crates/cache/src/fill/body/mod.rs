@@ -1,30 +1,28 @@
-//! Moves response bodies to the disk, resumes interrupted ones, and detects that the object has
-//! changed.
+//! Moves response bodies to the disk.
+
+mod resume;
 
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use underpass_client::backoff::{Backoff, sleep};
-use underpass_client::download::interpret::{Interpretation, StrongValidator, interpret_response};
 use underpass_client::{Connection, Response};
 use underpass_engine::Report;
-use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
 use super::body_error::error_of;
 use super::growth::Growth;
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
-use super::request::{file_request, send};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, FillReport, Shared};
-use crate::store::{stored_fields, units};
+use crate::store::units;
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
@@ -194,84 +192,6 @@ impl Fill {
         if self.generation.version().is_none() || self.generation.len().is_none() {
             self.shared.discard(&self.object, &self.generation, why);
         }
-    }
-
-    /// Requests the missing bytes.
-    fn open(&mut self) -> Result<OriginResponse, CacheError> {
-        let len = self.generation.len();
-        let version = self.generation.version().cloned().map(|version| (version, len));
-        let range = Some((self.rest.start, Some(self.rest.end)));
-        let request = file_request(range, version.clone());
-        let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
-        let mut received = received.map_err(|failure| failure.error)?;
-        let response = &received.answer.response;
-        let interpreted = interpret_response(&request, response);
-        self.retry_after = response.retry_after(SystemTime::now());
-        match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
-            Interpretation::Part { .. } | Interpretation::Whole { .. }
-                if !self.may_add(response) =>
-            {
-                Err(self.changed())
-            }
-            Interpretation::Part { range, .. } if received.framed_len().is_some() => {
-                self.rest.end = self.rest.end.min(range.end);
-                Ok(received)
-            }
-            Interpretation::Part { .. } => Err(CacheErrorKind::InvalidResponse.into()),
-            Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
-            Interpretation::Changed if response.status == 200 => {
-                let same = version.as_ref().map(|(version, _)| version);
-                let is_same = StrongValidator::of(response).as_ref() == same;
-                if is_same && received.framed_len() == len && self.may_add(response) {
-                    // The origin ignores ranges: the bytes that are present are discarded.
-                    self.generation.set_no_ranges();
-                    self.discard(&mut received.answer.connection, self.rest.start)?;
-                    return Ok(received);
-                }
-                Err(self.changed())
-            }
-            Interpretation::Changed => Err(self.changed()),
-            _ => Err(match response.status {
-                401 | 403 | 407 => CacheErrorKind::AccessDenied.into(),
-                404 | 410 => self.changed(),
-                429 | 500..=599 => CacheErrorKind::ServerError.into(),
-                _ => CacheErrorKind::InvalidResponse.into(),
-            }),
-        }
-    }
-
-    /// Returns whether the bytes of a response may be added to what is stored for all clients: it
-    /// has the same entity tag, even a weak one next to a version known by its date, the same
-    /// coding, and has not become private.
-    fn may_add(&self, response: &Response) -> bool {
-        let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
-        let head = self.generation.head();
-        !head.is_denied_by(response)
-            && !head.has_other_coding(response)
-            && (!self.generation.is_stored()
-                || may_store(response.status, &fields, vary_on).is_ok())
-    }
-
-    /// Drops the version, because the origin has another one.
-    fn changed(&self) -> CacheError {
-        Counters::add(&self.shared.counters.changed, 1);
-        self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
-        CacheErrorKind::Changed.into()
-    }
-
-    /// Discards the beginning of a body, which is present or not needed.
-    fn discard(&self, connection: &mut Connection<'static>, len: u64) -> Result<(), CacheError> {
-        let sink = self
-            .shared
-            .null
-            .try_clone()
-            .map_err(|error| CacheErrorKind::Disk.with_source(error))?;
-        let options =
-            ReceiveOptions { pipes: Some(&self.shared.pipes), ..ReceiveOptions::default() };
-        let framing = BodyFraming::Length(len);
-        let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
-        Counters::add(&self.shared.counters.origin_bytes, received.report.bytes());
-        received.outcome.map_err(|error| error_of(error, false))
     }
 
     /// Evicts objects after the disk turned out to be full; returns whether there were any.

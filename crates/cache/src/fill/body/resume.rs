@@ -1,0 +1,102 @@
+//! Requests the rest of interrupted bodies and the holes of versions, and detects that the object has
+//! changed.
+
+use std::time::SystemTime;
+
+use underpass_client::Connection;
+use underpass_client::Response;
+use underpass_client::download::interpret::{Interpretation, StrongValidator, interpret_response};
+use underpass_protocol::caching::may_store;
+use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
+
+use super::super::body_error::error_of;
+use super::super::origins::OriginResponse;
+use super::super::request::{file_request, send};
+use super::Fill;
+use crate::error::{CacheError, CacheErrorKind};
+use crate::shared::Counters;
+use crate::store::stored_fields;
+
+impl Fill {
+    /// Requests the missing bytes.
+    pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
+        let len = self.generation.len();
+        let version = self.generation.version().cloned().map(|version| (version, len));
+        let range = Some((self.rest.start, Some(self.rest.end)));
+        let request = file_request(range, version.clone());
+        let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
+        let mut received = received.map_err(|failure| failure.error)?;
+        let response = &received.answer.response;
+        let interpreted = interpret_response(&request, response);
+        self.retry_after = response.retry_after(SystemTime::now());
+        match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
+            Interpretation::Part { .. } | Interpretation::Whole { .. }
+                if !self.may_add(response) =>
+            {
+                Err(self.changed())
+            }
+            Interpretation::Part { range, .. } if received.framed_len().is_some() => {
+                self.rest.end = self.rest.end.min(range.end);
+                Ok(received)
+            }
+            Interpretation::Part { .. } => Err(CacheErrorKind::InvalidResponse.into()),
+            Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
+            Interpretation::Changed if response.status == 200 => {
+                let same = version.as_ref().map(|(version, _)| version);
+                let is_same = StrongValidator::of(response).as_ref() == same;
+                if is_same && received.framed_len() == len && self.may_add(response) {
+                    // The origin ignores ranges: the bytes that are present are discarded.
+                    self.generation.set_no_ranges();
+                    self.discard(&mut received.answer.connection, self.rest.start)?;
+                    return Ok(received);
+                }
+                Err(self.changed())
+            }
+            Interpretation::Changed => Err(self.changed()),
+            _ => Err(match response.status {
+                401 | 403 | 407 => CacheErrorKind::AccessDenied.into(),
+                404 | 410 => self.changed(),
+                429 | 500..=599 => CacheErrorKind::ServerError.into(),
+                _ => CacheErrorKind::InvalidResponse.into(),
+            }),
+        }
+    }
+
+    /// Returns whether the bytes of a response may be added to what is stored for all clients: it
+    /// has the same entity tag, even a weak one next to a version known by its date, the same
+    /// coding, and has not become private.
+    fn may_add(&self, response: &Response) -> bool {
+        let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
+        let head = self.generation.head();
+        !head.is_denied_by(response)
+            && !head.has_other_coding(response)
+            && (!self.generation.is_stored()
+                || may_store(response.status, &fields, vary_on).is_ok())
+    }
+
+    /// Drops the version, because the origin has another one.
+    fn changed(&self) -> CacheError {
+        Counters::add(&self.shared.counters.changed, 1);
+        self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+        CacheErrorKind::Changed.into()
+    }
+
+    /// Discards the beginning of a body, which is present or not needed.
+    pub(super) fn discard(
+        &self,
+        connection: &mut Connection<'static>,
+        len: u64,
+    ) -> Result<(), CacheError> {
+        let sink = self
+            .shared
+            .null
+            .try_clone()
+            .map_err(|error| CacheErrorKind::Disk.with_source(error))?;
+        let options =
+            ReceiveOptions { pipes: Some(&self.shared.pipes), ..ReceiveOptions::default() };
+        let framing = BodyFraming::Length(len);
+        let received = connection.incoming().body(framing, &sink, 0, &options, &mut |_| {});
+        Counters::add(&self.shared.counters.origin_bytes, received.report.bytes());
+        received.outcome.map_err(|error| error_of(error, false))
+    }
+}
