@@ -81,6 +81,19 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     date == modified && now.duration_since(date).is_ok_and(|age| age >= Duration::from_secs(1))
 }
 
+/// Returns whether the packed form of a file with this entity tag suits the request.
+///
+/// `Range` counts the bytes of the file itself: clients that unpack what they get unpack a part as
+/// well. A client that has the beginning of the packed form, such as a browser, names it.
+#[must_use]
+pub fn may_be_packed(request: &Request, etag: &str) -> bool {
+    let names = |name| {
+        let has_tag = |value| has_tag(value, etag.as_bytes(), TagComparison::Strong);
+        request.fields(name).any(has_tag)
+    };
+    !request.has("range") || names("if-range") || names("if-match")
+}
+
 /// The way in which two entity tags are compared (8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TagComparison {

@@ -20,6 +20,7 @@ use crate::routing::response::{self, Body, FileBody, Response, is_copied};
 use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::acceptable;
 use underpass_protocol::request::target::Target;
+use underpass_protocol::response::conditional::may_be_packed;
 use underpass_protocol::response::media::is_active;
 use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan};
 use underpass_protocol::response::resumption::ResumableDownload;
@@ -138,7 +139,12 @@ impl<'s> FilePlan<'s> {
         served: &'s ServedFile,
     ) -> Self {
         let is_packed = !served.packed.is_empty();
-        let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);
+        let find = |coding| {
+            let is_chosen = |(packed, file): &&(_, ServedFile)| {
+                *packed == coding && may_be_packed(&ctx.request, &file.etag)
+            };
+            served.packed.iter().find(is_chosen)
+        };
         // The accepted codings are read only if there is a choice.
         let choice = if is_packed { acceptable(&ctx.request).find_map(find) } else { None };
         let (coding, chosen) = match choice {

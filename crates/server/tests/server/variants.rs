@@ -59,13 +59,45 @@ fn each_coding_is_a_file_of_its_own() {
         (head.field("Content-Length"), head.field("Content-Encoding")),
         (Some("7"), Some("gzip"))
     );
+}
 
-    let part = site.ask("GET", "/page.html", &[accept, "Range: bytes=2-4"]);
-    assert_eq!(part.part(), (206, Some("bytes 2-4/7"), "ipp".to_owned()));
-    assert_eq!(part.field("Content-Encoding"), Some("gzip"));
-    let resumed = format!("If-Range: {}", tag(&plain));
-    let mixed = site.ask("GET", "/page.html", &[accept, "Range: bytes=2-4", &resumed]);
-    assert_eq!((mixed.status, mixed.text().as_str()), (200, "gzipped"));
+#[test]
+fn a_range_is_one_of_the_file_unless_it_continues_a_packed_one() {
+    let site = packed();
+    let accept = "Accept-Encoding: gzip, br";
+    let ask = |fields: &[&str]| {
+        let fields = [&[accept, "Range: bytes=2-4"], fields].concat();
+        site.ask("GET", "/page.html", &fields)
+    };
+    let tag =
+        |fields: &[&str]| site.ask("GET", "/page.html", fields).field("ETag").unwrap().to_owned();
+    // Clients that unpack what they get unpack a part as well, or fail.
+    let part = ask(&[]);
+    assert_eq!(part.part(), (206, Some("bytes 2-4/14"), "e p".to_owned()));
+    assert_eq!(
+        (part.field("Content-Encoding"), part.field("Vary")),
+        (None, Some("Accept-Encoding"))
+    );
+    assert_eq!(part.field("ETag").unwrap(), tag(&[]));
+    let head = site.ask("HEAD", "/page.html", &[accept, "Range: bytes=2-4"]);
+    assert_eq!((head.status, head.field("Content-Length")), (200, Some("14")));
+    // Browsers have the beginning of the packed file, and say so.
+    for (coding, place, text) in [("gzip", "bytes 2-4/7", "ipp"), ("br", "bytes 2-4/6", "otl")] {
+        let tag = tag(&[&format!("Accept-Encoding: {coding}")]);
+        for field in ["If-Range", "If-Match"] {
+            let part = ask(&[&format!("{field}: {tag}")]);
+            assert_eq!(part.part(), (206, Some(place), text.to_owned()), "{field} {coding}");
+            assert_eq!(part.field("Content-Encoding"), Some(coding), "{field}");
+        }
+    }
+    let part = ask(&[&format!("If-Range: {}", tag(&[]))]);
+    assert_eq!(part.part(), (206, Some("bytes 2-4/14"), "e p".to_owned()));
+    let other = ask(&["If-Range: \"other\""]);
+    assert_eq!((other.status, other.text().as_str()), (200, "the plain page"));
+    // gzip gives both the same date.
+    let date = site.get("/page.html").field("Last-Modified").unwrap().to_owned();
+    let dated = ask(&[&format!("If-Range: {date}")]);
+    assert_eq!((dated.status, dated.text().as_str()), (200, "the plain page"));
 }
 
 #[test]
