@@ -181,9 +181,8 @@ impl Report {
     pub(crate) fn count_small(&mut self, head: usize, file: usize, sent: usize, level: Integrity) {
         let of_file = sent.saturating_sub(head) as u64;
         self.memory.bytes += sent.min(head) as u64;
-        self.memory.calls += 2;
-        self.mechanisms[Mechanism::ReadWrite as usize].bytes += of_file;
-        self.user_space_bytes += file as u64 + of_file;
+        self.count_read(file as u64, 1);
+        self.count_written(of_file);
         self.integrity = Some(level);
     }
 

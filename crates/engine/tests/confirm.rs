@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise};
 use scratch::{Scratch, pattern, tcp_pair};
 use underpass_engine::{
-    Chain, Confirm, Error, Integrity, Options, Sink, Source, Status, Transfer, Version, Wait,
-    is_absent, is_resident,
+    Chain, Confirm, Error, Integrity, Mechanism, Options, Sink, Source, Status, Tally, Transfer,
+    Version, Wait, is_absent, is_resident,
 };
 
 /// More than one buffer, less than a connection holds.
@@ -103,8 +103,13 @@ fn copied_last_bytes_are_those_of_the_version_that_was_looked_at() {
     got.resize(LEN, 0);
     receiver.read_exact(&mut got[LEN - last..]).unwrap();
     assert_eq!(got, pattern(LEN));
-    assert_eq!(transfer.report().bytes(), LEN as u64);
-    assert_eq!(transfer.report().user_space_bytes(), 2 * last as u64);
+    let report = transfer.report();
+    assert_eq!(report.bytes(), LEN as u64);
+    assert_eq!(report.user_space_bytes(), 2 * last as u64);
+    // One call has read them, another one has sent them.
+    let copied = Tally { bytes: last as u64, calls: 2 };
+    assert_eq!((report.by(Mechanism::ReadWrite), report.memory()), (copied, Tally::default()));
+    assert_eq!(report.by(Mechanism::Sendfile).bytes, (LEN - last) as u64);
 }
 
 #[test]

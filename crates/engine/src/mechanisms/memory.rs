@@ -53,7 +53,12 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     if (indices.start..indices.end + usize::from(is_cut)).any(is_changed) {
         return Ok(Step::Changed);
     }
-    meter.calls += 1;
+    let is_file = |segment: &Segment<F>| !matches!(segment, Segment::Bytes(_));
+    let calls = match segments[indices.clone()].iter().any(is_file) {
+        true => &mut meter.calls,
+        false => &mut meter.memory_calls,
+    };
+    *calls += 1;
     match write(sink, tls, bytes, is_followed || indices.end < segments.len()) {
         Ok(written) => {
             if written == bytes.len() {

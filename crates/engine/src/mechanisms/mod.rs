@@ -26,8 +26,10 @@ use underpass_sys::Kind;
 /// What a step counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepMeter {
-    /// System calls that moved bytes or tried to.
+    /// System calls that moved bytes of sources or tried to.
     pub(crate) calls: u64,
+    /// System calls that moved only bytes of the chain's own memory.
+    pub(crate) memory_calls: u64,
     /// Bytes of sources that crossed between user and kernel space, in either direction.
     pub(crate) user_space_bytes: u64,
 }

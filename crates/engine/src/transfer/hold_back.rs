@@ -117,14 +117,14 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         (read == Ok(bytes.len())).then_some(bytes)
     }
 
-    /// Ends the file where it is held back, and appends a copy of its last bytes.
+    /// Ends the file where it is held back, and appends the copy of its last bytes.
     fn replace_end(&mut self, bytes: Vec<u8>) {
         if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
             source.len = Some(self.position.offset);
         }
-        self.report.memory.calls += 1;
-        self.report.user_space_bytes += 2 * bytes.len() as u64;
-        self.chain.segments.push(Segment::Bytes(bytes.into()));
+        // Its bytes are counted when they are delivered, in both directions.
+        self.report.count_read(0, 1);
+        self.chain.segments.push(Segment::Payload(bytes.into()));
         self.guards.push(Guard::None);
     }
 }

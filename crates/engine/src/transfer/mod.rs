@@ -330,8 +330,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let sink = (&self.sink, self.sink_tls());
         let (guards, buffer) = (&mut self.guards, &mut self.buffer);
         let step = memory::step(front, sink, guards, small, buffer, &mut meter);
-        self.report.memory.calls += meter.calls;
-        self.report.user_space_bytes += meter.user_space_bytes;
+        self.report.memory.calls += meter.memory_calls;
+        self.report.count_read(meter.user_space_bytes, meter.calls);
         step
     }
 
