@@ -1,5 +1,9 @@
 """The file system for fsspec."""
 
+import gzip
+import http.server
+import threading
+
 import fsspec
 import pandas
 import pytest
@@ -88,6 +92,39 @@ def test_parts_are_read_by_plain_http(served, calls):
         file.seek(4)
         assert file.read(3) == b"0,0"
     assert not calls
+
+
+def test_parts_of_a_file_with_a_packed_form_are_its_own(served, folder):
+    table = (folder / "data/table.csv").read_bytes()
+    (folder / "data/table.csv.gz").write_bytes(gzip.compress(table))
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
+    assert fs.cat_file(path, start=0, end=100) == table[:100]
+    assert fs.tail(path, 100) == table[-100:]
+    with fs.open(path) as file:
+        file.seek(5000)
+        assert file.read(500) == table[5000:5500]
+
+
+def test_servers_that_pack_parts_are_asked_not_to():
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers["Accept-Encoding"])
+            self.send_response(206)
+            self.send_header("Content-Length", "3")
+            self.end_headers()
+            self.wfile.write(b"abc")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        fs = fsspec.filesystem("underpass+http")
+        assert fs.cat_file(f"http://127.0.0.1:{server.server_port}/", start=0, end=3) == b"abc"
+        server.shutdown()
+    assert asked == ["identity"]
 
 
 def test_what_is_missing_is_a_missing_file(served, folder):

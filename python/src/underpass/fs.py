@@ -71,7 +71,9 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         self._options = {**(options or {}), "user": user, "bearer": bearer, "headers": fields}
         self._running: Set[Cancel] = set()
         client: Dict[str, Any] = dict(client_kwargs or {})
-        client["headers"] = {**client.get("headers", {}), **fields}
+        # Parts are counted in bytes of the file itself, which some servers send packed.
+        identity = {"Accept-Encoding": "identity"}
+        client["headers"] = {**identity, **client.get("headers", {}), **fields}
         if user is not None:
             encoded = b64encode(":".join(user).encode()).decode()
             client["headers"]["Authorization"] = f"Basic {encoded}"
