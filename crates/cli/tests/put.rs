@@ -133,6 +133,9 @@ fn folders_arrive_with_everything_in_them() {
     let root = root.to_str().unwrap();
 
     stage.run(&[root, &stage.url("/")]).failed(2, &["tree", "is a folder", "-r"]);
+    // Wrong usage is found before anything is sent.
+    let first = stage.file("first", 10);
+    stage.run(&[&first, root, &stage.url("/")]).failed(2, &["tree", "is a folder", "-r"]);
     assert!(names(stage.served.path()).is_empty());
     let done = stage.run(&["-r", root, &stage.url("/")]).succeeded();
     assert!(done.stderr.contains("link: left out"), "{}", done.stderr);

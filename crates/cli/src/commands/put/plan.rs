@@ -64,6 +64,9 @@ impl PutPlan {
         }
         let mut roots = Vec::new();
         for path in files.iter().map(Path::new) {
+            if !args.recursive && is_folder_here(path) {
+                return Err(PutError::Folder(path.to_owned()).into());
+            }
             let url = match (is_folder, is_dash(path), name(path)) {
                 (false, ..) => target.clone(),
                 (true, true, _) => return Err(PutError::NamelessInput.into()),
@@ -84,7 +87,7 @@ impl PutPlan {
     /// Returns the step of a single file, if there is just one and no folder.
     pub(crate) fn only(&self) -> Option<PutStep> {
         let [(path, url)] = self.roots.as_slice() else { return None };
-        if !is_dash(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
+        if is_folder_here(path) {
             return None;
         }
         Some(PutStep::File { path: path.clone(), url: url.clone() })
@@ -232,6 +235,11 @@ fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
     let url = text.and_then(input::url_or_object);
     Ok(url.map_err(|reason| PutError::Target { word: word.to_owned(), reason })?)
+}
+
+/// Returns whether a named path is a folder, or a link to one.
+fn is_folder_here(path: &Path) -> bool {
+    !is_dash(path) && fs::metadata(path).is_ok_and(|it| it.is_dir())
 }
 
 /// Returns the name that a path gives; none for the current folder and those above.
