@@ -141,6 +141,46 @@ fn a_failed_transfer_prints_its_receipt_too() {
     }
 }
 
+#[test]
+fn each_receipt_of_a_failure_has_its_error_and_the_fields_of_its_command() {
+    let here = folder();
+    let at = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    noise_file(here.path(), "f", 100_000);
+    fs::create_dir(at("d")).unwrap();
+    fs::create_dir(at("e")).unwrap();
+    for (args, code, error) in [
+        (&["cp", "-r", &at("missing"), &at("d"), &at("e")][..], 1, "missing: No such file"),
+        (&["cp", "-r", &at("no"), &at("nor"), &at("d")], 1, "2 items were not copied"),
+        (&["cp", &at("f"), &at("f")], 2, "same file"),
+        (&["cp", &at("f"), "/dev/full"], 1, "No space left on device"),
+    ] {
+        let receipt = run(args.iter().chain(&["--json"])).failed(code, &[error]).receipt();
+        assert!(receipt["error"].as_str().unwrap().contains(error), "{receipt}");
+        let failed = receipt["failed"].as_u64().unwrap();
+        assert_eq!(receipt["errors"].as_array().unwrap().len() as u64, failed, "{receipt}");
+        assert!(failed > 0 && receipt["files"] == 0, "{receipt}");
+    }
+    let done = run(["cp", &at("f"), "/dev/null", "--json"]).succeeded().receipt();
+    assert_eq!(
+        (&done["files"], &done["failed"], &done["error"]),
+        (&1.into(), &0.into(), &().into())
+    );
+    let url = format!("http://127.0.0.1:{}/new", free_port());
+    let failed = run(["put", &at("f"), &url, "--json", "--retries", "0"]).failed(1, &["refused"]);
+    let receipt = failed.receipt();
+    assert!(receipt["error"].as_str().unwrap().contains("refused"), "{receipt}");
+    assert_eq!((&receipt["from"], &receipt["to"]), (&"file".into(), &"socket".into()));
+}
+
+#[test]
+fn a_stream_that_is_copied_without_a_terminal_prints_nothing() {
+    let here = folder();
+    fs::write(here.path().join("f"), "bytes").unwrap();
+    for command in ["cp f - >g", "cp - g <f", "cp f /dev/null"] {
+        assert_eq!(shell(here.path(), &format!("exec $0 {command}")), (Some(0), String::new()));
+    }
+}
+
 fn reflinks(folder: &Path) -> bool {
     let (from, to) = (folder.join("r1"), folder.join("r2"));
     fs::write(&from, "x").unwrap();

@@ -182,8 +182,9 @@ fn files_are_taken_until_there_are_enough() {
 fn the_time_runs_out() {
     let here = folder();
     fs::write(here.path().join("f"), "x").unwrap();
+    let says = "the share ended before a transfer was complete";
     let finished = share(here.path(), &["--for", "1", "f"]).finish();
-    finished.failed(1, &["it ended before anything was transferred completely"]);
+    assert_eq!(finished.failed(1, &[says]).receipt()["error"], says);
     if has("curl") {
         let server = share(here.path(), &["--for", "3", "f"]);
         for _ in 0..2 {

@@ -9,8 +9,8 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use rustix::process::{Resource, getrlimit};
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow,
-    Preserve, Verify, When, copy as copy_paths,
+    CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow, Preserve, Verify,
+    When, copy as copy_paths,
 };
 use underpass_engine::atomic_file;
 use underpass_receipt::{CopyReceipt, Receipt};
@@ -136,16 +136,10 @@ fn transfer(
             observer.0.set(bytes, Some(bytes));
             Outcome::of(&receipt)
         }
-        (1, Some(error)) => {
-            receipt.receipt.error = Some(match &error {
-                CopyError::Transfer { source, .. } => source.to_string(),
-                error => error.to_string(),
-            });
-            Outcome::failed(&receipt, error.to_string(), &error)
-        }
+        (1, Some(error)) => Outcome::failed(&receipt, error.to_string(), &error),
         (count, last) => {
             let last = last.map(|error| format!(", the last one: {error}")).unwrap_or_default();
-            let line = format!("{count} things could not be copied{last}");
+            let line = format!("{count} items were not copied{last}");
             receipt.receipt.error = Some(line.clone());
             Outcome::failed_often(&receipt, line)
         }

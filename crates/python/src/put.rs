@@ -126,7 +126,7 @@ fn transfer(
         }
         Err(failed) => {
             let line = format!("sending {name} to {}: {failed}", shown(url));
-            let receipt = Receipt::of_failed_upload(name, url, &failed);
+            let receipt = Receipt::of_failed_upload(name, Some(source.kind().into()), url, &failed);
             Outcome::failed(&receipt, line, &failed).status(failed.error.status())
         }
     })

@@ -1,14 +1,14 @@
 //! The receipt of copied files and folders.
 
 use serde::Serialize;
-use underpass_copy::{BetweenSystems, CopyOptions, CopyOutcome};
+use underpass_copy::{BetweenSystems, CopyError, CopyOptions, CopyOutcome};
 use underpass_diagnose::EndKind;
 use underpass_engine::Integrity;
 
 use crate::transfer::{MechanismReceipt, Receipt};
 
 /// The receipt of a copy.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct CopyReceipt {
     /// The receipt that every transfer has.
     #[serde(flatten)]
@@ -96,7 +96,8 @@ impl CopyReceipt {
         let totals = &outcome.totals;
         let report = totals.report();
         let receipt = Receipt::from(&report).between(EndKind::File, EndKind::File);
-        let receipt = Receipt { elapsed_s, ..receipt.spent(totals.usage) };
+        let error = error(outcome);
+        let receipt = Receipt { error, elapsed_s, ..receipt.spent(totals.usage) };
         let receipt = match options.integrity {
             // Small files are not moved by the engine, but they are checked too.
             level @ (Integrity::Fast | Integrity::Detect) => {
@@ -130,5 +131,23 @@ impl CopyReceipt {
             errors: outcome.problems.iter().map(ToString::to_string).collect(),
             dry_run: options.dry_run,
         }
+    }
+
+    /// Creates the receipt of one stream of bytes, also of one that failed.
+    #[must_use]
+    pub fn of_stream(receipt: Receipt) -> Self {
+        let errors: Vec<_> = receipt.error.iter().cloned().collect();
+        let failed = errors.len();
+        Self { receipt, files: u64::from(failed == 0), jobs: 1, failed, errors, ..Self::default() }
+    }
+}
+
+/// Returns why a copy failed: the only reason, or how many there are.
+fn error(outcome: &CopyOutcome) -> Option<String> {
+    match (outcome.problem_count, outcome.problems.first()) {
+        (0, _) => None,
+        (1, Some(CopyError::Transfer { source, .. })) => Some(source.to_string()),
+        (1, Some(error)) => Some(error.to_string()),
+        (count, _) => Some(format!("{count} items were not copied")),
     }
 }

@@ -40,9 +40,15 @@ impl Receipt {
         }
     }
 
-    /// Creates the receipt of a failed upload of `file` to `url`.
+    /// Creates the receipt of a failed upload of `file`, whose bytes come from an end of this kind,
+    /// to `url`. A folder has no bytes.
     #[must_use]
-    pub fn of_failed_upload(file: String, url: &Url, failed: &UploadFailed) -> Self {
+    pub fn of_failed_upload(
+        file: String,
+        from: Option<EndKind>,
+        url: &Url,
+        failed: &UploadFailed,
+    ) -> Self {
         let upload = UploadReceipt {
             file,
             url: shown(url),
@@ -55,6 +61,8 @@ impl Receipt {
         };
         Self {
             error: Some(failed.error.to_string()),
+            from,
+            to: Some(EndKind::Socket),
             tls: failed.tls.as_deref().map(TlsReceipt::from),
             upload: Some(upload),
             ..Self::of_payload(&failed.report)

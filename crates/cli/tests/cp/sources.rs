@@ -23,7 +23,7 @@ fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
     for says in [
         "b/x/deep/f would replace d/x/deep/f, which was just made",
         "b/x/link would replace d/x/link, which was just made",
-        "2 things",
+        "2 items",
     ] {
         assert!(finished.stderr.contains(says), "{}", finished.stderr);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use underpass_copy::{CopyOptions, CopyOutcome};
-use underpass_receipt::{CopyReceipt, Receipt};
+use underpass_receipt::{CopyReceipt, EndKind};
 
 use super::args::CpArgs;
 use crate::args::ShowArgs;
@@ -24,14 +24,7 @@ pub(super) fn outcome(
     if outcome.problem_count == 1 && !options.recursive && receipt.files == 0 {
         // A single error also reports what was done before it.
         if let Some(error) = outcome.problems.pop() {
-            let mut failure = Failure::copy(error, show);
-            if let Failure::Transfer { receipt: partial, .. } = &mut failure {
-                let error = partial.error.take();
-                **partial = Receipt { error, ..receipt.receipt };
-            } else {
-                output::print_json(show, &receipt);
-            }
-            return Err(failure);
+            return Err(failure(Failure::copy(error, show), show, receipt));
         }
     }
     let notes = notes(&receipt, &outcome);
@@ -44,13 +37,30 @@ pub(super) fn outcome(
     copied(show, &receipt);
     match outcome.problem_count {
         0 => Ok(()),
-        1 => Err(Failure::line("one thing could not be copied: see above")),
-        count => Err(Failure::line(format!("{count} things could not be copied: see above"))),
+        1 => Err(Failure::line("1 item was not copied (see above)")),
+        count => Err(Failure::line(format!("{count} items were not copied (see above)"))),
     }
 }
 
+/// Prints the JSON of a failed copy, and returns its failure, which prints the rest of its receipt.
+fn failure(mut failure: Failure, show: ShowArgs, receipt: CopyReceipt) -> Failure {
+    output::print_json(show, &receipt);
+    if let Failure::Transfer { receipt: of_transfer, show, .. } = &mut failure {
+        **of_transfer = receipt.receipt;
+        show.json = false;
+    }
+    failure
+}
+
+/// Returns the failure of a stream between ends of these kinds, after printing its JSON.
+pub(super) fn stream_failure(failed: Failure, show: ShowArgs, ends: (EndKind, EndKind)) -> Failure {
+    let Failure::Transfer { receipt, .. } = &failed else { return failed };
+    let receipt = CopyReceipt::of_stream((**receipt).clone().between(ends.0, ends.1));
+    failure(failed, show, receipt)
+}
+
 /// Prints the receipt of a copy.
-fn copied(show: ShowArgs, receipt: &CopyReceipt) {
+pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     output::note_integrity(show, &receipt.receipt);
     let is_shown = show.progress || receipt.dry_run || std::io::stderr().is_terminal();
     if is_shown && !show.quiet && !show.json {

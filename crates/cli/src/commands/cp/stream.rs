@@ -23,7 +23,7 @@ use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::output::ProgressMeter;
 use crate::signals;
-use underpass_receipt::Receipt;
+use underpass_receipt::{CopyReceipt, Receipt};
 
 /// Prepares the target; a file that may be written to but not replaced is written in place.
 fn create(
@@ -81,9 +81,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let started = Instant::now();
     let outcome = copy(args, options, &cancel, &input, &source, &target, &meter);
     meter.clear();
-    let report = outcome?;
+    let ends = (source.kind().into(), target.sink()?.kind().into());
+    let report = outcome.map_err(|failed| print::stream_failure(failed, show, ends))?;
     let elapsed_s = started.elapsed().as_secs_f64();
-    let (from, to) = (source.kind().into(), target.sink()?.kind().into());
     if target.is_new() {
         let (from, to) = (input.file(), target.file());
         keep_mode_and_times(from, to, options.preserve, target.replaces(), mask())
@@ -97,8 +97,8 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     if args.verbose && !is_dash(path) {
         made(input.path(), path, None);
     }
-    let receipt = Receipt::from(&report).between(from, to);
-    output::finished(show, &Receipt { elapsed_s, ..receipt });
+    let receipt = Receipt { elapsed_s, ..Receipt::from(&report).between(ends.0, ends.1) };
+    print::copied(show, &CopyReceipt::of_stream(receipt));
     Ok(())
 }
 

@@ -19,6 +19,9 @@ use crate::signals;
 /// What was done. The names of the fields are stable.
 #[derive(Debug, Default, Serialize)]
 struct FillReceipt {
+    /// Why it failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
     /// The paths that the node has now.
     files: u64,
     /// The paths that it could not get.
@@ -75,6 +78,11 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     }
     receipt.fetched_bytes = filler.fetched;
     receipt.elapsed_s = started.elapsed().as_secs_f64();
+    let stop = stop.or_else(|| match receipt.failed {
+        0 => None,
+        failed => Some(Failure::line(format!("{failed} of {} could not be fetched", files.len()))),
+    });
+    receipt.error = stop.as_ref().map(ToString::to_string);
     if args.json {
         output::json_line(&receipt);
     }
@@ -86,13 +94,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
             "{files} of {bytes} on the node, {fetched} fetched in {seconds:.3} s"
         ));
     }
-    match (stop, receipt.failed) {
-        (Some(failure), _) => Err(failure),
-        (None, 0) => Ok(()),
-        (None, failed) => {
-            Err(Failure::line(format!("{failed} of {} could not be fetched", files.len())))
-        }
-    }
+    stop.map_or(Ok(()), Err)
 }
 
 /// Why a path was given up.

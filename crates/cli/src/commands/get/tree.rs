@@ -88,18 +88,15 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let elapsed = started.elapsed();
     match outcome {
         Ok(done) => {
-            let receipt = TreeReceipt::new(url, &path, &done, elapsed);
+            let mut receipt = TreeReceipt::new(url, &path, &done, elapsed);
+            let path = path.display();
+            receipt.receipt.error = match done.left_out {
+                0 => None,
+                1 => Some(format!("{path} lacks one file, folder or link: see above")),
+                count => Some(format!("{path} lacks {count} files, folders or links: see above")),
+            };
             print::tree(args.show, &summary(&receipt), &receipt.receipt, &receipt);
-            match done.left_out {
-                0 => Ok(()),
-                count => Err(Failure::line(match count {
-                    1 => format!("{} lacks one file, folder or link: see above", path.display()),
-                    _ => format!(
-                        "{} lacks {count} files, folders or links: see above",
-                        path.display()
-                    ),
-                })),
-            }
+            receipt.receipt.error.map_or(Ok(()), |line| Err(Failure::line(line)))
         }
         Err(failed) => {
             let mut receipt = TreeReceipt::new(url, &path, &failed.done, elapsed);

@@ -156,7 +156,7 @@ impl<'s> PutSession<'s> {
             return Ok(());
         }
         let (made, idle) = make_folder(&self.client, url, self.idle.take())
-            .map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
+            .map_err(|error| self.folder_failure(url, error))?;
         self.idle = idle;
         self.makes_no_folders = made == MkcolOutcome::Unknown;
         if made == MkcolOutcome::Exists {
@@ -226,7 +226,8 @@ impl<'s> PutSession<'s> {
         let elapsed = started.elapsed();
         self.meter.clear();
         let name = input.path().display().to_string();
-        let (mut done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
+        let (mut done, idle) =
+            outcome.map_err(|failed| self.failure(name.clone(), Some(kind), url, failed))?;
         if self.bucket.is_some() {
             done.url = url.clone();
         }
@@ -310,8 +311,20 @@ impl<'s> PutSession<'s> {
         }
     }
 
-    pub(super) fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> PutStop {
-        let mut receipt = Receipt::of_failed_upload(file.clone(), url, &failed);
+    /// Returns the failure of a request about a folder, which has no bytes.
+    pub(super) fn folder_failure(&self, url: &Url, error: ClientError) -> PutStop {
+        self.failure("a folder".to_owned(), None, url, failed(error))
+    }
+
+    /// Returns the failure of an upload whose bytes come from an end of this kind.
+    pub(super) fn failure(
+        &self,
+        file: String,
+        from: Option<EndKind>,
+        url: &Url,
+        failed: UploadFailed,
+    ) -> PutStop {
+        let mut receipt = Receipt::of_failed_upload(file.clone(), from, url, &failed);
         let declined = failed.report.declined();
         if !declined.iter().any(|decline| matches!(decline.what, Declined::Integrity(_))) {
             // A report without a transfer that succeeded has none.

@@ -19,8 +19,7 @@ impl PutSession<'_> {
             return Ok(false);
         }
         let found = self.remote.enter(&self.client, self.idle.take(), url);
-        let (is_there, idle) =
-            found.map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
+        let (is_there, idle) = found.map_err(|error| self.folder_failure(url, error))?;
         self.idle = idle;
         Ok(is_there)
     }
@@ -33,8 +32,8 @@ impl PutSession<'_> {
         let name = path.display().to_string();
         let found =
             self.remote.has(&self.client, self.idle.take(), &self.request_url(url)?, &local);
-        let (is_there, idle) =
-            found.map_err(|error| self.failure(name.clone(), url, failed(error)))?;
+        let (is_there, idle) = found
+            .map_err(|error| self.failure(name.clone(), Some(EndKind::File), url, failed(error)))?;
         self.idle = idle;
         if !is_there {
             return Ok(None);
@@ -74,8 +73,7 @@ impl PutSession<'_> {
             return Ok(());
         }
         let made = make_parents(&self.client, &folder, self.idle.take());
-        self.idle =
-            made.map_err(|error| self.failure("a folder".to_owned(), &folder, failed(error)))?;
+        self.idle = made.map_err(|error| self.folder_failure(&folder, error))?;
         self.created = Some(folder);
         Ok(())
     }

@@ -42,6 +42,9 @@ struct GoalState {
 /// What was shared, and what it cost.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ShareReceipt {
+    /// Why the share failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
     /// Whole downloads.
     downloads: u64,
     /// Files that were received whole.
@@ -184,6 +187,11 @@ impl GoalState {
 }
 
 impl ShareReceipt {
+    /// Returns whether nothing was transferred.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.downloads + self.uploads == 0
+    }
+
     fn add(&mut self, entry: &AccessEntry) {
         self.bytes += entry.acknowledged + entry.received;
         self.calls += entry.calls;
@@ -204,17 +212,19 @@ impl ShareReceipt {
         }
     }
 
-    /// Prints the receipt.
-    pub(super) fn print(&self, as_json: bool) {
+    /// Prints the receipt; `takes_files` says which of both is counted.
+    pub(super) fn print(&self, as_json: bool, takes_files: bool) {
         if as_json {
             return output::json_line(self);
         }
         let names: Vec<_> = self.mechanisms.iter().map(|each| each.name.as_str()).collect();
         let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) };
-        let downloads = counted(self.downloads, "whole download", "whole downloads");
-        let uploads = counted(self.uploads, "file received", "files received");
+        let count = match takes_files {
+            true => counted(self.uploads, "file received", "files received"),
+            false => counted(self.downloads, "whole download", "whole downloads"),
+        };
         output::error_line(&format!(
-            "{downloads}, {uploads}: {}{by}, {} bytes in user space",
+            "{count}: {}{by}, {} bytes in user space",
             BinaryBytes(self.bytes),
             self.user_space_bytes
         ));
@@ -224,7 +234,7 @@ impl ShareReceipt {
     pub(super) fn verdict(&self, times: Option<u64>) -> Result<()> {
         match self.downloads + self.uploads {
             count if count >= times.unwrap_or(1) => Ok(()),
-            0 => Err(Failure::line("it ended before anything was transferred completely")),
+            0 => Err(Failure::line("the share ended before a transfer was complete")),
             count => Err(Failure::line(format!(
                 "it ended after {count} of {} transfers",
                 times.unwrap_or(1)

@@ -11,7 +11,7 @@ use super::args::ShareArgs;
 use super::goal::ShareGoal;
 use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Result, WithPath};
 use underpass_engine::hint::Action;
 use underpass_protocol::digest::hex;
 
@@ -36,13 +36,14 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     let share = Arc::new(ShareGoal::new(args.upload, found.is_dir(), times, args.time));
     let served = ShareOptions::try_parse_from(words(args, &secret()?))?;
     let outcome = run_until(&served.serve, Some(&share));
-    if matches!(outcome, Err(Failure::Usage(_) | Failure::Arguments(_))) {
-        return outcome; // nothing was served
+    let mut receipt = share.receipt();
+    if outcome.is_err() && receipt.is_empty() {
+        return outcome;
     }
-    let receipt = share.receipt();
-    receipt.print(args.json);
-    outcome?;
-    receipt.verdict(times)
+    let outcome = outcome.and_then(|()| receipt.verdict(times));
+    receipt.error = outcome.as_ref().err().map(ToString::to_string);
+    receipt.print(args.json, args.upload);
+    outcome
 }
 
 /// Returns what would have been typed after `serve`.
