@@ -32,7 +32,8 @@ pub struct ResumableDownload {
     from: u64,
     /// The hash of client and target.
     key: u64,
-    version: u64,
+    /// A hash, short because each connection keeps one.
+    version: u32,
 }
 
 /// The last byte that a download asks for.
@@ -95,7 +96,7 @@ impl Resumptions {
             request.field(name).hash(&mut hasher);
         }
         let key = hasher.finish();
-        let version = self.hasher.hash_one(etag);
+        let version = self.hasher.hash_one(etag) as u32;
         let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
         let is_sure = validators.any(|name| request.field(name).is_some());
         let is_blind = from > 0 && !is_sure;
@@ -151,7 +152,7 @@ impl Resumptions {
 /// What a client has of one version.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    version: u64,
+    version: u32,
     from: u64,
     to: u64,
     at: Instant,

@@ -16,9 +16,9 @@ pub(crate) struct Budget {
     free: usize,
 }
 
-/// The bytes of one connection. They must be given back with [`Budget::release`].
+/// The bytes of one connection, less than 4 GiB. They must be given back with [`Budget::release`].
 #[derive(Debug, Default)]
-pub(crate) struct BudgetShare(Cell<usize>);
+pub(crate) struct BudgetShare(Cell<u32>);
 
 impl Budget {
     pub(crate) const fn new(limit: usize, free: usize) -> Self {
@@ -27,8 +27,8 @@ impl Budget {
 
     /// Notes that a connection holds `bytes` now; returns whether it may.
     pub(crate) fn hold(&self, share: &BudgetShare, bytes: usize) -> bool {
-        let wanted = bytes.saturating_sub(self.free);
-        let had = share.0.get();
+        let Ok(kept) = u32::try_from(bytes.saturating_sub(self.free)) else { return false };
+        let (wanted, had) = (kept as usize, share.0.get() as usize);
         if wanted == had {
             return true;
         }
@@ -41,13 +41,13 @@ impl Budget {
                 return false;
             }
         }
-        share.0.set(wanted);
+        share.0.set(kept);
         true
     }
 
     /// Notes that a connection no longer holds anything.
     pub(crate) fn release(&self, share: &BudgetShare) {
-        let had = share.0.take();
+        let had = share.0.take() as usize;
         if had > 0 {
             self.held.fetch_sub(had, Ordering::Relaxed);
         }
