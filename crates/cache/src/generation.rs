@@ -360,9 +360,14 @@ impl Generation {
         *lock(&self.journal) = None;
     }
 
-    /// Records that the origin ignores ranges.
+    /// Records that the origin ignores ranges, or sends parts that cannot be used.
     pub(crate) fn set_no_ranges(&self) {
         lock(&self.state).has_no_ranges = true;
+    }
+
+    /// Returns whether the origin ignores ranges.
+    pub(crate) fn has_no_ranges(&self) -> bool {
+        lock(&self.state).has_no_ranges
     }
 
     /// Returns the end of the present bytes from `at` on; `at` if there are none.

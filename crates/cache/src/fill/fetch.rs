@@ -1,5 +1,6 @@
 //! Fetches an object from the origin, and validates a stored one.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -71,7 +72,8 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
 /// Fetches an object from the origin, or validates the stored one.
 pub(crate) fn fetch(shared: &Arc<Shared>, guard: &FetchGuard, wanted: &ObjectRequest) {
     let purges = guard.object.state().purges;
-    let fetch = Fetch { shared, guard, wanted, requested: SystemTime::now(), purges };
+    let (requested, has_no_ranges) = (SystemTime::now(), Cell::new(false));
+    let fetch = Fetch { shared, guard, wanted, requested, purges, has_no_ranges };
     match guard.object.current().filter(|current| current.broken().is_none()) {
         Some(current) => fetch.validate(&current),
         None => fetch.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
@@ -85,6 +87,8 @@ struct Fetch<'q> {
     requested: SystemTime,
     /// How often the object had been purged before the request.
     purges: u64,
+    /// Whether the origin has sent a part that cannot be used.
+    has_no_ranges: Cell<bool>,
 }
 
 impl Fetch<'_> {
@@ -224,20 +228,17 @@ impl Fetch<'_> {
         let response = &received.answer.response;
         match interpret_response(request, response) {
             Ok(Interpretation::Whole { total }) => {
-                self.start_fill(received, total, 0, request.range.is_some());
-            }
-            Ok(Interpretation::Part { .. })
-                if !matches!(response.framing, BodyFraming::Length(_)) =>
-            {
-                self.failed(CacheErrorKind::InvalidResponse);
+                let has_no_ranges = request.range.is_some() || self.has_no_ranges.get();
+                self.start_fill(received, total, 0, has_no_ranges);
             }
             Ok(Interpretation::Part { range, total })
-                if StrongValidator::of(response).is_some() =>
+                if received.framed_len().is_some() && StrongValidator::of(response).is_some() =>
             {
                 self.start_fill(received, Some(total), range.start, false);
             }
-            // Without a validator, parts cannot be combined.
-            Ok(Interpretation::Part { .. }) if request.range.is_some() => {
+            // It cannot be used, or combined with others: chunks, no validator, another range.
+            Ok(Interpretation::Part { .. }) | Err(_) if request.range.is_some() => {
+                self.has_no_ranges.set(true);
                 drop(received);
                 self.fetch_new(None);
             }

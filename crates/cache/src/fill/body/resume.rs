@@ -18,30 +18,38 @@ use crate::shared::Counters;
 use crate::store::stored_fields;
 
 impl Fill {
-    /// Requests the missing bytes.
+    /// Requests the missing bytes, or the whole if the origin sends no parts that can be used.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
         let len = self.generation.len();
         let version = self.generation.version().cloned().map(|version| (version, len));
-        let range = Some((self.rest.start, Some(self.rest.end)));
+        let has_ranges = !self.generation.has_no_ranges();
+        let range = has_ranges.then_some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, version.clone());
         let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
         let interpreted = interpret_response(&request, response);
         self.retry_after = response.retry_after(SystemTime::now());
-        match interpreted.map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))? {
-            Interpretation::Part { .. } | Interpretation::Whole { .. }
+        match interpreted {
+            Ok(Interpretation::Part { .. } | Interpretation::Whole { .. })
                 if !self.may_add(response) =>
             {
                 Err(self.changed())
             }
-            Interpretation::Part { range, .. } if received.framed_len().is_some() => {
+            Ok(Interpretation::Part { range, .. }) if received.framed_len().is_some() => {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            Interpretation::Part { .. } => Err(CacheErrorKind::InvalidResponse.into()),
-            Interpretation::Whole { .. } if self.rest.start == 0 => Ok(received),
-            Interpretation::Changed if response.status == 200 => {
+            Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => {
+                self.generation.set_no_ranges();
+                drop(received);
+                self.open()
+            }
+            Err(error) => Err(CacheErrorKind::InvalidResponse.with_source(error)),
+            Ok(Interpretation::Whole { .. }) if self.rest.start == 0 => Ok(received),
+            Ok(Interpretation::Whole { .. } | Interpretation::Changed)
+                if response.status == 200 =>
+            {
                 let same = version.as_ref().map(|(version, _)| version);
                 let is_same = StrongValidator::of(response).as_ref() == same;
                 if is_same && received.framed_len() == len && self.may_add(response) {
@@ -52,7 +60,7 @@ impl Fill {
                 }
                 Err(self.changed())
             }
-            Interpretation::Changed => Err(self.changed()),
+            Ok(Interpretation::Changed) => Err(self.changed()),
             _ => Err(match response.status {
                 401 | 403 | 407 => CacheErrorKind::AccessDenied.into(),
                 404 | 410 => self.changed(),
