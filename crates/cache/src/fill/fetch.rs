@@ -20,7 +20,7 @@ use super::buffered::BufferedResponse;
 use super::origins::{OriginFailure, OriginResponse};
 use super::redirects::host_of;
 use super::relay::Relay;
-use super::request::{ObjectRequest, file_request, send};
+use super::request::{ObjectRequest, file_request, may_be_about_range, send};
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
@@ -87,7 +87,7 @@ struct Fetch<'q> {
     requested: SystemTime,
     /// How often the object had been purged before the request.
     purges: u64,
-    /// Whether the origin has sent a part that cannot be used.
+    /// Whether the origin has answered a range with something that cannot be used.
     has_no_ranges: Cell<bool>,
 }
 
@@ -162,8 +162,11 @@ impl Fetch<'_> {
     fn fetch_new(&self, range: Option<(u64, Option<u64>)>) {
         let request = file_request(range, None);
         match self.send(&request, &[]) {
-            // The object is empty or ends before the range.
-            Ok(received) if received.answer.response.status == 416 && range.is_some() => {
+            Ok(received)
+                if range.is_some() && may_be_about_range(received.answer.response.status) =>
+            {
+                // With 416, the object may only be empty or end before the range.
+                self.has_no_ranges.set(received.answer.response.status != 416);
                 if let Some(connection) =
                     received.answer.connection.finish(&received.answer.response)
                 {

@@ -11,14 +11,14 @@ use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
 use super::super::body_error::error_of;
 use super::super::origins::OriginResponse;
-use super::super::request::{file_request, send};
+use super::super::request::{file_request, may_be_about_range, send};
 use super::Fill;
 use crate::error::{CacheError, CacheErrorKind};
 use crate::shared::Counters;
 use crate::store::stored_fields;
 
 impl Fill {
-    /// Requests the missing bytes, or the whole if the origin sends no parts that can be used.
+    /// Requests the missing bytes, or the whole if the origin has no usable answer to ranges.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
         let len = self.generation.len();
         let version = self.generation.version().cloned().map(|version| (version, len));
@@ -40,10 +40,9 @@ impl Fill {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => {
-                self.generation.set_no_ranges();
-                drop(received);
-                self.open()
+            Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => self.open_whole(received),
+            Ok(Interpretation::Refused) if has_ranges && may_be_about_range(response.status) => {
+                self.open_whole(received)
             }
             Err(error) => Err(CacheErrorKind::InvalidResponse.with_source(error)),
             Ok(Interpretation::Whole { .. }) if self.rest.start == 0 => Ok(received),
@@ -68,6 +67,13 @@ impl Fill {
                 _ => CacheErrorKind::InvalidResponse.into(),
             }),
         }
+    }
+
+    /// Requests the whole, after a response to a range that cannot be used.
+    fn open_whole(&mut self, of_range: OriginResponse) -> Result<OriginResponse, CacheError> {
+        self.generation.set_no_ranges();
+        drop(of_range);
+        self.open()
     }
 
     /// Returns whether the bytes of a response may be added to what is stored for all clients: it
