@@ -103,6 +103,8 @@ fn relative(location: &str, from: &Url, base: &str) -> String {
         // Two slashes at the start would be another host.
         Some(rest) if rest.starts_with("//") => format!("/.{rest}"),
         Some(rest) if rest.starts_with('/') => rest.to_owned(),
+        // The base itself.
+        Some(rest) if rest.is_empty() || rest.starts_with(['?', '#']) => format!("/{rest}"),
         _ => to.into(),
     }
 }
@@ -127,6 +129,8 @@ mod tests {
             ("c", "/a/c"),
             ("/base/c?d", "/c?d"),
             ("http://o/base/", "/"),
+            ("/base", "/"),
+            ("/base?d", "/?d"),
             ("http://o/base//evil.example/x", "/.//evil.example/x"),
             ("/base/\\evil.example/x", "/.//evil.example/x"),
             ("/c", "http://o/c"),
