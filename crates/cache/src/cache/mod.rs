@@ -190,6 +190,12 @@ impl CacheEntry {
         self.len() == Some(0)
     }
 
+    /// Returns whether the cache keeps the object for later requests.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        self.generation.is_stored()
+    }
+
     /// Returns the value of a field of the origin, whose name is in lower case.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {

@@ -67,7 +67,7 @@ fn a_response_without_content_ends_where_its_head_does() {
         assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), len));
         // As a fill it is a failure that is told.
         let filled = node.ask("POST", "/.underpass/fill?path=/a", &[]);
-        assert_eq!(filled.status, 502, "{status}: {}", filled.head);
+        assert_eq!(filled.status, 404, "{status}: {}", filled.head);
     }
 }
 

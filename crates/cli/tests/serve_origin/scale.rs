@@ -262,12 +262,21 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
         "/none" => sending.answer("HTTP/1.1 404 No", b""),
+        "/private" => sending.answer("HTTP/1.1 200 OK\nCache-Control: private", b"hello"),
+        "/open" => {
+            sending.head("HTTP/1.1 200 OK\nConnection: close");
+            sending.body(b"hello");
+            sending.closes = true;
+        }
         _ => object.send(asked, sending),
     });
     let node = Node::new(&origin.url(), &[]);
-    let (code, receipt, said) = fill(&node, "/none\n/a\n", &[]);
-    assert_eq!((code, &receipt["failed"], &receipt["files"]), (Some(1), &1.into(), &1.into()));
+    let (code, receipt, said) = fill(&node, "/none\n/private\n/open\n/a\n", &[]);
+    assert_eq!((code, &receipt["failed"], &receipt["files"]), (Some(1), &3.into(), &1.into()));
     assert!(said.contains("/none") && said.contains("404"), "{said}");
+    for path in ["/private", "/open"] {
+        assert!(said.contains(&format!("{path}: ")) && said.contains("does not keep"), "{said}");
+    }
     let node = Node::new(&origin.url(), &["--auth", "w:w@/:rw", "--auth", "@/"]);
     let (code, receipt, said) = fill(&node, "/a\n/b\n", &["--no-netrc"]);
     assert_eq!((code, &receipt["files"]), (Some(1), &0.into()), "{said}");

@@ -103,11 +103,12 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     };
     match found {
         Lookup::Response { response, .. } => match response.status {
-            // It has no file: its status says nothing about this request.
-            200..=299 => ctx.error(502, &CacheErrorKind::InvalidResponse.to_string()),
+            // Its status says nothing about this request.
+            200..=299 => ctx.error(404, "the origin has no file there"),
             status => ctx.error(status, ""),
         },
         Lookup::Failed { error, .. } => ctx.error(error.kind().status(), &error.to_string()),
+        Lookup::Entry(entry) if !entry.is_stored() => ctx.error(409, NOT_KEPT),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
@@ -214,6 +215,10 @@ pub(crate) fn metrics(cache: &Cache) -> String {
     }
     text
 }
+
+/// Why a fill is refused that would leave nothing.
+const NOT_KEPT: &str =
+    "the node does not keep it: the origin forbids that, or does not say where it ends";
 
 /// How many paths are listed if the request does not say so.
 const MAX_POPULAR: usize = 1000;
