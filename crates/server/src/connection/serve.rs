@@ -148,7 +148,7 @@ impl<'a> Connection<'a> {
             }
         }
         loop {
-            if self.worker.is_draining() && self.buffer.is_empty() {
+            if self.worker.is_draining() && self.buffer.is_empty() && self.peer.is_done() {
                 return None;
             }
             self.peer.readable().await.ok()?;

@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::socket;
 
-use crate::connection::peer::{Activity, Peer};
+use crate::connection::peer::Peer;
 use crate::connection::proxy_header::{ProxyHeaderError, RefusedHeader};
 use crate::connection::socket::{Accepting, Socket};
 use crate::connection::{canned, proxy_header, serve};
@@ -75,11 +75,8 @@ async fn serve(
         task.abort();
     }
     worker.begin_draining();
-    worker.for_each_peer(|peer| {
-        if matches!(peer.activity(), Activity::Idle | Activity::Handshaking) {
-            peer.drain();
-        }
-    });
+    let now = Instant::now();
+    worker.for_each_peer(|peer| peer.drain(now));
     drain(worker, phase).await;
     sweeping.abort();
     evicting.abort();
@@ -241,6 +238,9 @@ async fn sweep(worker: Rc<Worker>) {
         // Asking the kernel about thousands of connections takes milliseconds.
         for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
             for peer in ids.iter().filter_map(|id| worker.peer(*id)) {
+                if worker.is_draining() {
+                    peer.drain(now);
+                }
                 peer.expire(worker.shared.settings.timeout, now);
                 let _ = access_entry::write_arrived(&worker, &peer, false);
             }

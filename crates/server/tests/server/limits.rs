@@ -100,6 +100,42 @@ fn a_request_in_its_midst_is_answered_before_the_end() {
 }
 
 #[test]
+fn a_request_that_has_come_is_answered_before_the_end() {
+    let site = site().start();
+    let mut client = site.connect();
+    assert_eq!(client.get("/a").text(), "first");
+    let mut other = site.connect();
+    assert_eq!(other.get("/a").text(), "first");
+    let held_up = site.hold_up_log();
+    drop(other);
+    std::thread::sleep(Duration::from_millis(100));
+    client.send(request("GET", "/a", &[]));
+    site.control.drain();
+    drop(held_up);
+    let reply = client.reply();
+    assert_eq!((reply.text().as_str(), reply.field("Connection")), ("first", Some("close")));
+    assert!(client.is_closed());
+    assert_eq!(site.finish().cut_off, 0);
+}
+
+#[test]
+fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
+    let site = site().start();
+    let mut idle = site.connect();
+    assert_eq!(idle.get("/a").text(), "first");
+    let (mut client, mut silent) = (site.connect(), site.connect());
+    // With the one that asks.
+    wait_until("they are accepted", || site.metric("connections_open") == 4.0);
+    site.control.drain();
+    assert!(idle.is_closed());
+    let reply = client.get("/a");
+    assert_eq!((reply.text().as_str(), reply.field("Connection")), ("first", Some("close")));
+    assert!(client.is_closed());
+    assert!(silent.is_closed(), "it is not waited for until the deadline");
+    assert_eq!(site.finish().cut_off, 0);
+}
+
+#[test]
 fn the_deadline_cuts_off_and_counts() {
     let site = site().with(|settings| settings.drain = Duration::from_millis(300)).start();
     let mut clients = [begun(&site), begun(&site)];

@@ -176,6 +176,22 @@ fn idle_clients_get_close_notify_at_shutdown() {
 }
 
 #[test]
+fn a_handshake_may_end_at_shutdown_and_its_request_is_answered() {
+    let certificate = Certificate::new();
+    let site = site(&certificate);
+    let mut idle = site.secure();
+    assert_eq!(idle.get("/a").text(), "first");
+    let mut client = site.secure();
+    // With the one that asks.
+    wait_until("it is accepted", || site.metric("connections_open") == 3.0);
+    site.control.drain();
+    assert!(idle.gets_close_notify());
+    let reply = client.get("/a");
+    assert_eq!((reply.text().as_str(), reply.field("Connection")), ("first", Some("close")));
+    assert!(client.gets_close_notify());
+}
+
+#[test]
 fn log_metrics_and_receipts_tell_of_tls() {
     let certificate = Certificate::new();
     let site = site(&certificate);

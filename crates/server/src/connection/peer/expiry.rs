@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use underpass_engine::socket;
 
 use super::{Activity, Peer};
@@ -41,17 +41,35 @@ impl Peer {
         }
     }
 
-    /// Ends a connection that has no request. If its last response is still on its way, the task of
-    /// the connection waits until it has arrived.
-    pub(crate) fn drain(&self) {
-        if self.activity.get() == Activity::Idle && self.is_sending_on() {
-            // After an end of the other side TLS would not send it.
-            self.send_close_notify();
-            // This wakes the task.
-            let _ = shutdown(&self.socket, Shutdown::Read);
-        } else {
-            self.terminate();
+    /// Ends a connection that expects no response: its last one was the last, or its first request
+    /// does not come. If a response is still on its way, the task of the connection waits until it
+    /// has arrived.
+    pub(crate) fn drain(&self, now: Instant) {
+        match self.activity.get() {
+            Activity::Handshaking | Activity::Idle if !self.has_requested.get() => {
+                self.expire(MAX_DRAINING_TIME, now);
+            }
+            Activity::Idle if self.has_input() => {}
+            Activity::Idle if self.is_sending_on() => {
+                // After an end of the other side TLS would not send it.
+                self.send_close_notify();
+                // This wakes the task.
+                let _ = shutdown(&self.socket, Shutdown::Read);
+            }
+            Activity::Idle => self.terminate(),
+            _ => {}
         }
+    }
+
+    /// Returns whether it waits for another request, of which nothing has come.
+    pub(crate) fn is_done(&self) -> bool {
+        self.activity.get() == Activity::Idle && self.has_requested.get() && !self.has_input()
+    }
+
+    /// Returns whether something has come that was not taken.
+    pub(super) fn has_input(&self) -> bool {
+        let seen = recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(seen, Ok((1.., _)))
     }
 
     /// Ends the connection during any activity: with a reset if a response is not whole.
@@ -97,6 +115,9 @@ const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The maximum time for a request to come, without its body, and for the first request of a
 /// connection to begin.
 const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// The maximum time for the first request of a connection to begin once the server is to end.
+const MAX_DRAINING_TIME: Duration = Duration::from_secs(2);
 
 /// The maximum duration of each activity of a connection of the reserve.
 const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);

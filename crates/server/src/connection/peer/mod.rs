@@ -257,9 +257,8 @@ impl Peer {
     /// Closes it to make room for another connection, unless a client that has sent a request
     /// before has just sent another; returns whether it was closed.
     pub(crate) fn evict(&self) -> bool {
-        let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         let is_used = self.activity.get() == Activity::Idle && self.has_requested.get();
-        if is_used && matches!(is_asked(), Ok((1.., _))) {
+        if is_used && self.has_input() {
             return false;
         }
         self.is_evicted.set(true);

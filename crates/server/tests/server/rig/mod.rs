@@ -152,6 +152,11 @@ impl Running {
         self.lines.lock().unwrap().clone()
     }
 
+    /// Holds up the worker that writes the next line of the access log.
+    pub fn hold_up_log(&self) -> impl Drop {
+        self.lines.lock().unwrap()
+    }
+
     /// Waits for a line of the access log that has this in it.
     pub fn line(&self, part: &str) -> String {
         wait_for("the line", || self.lines().into_iter().find(|line| line.contains(part)))
