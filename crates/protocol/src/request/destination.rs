@@ -1,6 +1,6 @@
 //! Parses where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
 
-use super::authority::{is_same_authority, split_absolute};
+use super::authority::{host, is_same_authority, split_absolute};
 use super::parse::Request;
 use super::target::{Target, TargetError, TargetFault};
 
@@ -39,7 +39,9 @@ pub enum BadDestination {
     #[error("the Destination is not a path that a file can have: {0}")]
     Path(TargetError),
     /// The destination is on another server, or outside of the served tree.
-    #[error("the Destination is not on this server")]
+    #[error(
+        "the Destination is not on this server; a proxy has to pass on Host as its client sent it"
+    )]
     Elsewhere,
     /// The destination has a query, or a name with an unescaped `?`.
     #[error("the Destination has a query; a ? in a name is written %3F")]
@@ -83,8 +85,11 @@ impl Destination {
 /// Returns whether a whole URL names the server that the request is for; a path always does.
 #[must_use]
 pub fn is_here(request: &Request<'_, '_>, url: &[u8]) -> bool {
+    let own = request.authority().unwrap_or_default();
     split_absolute(url).is_none_or(|(authority, _)| {
-        is_same_authority(url, authority, request.authority().unwrap_or_default())
+        // A proxy may have left out the port that the client uses, as nginx does with `$host`.
+        let authority = if host(own) == own { host(authority) } else { authority };
+        is_same_authority(url, authority, own)
     })
 }
 

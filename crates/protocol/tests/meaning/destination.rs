@@ -3,13 +3,13 @@
 use underpass_protocol::request::destination::{BadDestination, Depth, Destination, Overwrite};
 use underpass_protocol::request::target::{TargetError, TargetFault};
 
-use crate::rig::with_fields;
+use crate::rig::{with_fields, with_request};
 
 #[test]
 fn a_destination_is_a_path_or_an_address_of_this_server() {
     use BadDestination::{Elsewhere, Malformed, Missing, Path, Query};
     type Row = (&'static str, Result<(&'static [u8], bool), BadDestination>);
-    let table: [Row; 15] = [
+    let table: [Row; 17] = [
         ("/files/a", Ok((b"a", false))),
         ("/files/a%20b/c/", Ok((b"a b/c", true))),
         ("/files/a?query", Err(Query)),
@@ -17,7 +17,9 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
         ("HTTP://EXAMPLE.org:80/files/a", Ok((b"a", false))),
         ("https://example.org/files/a", Ok((b"a", false))),
         ("https://example.org:443/files/", Ok((b"", true))),
-        ("http://example.org:81/files/a", Err(Elsewhere)),
+        ("http://example.org:81/files/a", Ok((b"a", false))), // a proxy has left out the port
+        ("https://example.org:8443/files/a", Ok((b"a", false))),
+        ("http://example.org.evil.net/files/a", Err(Elsewhere)),
         ("http://user@example.org/files/a", Err(Elsewhere)),
         ("//example.org/files/a", Err(Elsewhere)), // a path, outside of the prefix
         ("/a", Err(Elsewhere)),
@@ -34,6 +36,19 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
     }
     let none = with_fields(&[], |request| Destination::read(request, b""));
     assert_eq!(none, Err(Missing));
+}
+
+#[test]
+fn another_port_is_another_server_if_the_own_one_is_known() {
+    for (name, is_here) in
+        [("example.org:8080", true), ("example.org:81", false), ("example.org", false)]
+    {
+        let line = "COPY http://example.org:8080/b HTTP/1.1";
+        let field = format!("Destination: http://{name}/a");
+        let read = with_request(line, &[&field], |request| Destination::read(request, b""));
+        let expected = if is_here { Ok(b"a".to_vec()) } else { Err(BadDestination::Elsewhere) };
+        assert_eq!(read.map(|to| to.path), expected, "{name}");
+    }
 }
 
 #[test]

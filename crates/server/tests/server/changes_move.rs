@@ -154,7 +154,7 @@ fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
         ("/files/file", to("/files/.underpass/x"), 403),
         ("/files/file", to("/other/x"), 502),
         ("/files/file", to("http://example.org/files/x"), 502),
-        ("/files/file", to("http://localhost:8080/files/x"), 502),
+        ("/files/file", to("http://localhost.example.org/files/x"), 502),
         ("/files/file", to("files/x"), 400),
         ("/files/file", to("/files/a%2Fb"), 400),
         ("/files/file", to("/files/100%"), 400),
